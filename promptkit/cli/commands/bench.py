@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.input.params import SHARE, SHARE_OR_OFF, defaults_option, props_option
+from promptkit.cli.input.params import (
+    SHARE,
+    SHARE_OR_OFF,
+    ParsedType,
+    defaults_option,
+    props_option,
+)
 from promptkit.cli.output.files import check_place, write_file
 from promptkit.cli.output.terminal import show_spinner, usage_error
 
@@ -25,21 +31,10 @@ Examples:
 """
 
 
-class Budgets(click.ParamType[tuple[int, ...]]):
-    """Budgets in tokens, in the notation of `parse_budgets`."""
+def _parse_budgets(text: str) -> tuple[int, ...]:
+    from promptkit.bench import parse_budgets
 
-    name = "budgets"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """Return the budgets in tokens. Fails with the message of InvalidBudgetsError."""
-        from promptkit.bench import InvalidBudgetsError, parse_budgets
-
-        try:
-            return parse_budgets(str(value))
-        except InvalidBudgetsError as error:
-            self.fail(str(error), param, ctx)
+    return parse_budgets(text)
 
 
 @click.command(short_help="Measure a prompt at many budgets.", epilog=EXAMPLES)
@@ -47,7 +42,7 @@ class Budgets(click.ParamType[tuple[int, ...]]):
 @props_option
 @click.option(
     "--budgets",
-    type=Budgets(),
+    type=ParsedType("budgets", _parse_budgets),
     default="1k:128k:log16",
     show_default=True,
     metavar="LIST",

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.input.params import json_option, read_address, window_option
+from promptkit.cli.output.files import check_place, write_file
 from promptkit.cli.output.terminal import (
     clip,
+    count_nouns,
     escape_control_chars,
     print_json,
     show_spinner,
@@ -35,6 +37,9 @@ Examples:
   promptkit transcript view session.jsonl --policy recorded --policy vscode --window 64k
   promptkit transcript list sqlite:///talks.db && promptkit transcript show sqlite:///talks.db#42
 """
+
+MAX_SOURCES = 2
+"""Policies that a page shows side by side."""
 
 MAX_EXCERPT = 200
 """Columns of the longest line that `grep` prints in full."""
@@ -278,11 +283,46 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
     stands for it. FILE is a transcript, or a recording in any format that `promptkit import` reads.
     The page needs no network and no server.
     """
-    from promptkit.cli.commands.transcript_view import write_view
+    from promptkit.lab.replay import LogOptions, conversation_to_html, find_policy, log_conversation
+    from promptkit.lab.replay.conversation_log import RECORDED
+    from promptkit.tokens import read_prices
 
-    write_view(
-        _check_exists(file), output, sources=sources, window=window, model=model, branch=branch
+    _check_exists(file)
+    names = tuple(dict.fromkeys(sources)) or (RECORDED,)
+    if len(names) > MAX_SOURCES:
+        usage_error(
+            f"a page shows at most {MAX_SOURCES} policies side by side, and {len(names)} are named."
+        )
+    for name in names:
+        if name != RECORDED:
+            find_policy(name)
+    check_place(output)
+    if isinstance(file, Path) and str(output) != "-" and output.resolve() == file.resolve():
+        usage_error(f"{output} is the recording itself: name another file.")
+    options = LogOptions(
+        prices=read_prices(), sources=names, model=model, window=window, branch=branch
     )
+    shown = escape_control_chars(str(file))
+    with show_spinner(f"Reading {shown}"):
+        log = log_conversation(file, options)
+        page = conversation_to_html(log, title=Path(file).name if isinstance(file, Path) else file)
+    write_file(output, page.encode())
+    if str(output) == "-":
+        return
+    for each in log.logs:
+        price = (
+            ""
+            if each.price is None
+            else f", ${each.price:,.2f}"
+            if each.price >= 1
+            else f", ${each.price:.4f}"
+        )
+        checkpoints = sum(request.checkpoint for request in each.requests)
+        click.echo(
+            f"{output}: {each.name}: {count_nouns(len(each.requests), 'request')}, {count_nouns(checkpoints, 'checkpoint')}{price}"
+        )
+    if log.branches > 1:
+        click.echo(f"conversation {log.branch:,} of {log.branches:,}; --conversation shows another")
 
 
 @transcript.command("list", short_help="List the transcripts at a place.")

@@ -3,59 +3,50 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
+from promptkit.errors import InvalidArgumentError, PromptKitError
 
-class Size(click.ParamType[int]):
-    """A number of tokens, 0 or more: `8000`, `8_000`, `8k`, `1.5k`, `1m`. k is 1,000, as in models' names, not 1,024.
+T = TypeVar("T")
 
-    Read by `promptkit.tokens.budget.parse_tokens`.
-    """
 
-    name = "tokens"
+class ParsedType(click.ParamType[T]):
+    """Values that a function reads from text. Its PromptKitError is the message of the failure."""
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int:
-        """Return the number of tokens. Fails for anything that is not a whole number of tokens."""
-        if isinstance(value, int):
-            return value
-        from promptkit.errors import InvalidArgumentError
-        from promptkit.tokens import parse_tokens
+    def __init__(self, name: str, parse: Callable[[str], T]) -> None:
+        self.name = name
+        self._parse = parse
 
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> T:
+        """Return what the function reads, or fail."""
         try:
-            return parse_tokens(str(value))
-        except InvalidArgumentError as error:
+            return self._parse(str(value))
+        except PromptKitError as error:
             self.fail(str(error), param, ctx)
 
 
-class Share(click.ParamType[float]):
-    """A share of 1: `5%` or `0.05`. More than 100 % is accepted, because a time may double."""
+def _parse_size(text: str) -> int:
+    """Read a number of tokens, 0 or more: `8000`, `8_000`, `8k`, `1.5k`, `1m`."""
+    from promptkit.tokens import parse_tokens
 
-    name = "share"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Return the share as a fraction of 1. Fails for anything else."""
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", str(value).strip(), re.ASCII)
-        if not match:
-            self.fail(f"invalid share {value!r}: use 5% or 0.05.", param, ctx)
-        return float(match[1]) / (100 if match[2] else 1)
+    return parse_tokens(text)
 
 
-class ShareOrOff(click.ParamType[float | None]):
-    """A share, or `off`, which is None."""
+def _parse_share(text: str) -> float:
+    """Read a share of 1: `5%` or `0.05`. More than 100 % is accepted, because a time may double."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip(), re.ASCII)
+    if not match:
+        problem = f"invalid share {text!r}: use 5% or 0.05."
+        raise InvalidArgumentError(problem)
+    return float(match[1]) / (100 if match[2] else 1)
 
-    name = "share"
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float | None:
-        """Return the share, or None for `off`. Fails for anything else."""
-        return None if str(value).strip().lower() == "off" else SHARE.convert(value, param, ctx)
+def _parse_share_or_off(text: str) -> float | None:
+    return None if text.strip().lower() == "off" else _parse_share(text)
 
 
 def read_address(value: str) -> Path | str:
@@ -63,9 +54,9 @@ def read_address(value: str) -> Path | str:
     return value if "://" in value else Path(value)
 
 
-SIZE = Size()
-SHARE = Share()
-SHARE_OR_OFF = ShareOrOff()
+SIZE = ParsedType("tokens", _parse_size)
+SHARE = ParsedType("share", _parse_share)
+SHARE_OR_OFF = ParsedType("share", _parse_share_or_off)
 
 # Options that several commands have, with the same words.
 props_option = click.option(

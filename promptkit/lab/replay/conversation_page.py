@@ -13,7 +13,6 @@ from promptkit.lab.replay.request_log import (
     PARTS,
     ConversationLog,
     LoggedMessage,
-    LoggedRequest,
     RequestLog,
 )
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
@@ -131,10 +130,6 @@ def _encode_log(log: RequestLog) -> dict[str, object]:
         "cost": [None if each.price is None else round(each.price, 6) for each in requests],
         "checkpoints": [number for number, each in enumerate(requests) if each.checkpoint],
         "simulated": "".join("1" if each.simulated else "0" for each in requests),
-        "parts": [_part_column(requests, at) for at in range(len(PARTS))],
+        "parts": [[each.parts[at] for each in requests] for at in range(len(PARTS))],
         "changes": [each.change for each in requests],
     }
-
-
-def _part_column(requests: Sequence[LoggedRequest], at: int) -> list[int]:
-    return [each.parts[at] for each in requests]

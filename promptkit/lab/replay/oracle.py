@@ -24,7 +24,7 @@ from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
 from promptkit.tokens import BilledTokens, Price
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from promptkit.lab.replay.message_counts import MessageCount
 
@@ -131,19 +131,6 @@ def find_lower_bound(conversation: PricedConversation) -> float:
 
 
 ONE_HOUR = "anthropic-1h"
-
-
-def compute_price(conversation: PricedConversation, compactions: Collection[int]) -> float:
-    """Compute the price of the conversation with compactions after the replies at these places, in US dollars."""
-    total, start = 0.0, 0
-    for end in (*sorted(compactions), None):
-        for at, size, price in _iter_segment(conversation, start):
-            total += price
-            if at + 1 == end:
-                total += _price_summary(conversation, at, size)
-                break
-        start = end if end is not None else start
-    return total
 
 
 def find_optimum(conversation: PricedConversation) -> tuple[float, tuple[int, ...]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
@@ -143,7 +144,7 @@ class RetentionTracker:
         self._facts = facts
         self._transcript_path = transcript_path
         self._request_numbers: frozenset[int] = frozenset()
-        self._fact_mentions: dict[int, int] = {}
+        self._fact_mentions: Counter[int] = Counter()
         """For each fact how many messages of the request contain it."""
         self._repeated: dict[int, frozenset[int]] = {}
         """For each message that was not recorded, the places of the user messages that it
@@ -183,7 +184,7 @@ class RetentionTracker:
             first = facts.first_mention[fact]
             if first != SYSTEM and facts.messages[first].number not in numbers:
                 dropped += 1
-                present += fact in self._fact_mentions
+                present += self._fact_mentions[fact] > 0
         user_messages = bisect_left(facts.user_messages, reply, key=itemgetter(0))
         shown = self._count_known(reply)
         known = user_messages if reachable else shown
@@ -201,8 +202,7 @@ class RetentionTracker:
         return dropped > present
 
     def _add(self, message: MessageCount, reply: int) -> None:
-        for fact in self._facts.facts_in(message):
-            self._fact_mentions[fact] = self._fact_mentions.get(fact, 0) + 1
+        self._fact_mentions.update(self._facts.facts_in(message))
         self._present_users.update(self._user_places.get(message.number, ()))
         if message.number in self._facts.recorded_numbers:
             return
@@ -217,12 +217,7 @@ class RetentionTracker:
             self._with_path.add(message.number)
 
     def _remove(self, message: MessageCount) -> None:
-        for fact in self._facts.facts_in(message):
-            left = self._fact_mentions[fact] - 1
-            if left:
-                self._fact_mentions[fact] = left
-            else:
-                del self._fact_mentions[fact]
+        self._fact_mentions.subtract(self._facts.facts_in(message))
         self._present_users.difference_update(self._user_places.get(message.number, ()))
         self._repeated.pop(message.number, None)
         self._with_path.discard(message.number)

@@ -22,9 +22,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-import attrs
-
-from promptkit import ImagePart, ToolDefinition
+from promptkit import ImagePart, ToolDefinition, Usage
 from promptkit.messages import as_mapping, as_sequence
 from promptkit.testing.server.anthropic_validation import list_blocks
 from promptkit.testing.server.validation import extract_text
@@ -179,14 +177,6 @@ def _compact_json(arguments: str) -> str:
         return arguments
 
 
-@attrs.frozen(kw_only=True)
-class CacheUse:
-    """The input tokens of a request that the cache had, and those that it got."""
-
-    read: int = 0
-    written: int = 0
-
-
 class BreakpointCache:
     """The prefixes that were cached so far, in every scope: their digests and their tokens.
 
@@ -197,7 +187,7 @@ class BreakpointCache:
         self._known: dict[bytes, int] = {}
         self._lock = Lock()
 
-    def use(self, scope: str, body: Mapping[str, Any], tokens: int) -> CacheUse:  # Any: JSON
+    def use(self, scope: str, body: Mapping[str, Any], tokens: int) -> Usage:  # Any: JSON
         """Return what a request reads from the cache of its scope and writes to it, and cache it.
 
         Args:
@@ -221,7 +211,7 @@ class BreakpointCache:
             digests.append(digest)
             sizes.append((sizes[-1] if sizes else 0) + count(text))
         if not marked:
-            return CacheUse()
+            return Usage(input_tokens=tokens)
         scale = tokens / max(1, sizes[-1])
         prefixes = [int(size * scale) for size in sizes]
         with self._lock:
@@ -237,4 +227,5 @@ class BreakpointCache:
             for at in entries:
                 self._known.setdefault(digests[at], prefixes[at])
             cached = max((self._known[digests[at]] for at in entries), default=0)
-        return CacheUse(read=read, written=max(0, min(tokens, cached) - read))
+        written = max(0, min(tokens, cached) - read)
+        return Usage(input_tokens=tokens, cached_tokens=read, written_tokens=written)

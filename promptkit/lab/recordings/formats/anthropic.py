@@ -16,7 +16,13 @@ from promptkit.lab.recordings.reading.conversations import (
     walk_members,
 )
 from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
-from promptkit.lab.recordings.reading.json_values import JsonObject, as_object, as_text, omit_fields
+from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
+    as_object,
+    as_text,
+    keep_fields,
+    omit_fields,
+)
 from promptkit.lab.recordings.reading.messages import (
     ANTHROPIC,
     read_anthropic_content,
@@ -24,7 +30,7 @@ from promptkit.lab.recordings.reading.messages import (
 )
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import FINISHES
-from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
+from promptkit.transcript import EntryPayload, MessageEntry
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.json_stream import JsonPath
@@ -46,7 +52,6 @@ class AnthropicFormat(JsonFormat):
     """Read Anthropic messages."""
 
     name = NAME
-    description = "Anthropic messages JSON"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether messages have Anthropic's blocks or a separate system prompt, and none of OpenAI's roles."""
@@ -134,6 +139,4 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
                 finish=FINISHES.get(reason or "", reason),
             )
         )
-    if extra := omit_fields(record, MESSAGE_FIELDS):
-        payloads.append(CustomEntry(name=f"{NAME}.fields", data=extra))
-    return payloads
+    return [*payloads, *keep_fields(NAME, omit_fields(record, MESSAGE_FIELDS))]

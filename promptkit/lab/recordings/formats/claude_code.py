@@ -83,7 +83,6 @@ class ClaudeCodeFormat:
     """Read Claude Code's project files."""
 
     name = NAME
-    description = "Claude Code project JSONL"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether lines have a type and name a session or a parent."""

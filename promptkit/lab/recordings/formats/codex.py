@@ -66,7 +66,6 @@ class CodexFormat:
     """Read Codex CLI's rollout files."""
 
     name = NAME
-    description = "Codex CLI rollout JSONL"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether lines have a known type and a payload, or, in old files, are items themselves."""

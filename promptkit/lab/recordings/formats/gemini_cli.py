@@ -30,6 +30,7 @@ from promptkit.lab.recordings.reading.json_values import (
     as_text,
     dump_json,
     keep_bad_line,
+    keep_fields,
     omit_fields,
     parse_object,
     parse_time,
@@ -52,7 +53,6 @@ class GeminiCliFormat:
     """Read Gemini CLI's session files and checkpoints."""
 
     name = NAME
-    description = "Gemini CLI session JSON"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file is a session whose messages have a type instead of a role, or a checkpoint."""
@@ -234,7 +234,7 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
                     name=f"{NAME}.{kind if isinstance(kind, str) else 'message'}", data=record
                 )
             ]
-    return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
+    return [*payloads, *keep_fields(NAME, extra)]
 
 
 def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
@@ -329,8 +329,7 @@ class _TurnFormat(_SessionFormat):
                 tool_calls=tuple(calls),
             )
             payloads.append(MessageEntry(message=message))
-        extra = omit_fields(turn, {"role", "parts"})
-        return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
+        return [*payloads, *keep_fields(NAME, omit_fields(turn, {"role", "parts"}))]
 
     def _read_call(self, call: JsonObject) -> ToolCall:
         self._calls += 1

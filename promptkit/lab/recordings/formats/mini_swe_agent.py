@@ -15,6 +15,7 @@ from promptkit.lab.recordings.reading.json_values import (
     as_object,
     as_objects,
     as_text,
+    keep_fields,
     omit_fields,
     parse_time,
 )
@@ -36,7 +37,6 @@ class MiniSweAgentFormat(JsonFormat):
     """Read mini-swe-agent's trajectories."""
 
     name = NAME
-    description = "mini-swe-agent trajectory JSON"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file names the format, has an agent's settings with messages, or has the suffix `.traj.json`."""
@@ -103,7 +103,7 @@ def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
         extra = omit_fields(record, {"object", "output", "model"})
     else:
         return []
-    return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
+    return [*payloads, *keep_fields(NAME, extra)]
 
 
 def _read_reply(items: list[JsonObject]) -> Message:

@@ -37,7 +37,6 @@ class OpenAIChatFormat(JsonFormat):
     """Read OpenAI chat messages."""
 
     name = "openai_chat"
-    description = "OpenAI chat messages JSON"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file contains objects with a role at one of the paths of `LAYOUTS`."""

@@ -24,6 +24,7 @@ from promptkit.lab.recordings.reading.json_values import (
     as_objects,
     as_text,
     dump_json,
+    keep_fields,
     omit_fields,
     parse_time,
 )
@@ -56,7 +57,6 @@ class OpenHandsFormat(JsonFormat):
     """Read OpenHands' completion logs and event lists."""
 
     name = NAME
-    description = "OpenHands completion log or events JSON"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file has messages, a response and the request's arguments, or events with an action or an observation."""
@@ -143,8 +143,7 @@ def _read_event(event: JsonObject) -> list[EntryPayload]:
                 name=f"{NAME}.{action or as_text(event.get('observation')) or 'event'}", data=event
             )
         ]
-    extra = omit_fields(event, {"timestamp", "content", "source"})
-    return [*payloads, CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else payloads
+    return [*payloads, *keep_fields(NAME, omit_fields(event, {"timestamp", "content", "source"}))]
 
 
 def _read_action(event: JsonObject, action: str, args: JsonObject) -> EntryPayload:

@@ -22,6 +22,7 @@ from promptkit.lab.recordings.reading.json_values import (
     as_objects,
     as_text,
     keep_bad_line,
+    keep_fields,
     omit_fields,
     parse_object,
     parse_time,
@@ -61,7 +62,6 @@ class PiFormat:
     """Read pi's session files."""
 
     name = NAME
-    description = "pi session JSONL, versions 1 to 3"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file has a session header, or messages on lines that name no session."""
@@ -184,8 +184,8 @@ class _Reader:
             case "compaction" if summary is not None:
                 return [
                     self._read_checkpoint(record, summary),
-                    *_keep_fields(
-                        omit_fields(extra, {"summary", "tokensBefore", "firstKeptEntryId"})
+                    *keep_fields(
+                        NAME, omit_fields(extra, {"summary", "tokensBefore", "firstKeptEntryId"})
                     ),
                 ]
             case "custom_message":
@@ -193,7 +193,7 @@ class _Reader:
                 custom = Message(role="user", content=_read_parts(record.get("content"), ""))
                 return [
                     CustomMessage(name=name, message=custom),
-                    *_keep_fields(omit_fields(extra, {"customType", "content"})),
+                    *keep_fields(NAME, omit_fields(extra, {"customType", "content"})),
                 ]
             case _:
                 return []
@@ -250,7 +250,7 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
         case "user":
             return [
                 MessageEntry(message=Message(role="user", content=_read_parts(content, ""))),
-                *_keep_fields(extra),
+                *keep_fields(NAME, extra),
             ]
         case "assistant":
             return _read_reply(message, extra)
@@ -262,7 +262,7 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
             result = mark_error(result, failed=message.get("isError") is True)
             return [
                 MessageEntry(message=result),
-                *_keep_fields(omit_fields(extra, {"toolCallId", "toolName"})),
+                *keep_fields(NAME, omit_fields(extra, {"toolCallId", "toolName"})),
             ]
         case "custom" | "hookMessage":
             name = as_text(message.get("customType")) or NAME
@@ -270,14 +270,14 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
                 CustomMessage(
                     name=name, message=Message(role="user", content=_read_parts(content, ""))
                 ),
-                *_keep_fields(omit_fields(extra, {"customType"})),
+                *keep_fields(NAME, omit_fields(extra, {"customType"})),
             ]
         case "bashExecution" if message.get("excludeFromContext") is not True:
             return [
                 MessageEntry(
                     message=Message(role="user", content=(_format_shell_command(message),))
                 ),
-                *_keep_fields(extra),
+                *keep_fields(NAME, extra),
             ]
         case _:
             return [CustomEntry(name=f"{NAME}.message", data=message)]
@@ -312,11 +312,12 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
     )
     return [
         reply,
-        *_keep_fields(
+        *keep_fields(
+            NAME,
             {
                 **omit_fields(extra, {"model", "stopReason"}),
                 **({"calls": extra_by_call} if extra_by_call else {}),
-            }
+            },
         ),
     ]
 
@@ -373,7 +374,3 @@ def _format_shell_command(message: JsonObject) -> str:
     if message.get("truncated") is True and (path := as_text(message.get("fullOutputPath"))):
         lines.append(f"\n[Output truncated. Full output: {path}]")
     return "\n".join(lines)
-
-
-def _keep_fields(extra: dict[str, Json]) -> list[EntryPayload]:
-    return [CustomEntry(name=f"{NAME}.fields", data=extra)] if extra else []

@@ -26,7 +26,6 @@ class PromptkitFormat:
     """Read promptkit's transcripts with their archives. Each root is a conversation."""
 
     name = "promptkit"
-    description = "promptkit transcript"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the first line is the header of a transcript."""

@@ -11,7 +11,12 @@ from promptkit.lab.recordings.reading.conversations import (
     walk_members,
 )
 from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
-from promptkit.lab.recordings.reading.json_values import JsonObject, as_text, omit_fields
+from promptkit.lab.recordings.reading.json_values import (
+    JsonObject,
+    as_text,
+    keep_fields,
+    omit_fields,
+)
 from promptkit.messages import Message
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
 
@@ -29,7 +34,6 @@ class SweAgentFormat(JsonFormat):
     """Read SWE-agent's trajectories."""
 
     name = NAME
-    description = "SWE-agent trajectory"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file contains a history and a trajectory, or steps with an action and an observation."""
@@ -68,21 +72,16 @@ class _StepFormat(JsonFormat):
         return walk_members(source, [STEPS])
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
-        payloads, messages = _read_step(member.record)
-        return writer.add(payloads, messages=messages)
+        said = _read_step(member.record)
+        extra = omit_fields(member.record, {"response", "observation"})
+        return writer.add([*said, *keep_fields(NAME, extra)], messages=len(said))
 
 
-def _read_step(step: JsonObject) -> tuple[list[EntryPayload], int]:
-    """Read a step as two messages: the action and the observation.
-
-    Returns the payloads and the number of messages.
-    """
+def _read_step(step: JsonObject) -> list[EntryPayload]:
+    """Read a step as two messages: the action and the observation."""
     payloads: list[EntryPayload] = []
     if response := as_text(step.get("response")) or as_text(step.get("action")):
         payloads.append(MessageEntry(message=Message(role="assistant", content=(response,))))
     if observation := as_text(step.get("observation")):
         payloads.append(MessageEntry(message=Message(role="user", content=(observation,))))
-    messages = len(payloads)
-    if extra := omit_fields(step, {"response", "observation"}):
-        payloads.append(CustomEntry(name=f"{NAME}.fields", data=extra))
-    return payloads, messages
+    return payloads

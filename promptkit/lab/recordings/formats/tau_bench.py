@@ -22,7 +22,6 @@ class TauBenchFormat(JsonFormat):
     """Read tau-bench's results. Each task is a conversation."""
 
     name = "tau_bench"
-    description = "tau-bench trajectories JSON"
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file contains objects with a trajectory of messages."""

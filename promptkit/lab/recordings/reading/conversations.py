@@ -207,18 +207,13 @@ class EntryChain:
     has 0.
     """
 
-    def __init__(
-        self, ids: IdAllocator, *, name: str = "", tail: str | None = None, time: float = 0.0
-    ) -> None:
+    def __init__(self, ids: IdAllocator, *, name: str = "") -> None:
         self._ids = ids
         self._prefix = f"{name}-" if name else ""
         self._count = 0
-        self._time = time
-        self.tail = tail
+        self._time = 0.0
+        self.tail: str | None = None
         """The id of the last entry: the parent of the next one."""
-
-    def __len__(self) -> int:
-        return self._count
 
     def add(
         self, *payloads: EntryPayload, time: float | None = None, entry_id: str | None = None

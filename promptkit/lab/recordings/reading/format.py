@@ -25,11 +25,6 @@ class RecordingFormat(Protocol):
         """The name of the format on the command line and in the names of custom entries."""
         ...
 
-    @property
-    def description(self) -> str:
-        """What writes such files, in a few words."""
-        ...
-
     def matches(self, head: FileHead) -> bool:
         """Return whether a file that begins like this has this format."""
         ...

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from promptkit.messages import Json
-from promptkit.transcript import CustomEntry
+from promptkit.transcript import CustomEntry, EntryPayload
 
 JsonObject: TypeAlias = Mapping[str, Json]
 """A JSON object."""
@@ -144,6 +144,11 @@ def parse_object(line: bytes) -> JsonObject | str:
     except ValueError as error:
         return f"{error}."
     return value if isinstance(value, Mapping) else "no JSON object."
+
+
+def keep_fields(format_name: str, extra: JsonObject) -> list[EntryPayload]:
+    """Return an entry that keeps the fields of a record that nothing else holds; none if there are none."""
+    return [CustomEntry(name=f"{format_name}.fields", data=extra)] if extra else []
 
 
 def keep_bad_line(format_name: str, number: int, line: bytes, problem: str) -> CustomEntry:

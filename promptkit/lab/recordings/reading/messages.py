@@ -15,6 +15,7 @@ from promptkit.lab.recordings.reading.json_values import (
     as_objects,
     as_text,
     dump_json,
+    keep_fields,
     omit_fields,
 )
 from promptkit.messages import (
@@ -31,7 +32,7 @@ from promptkit.messages import (
 )
 from promptkit.providers.anthropic.response import read_usage
 from promptkit.tools import ERROR_MARK
-from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
+from promptkit.transcript import EntryPayload, MessageEntry
 
 CHAT = "chat"
 ROLES: Mapping[str, Role] = {
@@ -106,9 +107,7 @@ def read_chat_message(
     extra = omit_fields(record, CHAT_FIELDS)
     if record.get("role") == "developer":
         extra["role"] = "developer"
-    if extra:
-        payloads.append(CustomEntry(name=f"{format_name}.fields", data=extra))
-    return payloads
+    return [*payloads, *keep_fields(format_name, extra)]
 
 
 def _find_tool_call_id(record: JsonObject) -> str:

@@ -17,7 +17,7 @@ from promptkit.compaction import Plan, SummarizerContext, SummaryTask
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_simple_summarizer
 from promptkit.errors import SummaryError
 from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayTerms, SummaryCall
-from promptkit.messages import Message, Usage
+from promptkit.messages import Message
 from promptkit.transcript import ViewItem
 
 TRUNCATION_STEP = 4_000
@@ -139,34 +139,12 @@ class CountedMessages:
         return self.user_places[at] if at < len(self.user_places) else None
 
 
-class _Run:
-    """One conversation under a rule that counts by itself, keeps no transcript, and does nothing in the background."""
-
-    def __init__(self, terms: ReplayTerms) -> None:
-        self.checkpoints: int = 0
-        self.waits: int = 0
-        self.summary_calls: list[SummaryCall] = []
-        self.transcript_path: str | None = None
-        self._terms = terms
-
-    async def add(self, message: Message) -> None:
-        """Append a message."""
-        raise NotImplementedError
-
-    async def add_reply(self, reply: Message, usage: Usage | None) -> None:
-        """Append the reply."""
-        _ = usage
-        await self.add(reply)
-
-    async def close(self) -> None:
-        """Do nothing: nothing runs in the background."""
-
-
-class _TrimmedRun(_Run):
+class _TrimmedRun(PolicyRun):
     """One conversation that is trimmed for every request."""
 
     def __init__(self, trim: Trim, terms: ReplayTerms) -> None:
-        super().__init__(terms)
+        super().__init__()
+        self._terms = terms
         self._trim = trim
         self._conversation = CountedMessages()
 
@@ -203,7 +181,7 @@ TOO_LONG = "Previous conversation was too long to summarize."
 OPENING = "Here is a summary of the conversation to date:\n\n"
 
 
-class LangChainRun(_Run):
+class LangChainRun(PolicyRun):
     """One conversation under LangChain's summarizing middleware, by its documented rules and with its defaults.
 
     Source: langchain 1.5.0, `SummarizationMiddleware`. It keeps the newest 20 messages
@@ -213,7 +191,8 @@ class LangChainRun(_Run):
     """
 
     def __init__(self, terms: ReplayTerms) -> None:
-        super().__init__(terms)
+        super().__init__()
+        self._terms = terms
         self._messages: list[Message] = []
         self._tokens = sum(map(_approximate_tokens, terms.system))
         """Tokens of the messages, as the middleware counts them."""

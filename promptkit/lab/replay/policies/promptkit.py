@@ -27,7 +27,12 @@ from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.run.events import CompactionCommitted, DecisionMade
 from promptkit.elements import Group, element_from_message
 from promptkit.errors import ContextWindowFullError
-from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH, ReplayTerms, SummaryCall
+from promptkit.lab.replay.policies.strategy import (
+    TRANSCRIPT_PATH,
+    PolicyRun,
+    ReplayTerms,
+    SummaryCall,
+)
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers import Reply
 from promptkit.providers.openai.compact import CompactedInput
@@ -59,13 +64,11 @@ class PresetPolicy:
         return _PresetRun(self.preset, terms)
 
 
-class _PresetRun:
+class _PresetRun(PolicyRun):
     """One conversation in a context window."""
 
     def __init__(self, preset: Preset, terms: ReplayTerms) -> None:
-        self.checkpoints = self.waits = 0
-        self.summary_calls: list[SummaryCall] = []
-        self.transcript_path: str | None = TRANSCRIPT_PATH
+        super().__init__(TRANSCRIPT_PATH)
         self._waited = False
         ids = iter(range(1, 1 << 62))
         context = SummarizerContext(

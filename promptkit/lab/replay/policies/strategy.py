@@ -33,31 +33,35 @@ class ReplayPolicy(Protocol):
         ...
 
 
-class PolicyRun(Protocol):
-    """A policy that manages the context window of one conversation."""
+class PolicyRun:
+    """A policy that manages the context window of one conversation.
 
-    checkpoints: int
-    """Summaries so far that replaced messages."""
-    waits: int
-    """Requests so far that waited for a summary."""
-    summary_calls: list[SummaryCall]
-    """The summaries so far."""
-    transcript_path: str | None
-    """The path of the transcript that the policy keeps; None: dropped messages are lost."""
+    `transcript_path` is the path of the transcript that the policy keeps; None: dropped messages
+    are lost.
+    """
+
+    def __init__(self, transcript_path: str | None = None) -> None:
+        self.checkpoints = 0
+        """Summaries so far that replaced messages."""
+        self.waits = 0
+        """Requests so far that waited for a summary."""
+        self.summary_calls: list[SummaryCall] = []
+        """The summaries so far."""
+        self.transcript_path = transcript_path
 
     async def add(self, message: Message) -> None:
         """Append a message of the user or a tool result."""
-        ...
+        raise NotImplementedError
 
     async def request(self) -> Sequence[Message]:
         """Return the messages of the next request, without system messages.
 
         If they exceed the window, an overflow is counted.
         """
-        ...
+        raise NotImplementedError
 
     async def add_reply(self, reply: Message, usage: Usage | None) -> None:
-        """Append the model's reply.
+        """Append the model's reply, by default as any message.
 
         Returns when the policy has finished its work in the background.
 
@@ -66,11 +70,11 @@ class PolicyRun(Protocol):
             usage: What a provider with the simulated prompt cache reports for the request. None: it
                 would have refused the request.
         """
-        ...
+        _ = usage
+        await self.add(reply)
 
     async def close(self) -> None:
-        """End the conversation."""
-        ...
+        """End the conversation. By default nothing runs in the background."""
 
 
 @attrs.frozen(kw_only=True)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING
 
+import attrs
+
 from promptkit import JsonlStore, Message, Transcript
+from promptkit.compaction.policy.break_even import QUESTION_TOKENS
+from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
 from promptkit.lab.replay.recordings import Recording, recording_from_messages
 from promptkit.transcript.log.entries import MessageEntry
 from tests.conversations import assistant_message, call_message, result_message, user_message
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
     from pathlib import Path
 
-__all__ = ["long_conversation", "recording_of", "run_call", "write_transcript"]
+    from promptkit.lab.replay.oracle import PricedConversation
+
+__all__ = ["long_conversation", "price_of", "recording_of", "run_call", "write_transcript"]
 
 
 def run_call(call: str, text: str = "", **arguments: str) -> Message:
@@ -51,6 +58,34 @@ def recording_of(messages: Sequence[Message], times: Sequence[float] | None = No
     return recording_from_messages(
         [(message, None if times is None else times[at]) for at, message in enumerate(messages)]
     )
+
+
+def price_of(conversation: PricedConversation, compactions: Collection[int]) -> float:
+    """The price of a conversation with compactions before the requests at these places, request by request."""
+    rule, price, total = conversation.cache, conversation.price, 0.0
+    lifetime = find_lifetime(rule)
+    shift, cached, used = 0, 0, -math.inf
+    for at, request in enumerate(conversation.requests):
+        if at in compactions:
+            closed = conversation.requests[at - 1]
+            size = closed.tokens + shift
+            known = size if closed.replied - closed.sent <= lifetime else 0
+            question = bill_prefix(rule, size, known)
+            total += price.cost(
+                attrs.evolve(
+                    question,
+                    input_tokens=question.input_tokens + QUESTION_TOKENS,
+                    output_tokens=conversation.summary_tokens,
+                )
+            )
+            beside = conversation.summary_tokens + conversation.beside_tokens + closed.user_tokens
+            shift = conversation.fixed_tokens + beside - closed.tokens
+            cached, used = conversation.fixed_tokens, closed.replied
+        size = request.tokens + shift
+        billed = bill_prefix(rule, size, cached if request.sent - used <= lifetime else 0)
+        total += price.cost(attrs.evolve(billed, output_tokens=request.output_tokens))
+        cached, used = size, request.sent
+    return total
 
 
 def write_transcript(path: Path, messages: Sequence[Message]) -> Path:

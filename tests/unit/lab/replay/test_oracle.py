@@ -12,7 +12,6 @@ from promptkit.lab.replay.message_counts import MessageCounts
 from promptkit.lab.replay.oracle import (
     PricedConversation,
     RequestSize,
-    compute_price,
     find_lower_bound,
     find_optimum,
     measure_requests,
@@ -20,6 +19,7 @@ from promptkit.lab.replay.oracle import (
 from promptkit.messages import Message
 from promptkit.testing.word_tokenizer import WordTokenizer
 from promptkit.tokens.prices import Price
+from tests.unit.lab.replay.conversations import price_of
 
 PRICE = Price(input=1.25, output=10.0, cached_input=0.125)
 CLAUDE = Price(input=3.0, output=15.0, cached_input=0.3, cache_write=3.75)
@@ -77,7 +77,7 @@ def test_the_optimum_is_the_cheapest_of_all_sets_of_compactions(
         itertools.combinations(range(1, count), size) for size in range(max(1, count))
     )
     prices = {
-        places: compute_price(conversation, places)
+        places: price_of(conversation, places)
         for places in sets
         if is_possible(conversation, places)
     }
@@ -85,7 +85,7 @@ def test_the_optimum_is_the_cheapest_of_all_sets_of_compactions(
     price, places = find_optimum(conversation)
 
     assert price == pytest.approx(min(prices.values(), default=0.0))
-    assert compute_price(conversation, places) == pytest.approx(price)
+    assert price_of(conversation, places) == pytest.approx(price)
 
 
 @given(conversations())

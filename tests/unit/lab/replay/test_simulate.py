@@ -18,7 +18,7 @@ from promptkit.compaction.pruning.processors import RequestLimits, truncate_hist
 from promptkit.errors import SettingsError, ToolsFillBudgetError
 from promptkit.lab.replay import simulate
 from promptkit.lab.replay.message_counts import MessageCounts
-from promptkit.lab.replay.oracle import compute_price, find_lower_bound, find_optimum
+from promptkit.lab.replay.oracle import find_lower_bound, find_optimum
 from promptkit.lab.replay.policies.promptkit import PresetPolicy
 from promptkit.lab.replay.policies.registry import (
     POLICY_GROUPS,
@@ -42,7 +42,12 @@ from promptkit.tools import Tool
 from promptkit.transcript import InMemoryStore
 from tests.conversations import assistant_message, result_message, user_message
 from tests.examples import keep_first
-from tests.unit.lab.replay.conversations import long_conversation, recording_of, run_call
+from tests.unit.lab.replay.conversations import (
+    long_conversation,
+    price_of,
+    recording_of,
+    run_call,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -545,7 +550,7 @@ def test_the_simulation_behind_the_optimum_costs_what_a_replay_with_the_same_com
         played.measure(price), summary_tokens=summary, beside_tokens=PREFACE_TOKENS
     )
 
-    simulated = compute_price(
+    simulated = price_of(
         conversation, [at for at, request in enumerate(result.timeline) if request.checkpoint]
     )
 
