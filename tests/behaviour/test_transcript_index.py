@@ -9,6 +9,8 @@ import shutil
 import signal
 import sqlite3
 import stat
+import subprocess
+import sys
 import time
 import tracemalloc
 from contextlib import closing, contextmanager, suppress
@@ -22,6 +24,7 @@ from promptkit import Message, ToolCall
 from promptkit.compaction.recall import tool as recall_tool
 from promptkit.compaction.recall.tool import recall
 from promptkit.errors import TranscriptError
+from promptkit.files import create_beside
 from promptkit.transcript.log.entries import (
     Checkpoint,
     Edit,
@@ -782,6 +785,43 @@ def test_where_the_disk_is_full_a_transcript_is_read_in_full(tmp_path: Path) -> 
     transcript.append(Setting(name="s", value=1))
     assert transcript.entries == Transcript(in_full(path)).entries
     assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".new")] == []
+
+
+def test_where_files_cannot_be_locked_a_transcript_is_read_in_full_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 300)
+    locks: list[sqlite3.Connection] = []
+
+    def create_locked(beside: Path, *, mode: int) -> tuple[Path, int]:
+        made, descriptor = create_beside(beside, mode=mode)
+        locks.append(sqlite3.connect(made, isolation_level=None))
+        locks[-1].execute("BEGIN EXCLUSIVE")
+        return made, descriptor
+
+    monkeypatch.setattr("promptkit.transcript.stores.jsonl.index.create_beside", create_locked)
+    store, began = indexed(path), time.monotonic()
+    transcript = Transcript(store)
+    assert time.monotonic() - began < 4
+    assert store.index_problem is not None
+    assert transcript.entries == Transcript(in_full(path)).entries
+    for lock in locks:
+        lock.close()
+
+
+def test_without_the_module_sqlite3_a_long_transcript_is_read_in_full(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 300)
+    program = """
+import sys
+sys.modules["_sqlite3"] = None
+from promptkit.transcript import JsonlStore, Setting, Transcript
+transcript = Transcript(JsonlStore(sys.argv[1], index_from=1))
+transcript.append(Setting(name="s", value=1))
+"""
+    subprocess.run([sys.executable, "-c", program, str(path)], check=True)
+    assert Transcript(in_full(path)).settings()["s"] == 1
 
 
 def test_an_index_that_was_given_up_stays_so_that_it_is_not_tried_again(tmp_path: Path) -> None:

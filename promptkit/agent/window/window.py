@@ -6,6 +6,7 @@ sends nothing and calls no tools.
 
 from __future__ import annotations
 
+import copy
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -576,9 +577,9 @@ class ContextWindow:
         return self._reopen(attrs.evolve(self._settings, hooks=hooks), copy)
 
     def _reopen(self, settings: WindowSettings, transcript: Transcript) -> Self:
-        return self.from_settings(
-            settings, model=self.model, transcript=transcript, budget=self.budget
-        )
+        window = copy.copy(self)  # with what a subclass has besides
+        ContextWindow._open(window, settings, self.model, transcript, self.budget)
+        return window
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
         """Note that the last request is sent in another form, so that its reply and its usage are read as those of what was sent.

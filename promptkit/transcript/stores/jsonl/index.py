@@ -70,6 +70,9 @@ MAX_VALUE_BYTES = 1 << 16
 LOCK_SECONDS = 10.0
 """Seconds to wait for the lock before a new index is given up."""
 
+BUSY_SECONDS = 5.0
+"""Seconds to wait while another process writes to an index."""
+
 TABLES = (
     "CREATE TABLE head(version INTEGER, stamp TEXT, end INTEGER, lines INTEGER, checksum INTEGER, refused INTEGER)",
     "CREATE TABLE problems(line INTEGER, detail TEXT, misplaced INTEGER)",
@@ -744,6 +747,7 @@ def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:
         _damaged("it is not a file of this user")
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
+        timeout=0.0 if is_new else BUSY_SECONDS,  # no one else has a new file
         uri=True,
         check_same_thread=False,
         isolation_level=None,

@@ -23,6 +23,7 @@ import os
 import stat
 import zlib
 from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
@@ -93,8 +94,9 @@ class JsonlStore:
         self._path = Path(os.path.realpath(path))
         self._read_archives = read_archives
         self._migrations = migrations
-        # elsewhere an archiver could not replace an open file
-        self._index_from = index_from if os.name == "posix" else None
+        # elsewhere an archiver could not replace an open file; some builds of Python have no sqlite3
+        has_index = os.name == "posix" and find_spec("_sqlite3") is not None
+        self._index_from = index_from if has_index else None
         self._position: ReadPosition | None = None
         # entries of other processes that were read while appending
         self._unreported: list[LoadedEntries] = []

@@ -617,6 +617,19 @@ class TestSync:
 
 
 class TestOtherUses:
+    def test_a_fork_of_a_subclass_keeps_what_its_constructor_set(self) -> None:
+        class NamedWindow(ContextWindow):
+            def __init__(self, name: str) -> None:
+                super().__init__(model="gpt-4.1", budget=8_000)
+                self.name = name
+
+        window = NamedWindow("first")
+        window.add(Message(role="user", content=("hello",)))
+        fork = window.fork(InMemoryStore())
+        assert fork.name == "first"
+        assert fork.transcript is not window.transcript
+        assert fork.compaction is not window.compaction
+
     def test_a_fork_has_the_same_settings_and_a_conversation_of_its_own(self) -> None:
         each = window(instructions="Be brief.")
         each.add(user("one"))
