@@ -37,7 +37,7 @@ from promptkit.compaction.run.events import (
 from promptkit.messages import Json, Message, ToolDefinition, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextvars import Token
 
     from opentelemetry.context import Context
@@ -45,6 +45,14 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
     Attributes = dict[str, str | int | float | bool | Sequence[str]]
+
+OUTCOMES: Mapping[type, str] = {
+    CompactionCommitted: "committed",
+    CompactionFailed: "failed",
+    CompactionCancelled: "cancelled",
+    SummaryDiscarded: "discarded",
+}
+"""The outcome of a compaction, by its last event."""
 
 SPAN = "promptkit.compaction"
 PREFIX = "promptkit."
@@ -273,7 +281,7 @@ class _Recorder:
     def _end_compaction(
         self, event: CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded
     ) -> None:
-        attributes = {**_select_attributes(event), f"{PREFIX}outcome": _describe_outcome(event)}
+        attributes = {**_select_attributes(event), f"{PREFIX}outcome": OUTCOMES[type(event)]}
         if self._content and isinstance(event, CompactionCommitted):
             attributes[f"{PREFIX}summary"] = event.summary
         self._end(
@@ -363,18 +371,6 @@ def _describe_usage(usage: Usage | None) -> Attributes:
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
         **written,
     }
-
-
-def _describe_outcome(event: Event) -> str:
-    match event:
-        case CompactionCommitted():
-            return "committed"
-        case CompactionFailed():
-            return "failed"
-        case CompactionCancelled():
-            return "cancelled"
-        case _:
-            return "discarded"
 
 
 def _select_attributes(event: Event) -> Attributes:
