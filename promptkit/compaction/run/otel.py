@@ -34,7 +34,7 @@ from promptkit.compaction.run.events import (
     TurnEnded,
     TurnStarted,
 )
-from promptkit.messages import Json, Message, ToolDefinition, Usage
+from promptkit.messages import Json, Message, Usage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -253,7 +253,10 @@ class _Recorder:
                 attributes["gen_ai.system_instructions"] = _to_json(instructions)
             if event.tools:
                 attributes["gen_ai.tool.definitions"] = _to_json(
-                    [_describe_tool(tool) for tool in event.tools]
+                    [
+                        {"type": "function", "name": tool.name, "description": tool.description}
+                        for tool in event.tools
+                    ]
                 )
         parent = (
             None if event.compaction is None else self._open.get(("compaction", event.compaction))
@@ -416,7 +419,3 @@ def _describe_parts(message: Message) -> list[Json]:
         {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
         for call in message.tool_calls
     ]
-
-
-def _describe_tool(tool: ToolDefinition) -> dict[str, Json]:
-    return {"type": "function", "name": tool.name, "description": tool.description}

@@ -94,8 +94,7 @@ class SplitTurnSummarizer:
         """Return the summary before the turn if there is nothing new before it, else None."""
         if not all(map(is_summary, task.plan.dropped)):
             return None
-        previous = get_previous_summary(task)
-        return NO_HISTORY if previous is None else previous
+        return get_previous_summary(task) or NO_HISTORY
 
     async def _summarize_prefix(self, task: SummaryTask, tokens: int) -> Summary:
         plan_part = Plan(leaf=task.plan.leaf, dropped=task.plan.prefix, kept=task.plan.kept)
