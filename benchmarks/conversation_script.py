@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition
-from promptkit.compaction.summarizers.sections import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.testing.server import Delay, Rule
 from promptkit.tools import Tool
 

@@ -23,7 +23,7 @@ import openai
 from benchmarks.frameworks import PACKAGES, find_framework, missing_reason, run_python
 from benchmarks.peers.environments import ROOT
 from promptkit import ContextBudget, OpenAIModel, ToolCall, Transcript
-from promptkit.compaction.summarizers.sections import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.testing.server import Rule, serve
 
 if TYPE_CHECKING:

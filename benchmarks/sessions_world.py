@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptkit import ToolCall, ToolDefinition
-from promptkit.compaction.summarizers.sections import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.messages import Message
 from promptkit.testing.server import Hang, ScriptedReply, rate_limit_error, server_error
 from promptkit.tools import Tool

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
-from promptkit.compaction.summarizers.sections import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.testing import summary_answer
 from promptkit.transcript.log.entries import (

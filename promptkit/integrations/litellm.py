@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 import attrs
 
 from promptkit.errors import BudgetExceededError, ContextLengthExceededError, UnknownModelError
-from promptkit.fitting.fit import Fitted, fit
-from promptkit.integrations.windows import LearnedBudgets, ModelFacts, find_overflow
+from promptkit.integrations.windows import ModelFacts, RequestFitter, find_overflow
 from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
 from promptkit.tokens import ContextBudget, NamedModel, model_info
 from promptkit.tokens.models import model_name
@@ -30,6 +29,7 @@ except ImportError as error:
     raise ImportError(problem) from error
 
 if TYPE_CHECKING:
+    from promptkit.fitting.fit import Fitted
     from promptkit.tokens import Tokenizer
     from promptkit.wire.parts import WireFormat
 
@@ -90,10 +90,9 @@ class FitHook(CustomLogger):
         super().__init__()
         self._budget = budget
         self._model = None if model is None else model_name(model)
-        self._tokenizer = tokenizer
-        self._keep: Literal["newest", "oldest"] = keep
-        self._shorten = shorten
-        self._learned = LearnedBudgets(tokenizer)
+        self._fitter = RequestFitter[Sent](
+            tokenizer=tokenizer, keep=keep, shorten=shorten, rebuild=_rebuild
+        )
 
     # Any stands for as above
     async def async_pre_call_deployment_hook(
@@ -129,7 +128,7 @@ class FitHook(CustomLogger):
             return
         facts = self._read_facts(request_data, form)
         with suppress(BudgetExceededError):  # that one was not sent
-            self._learned.learn(facts, self._fit(messages, facts, form).tokens, refusal)
+            self._fitter.learn(facts, self._fit(messages, facts, form), refusal)
 
     def _read_facts(self, request: Request, form: _Form) -> ModelFacts:
         # by position, too
@@ -151,18 +150,7 @@ class FitHook(CustomLogger):
         )
 
     def _fit(self, messages: Sequence[Sent], facts: ModelFacts, form: _Form) -> Fitted[Sent]:
-        return fit(
-            messages,
-            budget=self._learned.get(facts),
-            model=facts.model,
-            tools=facts.tools,
-            tokenizer=self._tokenizer,
-            keep=self._keep,
-            shorten=self._shorten,
-            system=facts.instructions,
-            format=form.format,
-            rebuild=_rebuild,
-        )
+        return attrs.evolve(self._fitter, format=form.format).fit(messages, facts)
 
 
 def _read_messages(request: Request, form: _Form) -> Sequence[Sent] | None:

@@ -19,12 +19,12 @@ from pydantic import PrivateAttr
 
 from promptkit.agent.settings import WindowSettings
 from promptkit.errors import InvalidArgumentError, UnknownModelError
-from promptkit.fitting.fit import Fitted, fit
+from promptkit.fitting.fit import Fitted
 from promptkit.integrations.windows import (
     MAX_THREADS,
     IssuedRequest,
-    LearnedBudgets,
     ModelFacts,
+    RequestFitter,
     ThreadWindows,
     find_overflow,
     match_calls,
@@ -95,13 +95,6 @@ _ROLES: Final[dict[str, Literal["system", "user", "assistant", "tool"]]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
-class _FitOptions:
-    tokenizer: Tokenizer | None
-    keep: Literal["newest", "oldest"]
-    shorten: bool
-
-
 class WindowMemory(BaseChatStoreMemory):
     """Keep all messages in a chat store, and give the model those that fit its window, or with `preset` a summary of the older ones.
 
@@ -120,10 +113,9 @@ class WindowMemory(BaseChatStoreMemory):
     _facts: ModelFacts = PrivateAttr(
         default=ModelFacts(model="", budget=None, instructions=None, tools=())
     )
-    _options: _FitOptions = PrivateAttr(
-        default_factory=lambda: _FitOptions(tokenizer=None, keep="newest", shorten=True)
+    _fitter: RequestFitter[ChatMessage] = PrivateAttr(
+        default_factory=lambda: RequestFitter(convert=_read_message, rebuild=_rebuild)
     )
-    _learned: LearnedBudgets = PrivateAttr(default_factory=partial(LearnedBudgets, None))
     _windows: ThreadWindows | None = PrivateAttr(default=None)
     _last: Fitted[ChatMessage] | IssuedRequest | None = PrivateAttr(default=None)
 
@@ -210,8 +202,9 @@ class WindowMemory(BaseChatStoreMemory):
         memory._facts = ModelFacts(
             model=name or "", budget=budget, instructions=instructions or None, tools=definitions
         )
-        memory._options = _FitOptions(tokenizer=tokenizer, keep=keep, shorten=shorten)
-        memory._learned = LearnedBudgets(tokenizer)
+        memory._fitter = RequestFitter(
+            tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read_message, rebuild=_rebuild
+        )
         if preset is not None:
             own = (
                 _ChatModel(summarizer, tuple(given)) if isinstance(summarizer, LLM) else summarizer
@@ -257,7 +250,7 @@ class WindowMemory(BaseChatStoreMemory):
         if refusal is None or last is None:
             return False
         if isinstance(last, Fitted):
-            return self._learned.learn(self._facts, last.tokens, refusal)
+            return self._fitter.learn(self._facts, last, refusal)
         windows = self._windows
         return windows is not None and windows.loop.wait(partial(windows.recover, last, refusal))
 
@@ -266,19 +259,7 @@ class WindowMemory(BaseChatStoreMemory):
         return await anyio.to_thread.run_sync(self.recover, error)
 
     def _fit_messages(self, messages: list[ChatMessage]) -> list[ChatMessage]:
-        facts, options = self._facts, self._options
-        self._last = fit(
-            messages,
-            budget=self._learned.get(facts),
-            model=facts.model or None,
-            tools=facts.tools,
-            tokenizer=options.tokenizer,
-            keep=options.keep,
-            shorten=options.shorten,
-            system=facts.instructions,
-            convert=_read_message,
-            rebuild=_rebuild,
-        )
+        self._last = self._fitter.fit(messages, self._facts)
         # Those that repair what the store has, such as a result that is missing, are not
         # LlamaIndex's yet.
         given = cast("tuple[ChatMessage | Message, ...]", self._last.messages)

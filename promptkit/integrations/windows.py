@@ -292,19 +292,18 @@ class LearnedBudgets:
 class RequestFitter(Generic[T]):
     """Fit the requests of a framework, each to the budget of its model, which refusals lower."""
 
-    tokenizer: Tokenizer | None
+    tokenizer: Tokenizer | None = None
     """Counts the tokens. None: the tokenizer of the model."""
-    keep: Literal["newest", "oldest"]
+    keep: Literal["newest", "oldest"] = "newest"
     """Which of the older rounds stay longest."""
-    shorten: bool
+    shorten: bool = True
     """Whether messages may be shortened."""
     rebuild: Callable[[T, Any], T]  # Any: a Message or a dict, as `convert` returns it
     """As for `promptkit.fit`, and so are the next two."""
     convert: Callable[[T], Message] | None = None
     format: WireFormat | None = None
     learned: LearnedBudgets = attrs.field(
-        init=False,
-        default=attrs.Factory(lambda self: LearnedBudgets(self.tokenizer), takes_self=True),
+        default=attrs.Factory(lambda self: LearnedBudgets(self.tokenizer), takes_self=True)
     )
 
     def fit(self, messages: Sequence[T], facts: ModelFacts) -> Fitted[T]:
@@ -312,7 +311,7 @@ class RequestFitter(Generic[T]):
         return fit(
             messages,
             budget=self.learned.get(facts),
-            model=facts.model,
+            model=facts.model or None,
             tools=facts.tools,
             system=facts.instructions,
             tokenizer=self.tokenizer,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeGuard, Unpack, cast
 import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
-from promptkit.compaction.summarizers.sections import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.providers import Model, ModelOptions, Reply
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing.assertions import format_messages, shorten
@@ -59,7 +59,7 @@ def summary_answer(text: str, *, sections: Sequence[str] = SECTIONS) -> str:
     Args:
         text: The text.
         sections: The headings, by default those of a summary. A handoff has those of
-            `promptkit.compaction.summarizers.sections.HANDOFF_SECTIONS`.
+            `promptkit.compaction.summarizers.summarizer.HANDOFF_SECTIONS`.
 
     >>> ScriptedModel(["It scatters.", summary_answer("The parser scatters."), "Done."])
     """

@@ -35,14 +35,14 @@ from .log.view import (
     build_view as build_view,
 )
 from .stores.addresses import list_transcripts as list_transcripts, open_store as open_store
-from .stores.jsonl.records import (
+from .stores.jsonl.format import (
     entry_from_json as entry_from_json,
     entry_to_json as entry_to_json,
     message_from_json as message_from_json,
     message_to_json as message_to_json,
 )
+from .stores.jsonl.reader import find_problems as find_problems
 from .stores.jsonl.store import JsonlStore as JsonlStore
-from .stores.jsonl.validate import find_problems as find_problems
 from .stores.objects import ObjectStore as ObjectStore
 from .stores.sql import SqlStore as SqlStore
 from .stores.store import (

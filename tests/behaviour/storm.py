@@ -43,9 +43,8 @@ from promptkit.tokens.budget import ContextBudget
 from promptkit.tools import Tool
 from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry, Reset, Setting
 from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader, find_problems
 from promptkit.transcript.stores.jsonl.store import JsonlStore
-from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.conversations import summary_reply
 from tests.unit.compaction.summarizers.writers import Recorder
 

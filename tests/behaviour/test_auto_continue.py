@@ -20,7 +20,7 @@ from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.policy.rules import compact_on_demand, on_overflow
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS
+from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.log.entries import Checkpoint, CustomMessage, MessageEntry

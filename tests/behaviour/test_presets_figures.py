@@ -15,8 +15,7 @@ from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.claude_code import ClaudeCode
 from promptkit.compaction.presets.codex import Codex
 from promptkit.compaction.presets.copilot_cli import CopilotCLI
-from promptkit.compaction.presets.gsv import GSV
-from promptkit.compaction.presets.gsv_process import GSVProcess, gsv_process
+from promptkit.compaction.presets.gsv import GSV, GSVProcess, gsv_process
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import Pi, pi

@@ -13,9 +13,8 @@ from promptkit import Message
 from promptkit.errors import TranscriptError
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import build_view
-from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader, find_problems
 from promptkit.transcript.stores.jsonl.store import JsonlStore
-from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.behaviour.transcript_strategies import (
     FileInMemory,
     grow,

@@ -31,7 +31,7 @@ from promptkit.transcript.log.view import (
     build_summary_message,
     build_view,
 )
-from promptkit.transcript.stores.jsonl.records import message_to_json
+from promptkit.transcript.stores.jsonl.format import message_to_json
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.transcript_strategies import (

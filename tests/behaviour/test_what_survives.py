@@ -28,7 +28,7 @@ from promptkit.compaction.planning.user_messages import MARKER, SHORTENED_TOKENS
 from promptkit.compaction.run.replacement import carry_from_facts
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.prompts import SummaryInstructions
-from promptkit.compaction.summarizers.sections import HANDOFF_TEMPLATE, SECTIONS, TEMPLATE
+from promptkit.compaction.summarizers.summarizer import HANDOFF_TEMPLATE, SECTIONS, TEMPLATE
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript import ViewItem
 from tests.conversations import words

@@ -25,7 +25,7 @@ from promptkit.compaction.run.events import (
     Events,
     SummaryDiscarded,
 )
-from promptkit.compaction.summarizers.sections import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.errors import ContextLengthExceededError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply

@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from promptkit.errors import TranscriptError
 from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader, find_problems
 from promptkit.transcript.stores.jsonl.store import JsonlStore
-from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.crash.writer import write_until_killed
 
 __all__ = ["Outcome", "run"]

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader, find_problems
 from promptkit.transcript.stores.jsonl.store import JsonlStore
-from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.examples import keep_first
 from tests.paths import ROOT
 

@@ -15,8 +15,7 @@ from promptkit.bench.results import Element
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
 from promptkit.compaction.presets.codex import Codex, codex
 from promptkit.compaction.presets.copilot_cli import CopilotCLI, copilot_cli
-from promptkit.compaction.presets.gsv import GSV, gsv
-from promptkit.compaction.presets.gsv_process import GSVProcess, gsv_process
+from promptkit.compaction.presets.gsv import GSV, GSVProcess, gsv, gsv_process
 from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.opencode import OpenCode, opencode
 from promptkit.compaction.presets.pi import Pi, pi

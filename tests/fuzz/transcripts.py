@@ -14,9 +14,8 @@ from promptkit.transcript.log.entries import CustomEntry, Entry, MessageEntry
 from promptkit.transcript.log.redaction import redact_message, redact_secrets
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import build_view
-from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader, find_problems
 from promptkit.transcript.stores.jsonl.store import JsonlStore
-from promptkit.transcript.stores.jsonl.validate import find_problems
 from promptkit.transcript.stores.objects import ObjectStore
 from promptkit.transcript.stores.sql import SqlStore
 from promptkit.transcript.stores.store import InMemoryStore

@@ -32,9 +32,8 @@ from promptkit.testing.server import (
     server_error,
 )
 from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader, find_problems
 from promptkit.transcript.stores.jsonl.store import JsonlStore
-from promptkit.transcript.stores.jsonl.validate import find_problems
 from tests.behaviour.transcript_strategies import MEMORY
 from tests.conversations import summary_reply
 from tests.paths import ROOT

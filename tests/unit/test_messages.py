@@ -21,7 +21,7 @@ from promptkit import (
 from promptkit.elements import element_from_message
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import CacheBreakpointPart, Usage
-from promptkit.transcript.stores.jsonl.records import message_from_json, message_to_json
+from promptkit.transcript.stores.jsonl.format import message_from_json, message_to_json
 from promptkit.wire import to_anthropic, to_chat, to_responses
 
 PNG = "data:image/png;base64,iVBORw0KGgo="

@@ -308,11 +308,6 @@ class UsageMeter:
         """Count the tokens of one message."""
         return self._sizer.count_message(message)
 
-    def set_model(self, model: str | None) -> None:
-        """Measure another model, and forget the factors of the one before."""
-        self.model = model
-        self._factors.clear()
-
     def _follow(self, items: Sequence[ViewItem]) -> None:
         """Update the sums: keep those of the unchanged start of the view, look up or count the rest."""
         old = self._items

@@ -10,8 +10,7 @@ from promptkit.compaction.presets.break_even import break_even
 from promptkit.compaction.presets.claude_code import claude_code
 from promptkit.compaction.presets.codex import codex
 from promptkit.compaction.presets.copilot_cli import copilot_cli
-from promptkit.compaction.presets.gsv import gsv
-from promptkit.compaction.presets.gsv_process import gsv_process
+from promptkit.compaction.presets.gsv import gsv, gsv_process
 from promptkit.compaction.presets.oh_my_pi import oh_my_pi
 from promptkit.compaction.presets.opencode import opencode
 from promptkit.compaction.presets.pi import pi

@@ -12,12 +12,17 @@ from promptkit.compaction.planning.plan import LastRequest, Plan, Summary, Summa
 from promptkit.compaction.planning.selection import is_system
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.run.compactor import collect_facts
-from promptkit.compaction.run.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.defaults import UNLIMITED, SummarizerContext
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer, summarize_within_limits
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer, SimpleSummarizer
-from promptkit.compaction.summarizers.sections import HANDOFF_TEMPLATE, check_length
-from promptkit.compaction.summarizers.summarizer import Summarizer, add_facts
+from promptkit.compaction.summarizers.summarizer import (
+    HANDOFF_TEMPLATE,
+    Summarizer,
+    add_facts,
+    check_length,
+    redact_summary,
+    redact_task,
+)
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
 from promptkit.rendering.expand.sizing import Sizer

@@ -40,12 +40,18 @@ from promptkit.compaction.run.hooks import (
     run_post_compact,
     run_pre_compact,
 )
-from promptkit.compaction.run.redaction import redact_plan, redact_summary, redact_task
 from promptkit.compaction.run.replacement import Replacement, ReplacementMessages
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
-from promptkit.compaction.summarizers.sections import check_length
-from promptkit.compaction.summarizers.summarizer import Summarizer, sum_usage, updated_facts
+from promptkit.compaction.summarizers.summarizer import (
+    Summarizer,
+    check_length,
+    redact_plan,
+    redact_summary,
+    redact_task,
+    sum_usage,
+    updated_facts,
+)
 from promptkit.errors import (
     CompactionInProgressError,
     EmptyReplyError,

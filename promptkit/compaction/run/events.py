@@ -226,11 +226,19 @@ class TurnStarted:
 
 
 @attrs.frozen(kw_only=True)
-class TurnEnded:
-    """A turn has ended, with the model's last reply, an error or a cancellation."""
+class _Ended:
+    """What the ends of turns, requests and tool calls have in common."""
 
     number: int
+    """The number of the turn, the request or the call, as in the event of its start."""
     seconds: float
+    """The time that it took."""
+
+
+@attrs.frozen(kw_only=True)
+class TurnEnded(_Ended):
+    """A turn has ended, with the model's last reply, an error or a cancellation."""
+
     steps: int = 0
     """The number of replies."""
     usage: Usage | None = None
@@ -261,11 +269,9 @@ class RequestSent:
 
 
 @attrs.frozen(kw_only=True)
-class ReplyReceived:
+class ReplyReceived(_Ended):
     """The model has replied."""
 
-    number: int
-    seconds: float
     usage: Usage
     finish: str
     """The reason why the model stopped, as in `Reply`."""
@@ -275,11 +281,9 @@ class ReplyReceived:
 
 
 @attrs.frozen(kw_only=True)
-class RequestFailed:
+class RequestFailed(_Ended):
     """A request ended without a reply: with an error, a time limit or a cancellation."""
 
-    number: int
-    seconds: float
     error: str
     """The class name of what was raised."""
     detail: str = ""
@@ -302,11 +306,9 @@ class ToolCalled:
 
 
 @attrs.frozen(kw_only=True)
-class ToolReturned:
+class ToolReturned(_Ended):
     """A tool call has ended."""
 
-    number: int
-    seconds: float
     error: str | None = None
     """`tool_error` if the model is told of an error, the class name of what ended the call
     otherwise. None: the tool has a result."""

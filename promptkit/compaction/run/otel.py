@@ -34,10 +34,10 @@ from promptkit.compaction.run.events import (
     TurnEnded,
     TurnStarted,
 )
-from promptkit.messages import Json, Message, ToolDefinition, Usage
+from promptkit.messages import Json, Message, Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from contextvars import Token
 
     from opentelemetry.context import Context
@@ -45,6 +45,14 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
     Attributes = dict[str, str | int | float | bool | Sequence[str]]
+
+OUTCOMES: Mapping[type, str] = {
+    CompactionCommitted: "committed",
+    CompactionFailed: "failed",
+    CompactionCancelled: "cancelled",
+    SummaryDiscarded: "discarded",
+}
+"""The outcome of a compaction, by its last event."""
 
 SPAN = "promptkit.compaction"
 PREFIX = "promptkit."
@@ -245,7 +253,10 @@ class _Recorder:
                 attributes["gen_ai.system_instructions"] = _to_json(instructions)
             if event.tools:
                 attributes["gen_ai.tool.definitions"] = _to_json(
-                    [_describe_tool(tool) for tool in event.tools]
+                    [
+                        {"type": "function", "name": tool.name, "description": tool.description}
+                        for tool in event.tools
+                    ]
                 )
         parent = (
             None if event.compaction is None else self._open.get(("compaction", event.compaction))
@@ -273,7 +284,7 @@ class _Recorder:
     def _end_compaction(
         self, event: CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded
     ) -> None:
-        attributes = {**_select_attributes(event), f"{PREFIX}outcome": _describe_outcome(event)}
+        attributes = {**_select_attributes(event), f"{PREFIX}outcome": OUTCOMES[type(event)]}
         if self._content and isinstance(event, CompactionCommitted):
             attributes[f"{PREFIX}summary"] = event.summary
         self._end(
@@ -365,18 +376,6 @@ def _describe_usage(usage: Usage | None) -> Attributes:
     }
 
 
-def _describe_outcome(event: Event) -> str:
-    match event:
-        case CompactionCommitted():
-            return "committed"
-        case CompactionFailed():
-            return "failed"
-        case CompactionCancelled():
-            return "cancelled"
-        case _:
-            return "discarded"
-
-
 def _select_attributes(event: Event) -> Attributes:
     """Return the known fields of an event, those of sizes and usage with both names.
 
@@ -420,7 +419,3 @@ def _describe_parts(message: Message) -> list[Json]:
         {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
         for call in message.tool_calls
     ]
-
-
-def _describe_tool(tool: ToolDefinition) -> dict[str, Json]:
-    return {"type": "function", "name": tool.name, "description": tool.description}

@@ -20,10 +20,14 @@ from promptkit.compaction.planning.blocks import find_covered_items, is_user_req
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
 from promptkit.compaction.run.hooks import CompactionHooks
-from promptkit.compaction.run.redaction import redact_summary, redact_task
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.compaction.summarizers.summarizer import MEMORIES, Summarizer
+from promptkit.compaction.summarizers.summarizer import (
+    MEMORIES,
+    Summarizer,
+    redact_summary,
+    redact_task,
+)
 from promptkit.files import replace_file
 from promptkit.transcript import Checkpoint, Entry
 

@@ -9,8 +9,11 @@ import attrs
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.compaction.summarizers.sections import SECTIONS
-from promptkit.compaction.summarizers.summarizer import collect_dropped_items, get_previous_summary
+from promptkit.compaction.summarizers.summarizer import (
+    SECTIONS,
+    collect_dropped_items,
+    get_previous_summary,
+)
 from promptkit.elements import Chunk, Isolate, TextChunk, TokenLimit, Truncate, UserMessage
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing

@@ -199,7 +199,9 @@ async def summarize_within_limits(summarizer: Summarizer, task: SummaryTask) -> 
     Raises:
         SummaryError: It made no summary, or not in time, or the summary does not pass the check.
     """
-    limit = asyncio.timeout(None if _limits_time(summarizer) else task.seconds)
+    # a summarizer, or one that it wraps, may apply the time limit to each request of its own
+    own_limit = any(getattr(each, "limits_time", False) for each in _unwrap(summarizer))
+    limit = asyncio.timeout(None if own_limit else task.seconds)
     try:
         async with limit:
             summary = await summarizer.summarize(task)
@@ -212,11 +214,6 @@ async def summarize_within_limits(summarizer: Summarizer, task: SummaryTask) -> 
     if task.check is not None:
         task.check(summary)
     return summary
-
-
-def _limits_time(summarizer: object) -> bool:
-    """Return whether a summarizer, or one that it wraps, applies the time limit to each request of its own."""
-    return any(getattr(each, "limits_time", False) for each in _unwrap(summarizer))
 
 
 def _unwrap(summarizer: object) -> Iterator[object]:

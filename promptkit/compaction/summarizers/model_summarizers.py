@@ -18,11 +18,12 @@ from promptkit.compaction.summarizers.prompts import (
     suggest_word_count,
 )
 from promptkit.compaction.summarizers.quirks import find_quirks
-from promptkit.compaction.summarizers.sections import TEMPLATE, find_sections
 from promptkit.compaction.summarizers.summarizer import (
     MEMORIES,
+    TEMPLATE,
     collect_dropped_items,
     collect_dropped_messages,
+    find_sections,
     get_previous_summary,
     limit_output,
     sum_usage,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from promptkit.compaction.planning.plan import SummaryTask
 from promptkit.compaction.summarizers.quirks import Quirks, remove_calls, remove_orphans
-from promptkit.compaction.summarizers.sections import TEMPLATE
 from promptkit.compaction.summarizers.summarizer import (
+    TEMPLATE,
     collect_dropped_messages,
     get_previous_summary,
 )

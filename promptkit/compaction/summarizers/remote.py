@@ -11,8 +11,7 @@ import attrs
 
 from promptkit.compaction.summarizers.model_summarizers import RESULT_SHARE
 from promptkit.compaction.summarizers.prompts import SummaryOfText, render_summary_request
-from promptkit.compaction.summarizers.sections import TEMPLATE, find_sections
-from promptkit.compaction.summarizers.summarizer import summary_from_reply
+from promptkit.compaction.summarizers.summarizer import TEMPLATE, find_sections, summary_from_reply
 from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, Usage, as_mapping
 from promptkit.providers import Reply

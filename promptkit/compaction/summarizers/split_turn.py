@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.summarizers.summarizer import Summarizer, sum_usage
+from promptkit.compaction.summarizers.summarizer import Summarizer, get_previous_summary, sum_usage
 from promptkit.errors import SummaryError
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ class SplitTurnSummarizer:
         """Return the summary before the turn if there is nothing new before it, else None."""
         if not all(map(is_summary, task.plan.dropped)):
             return None
-        return NO_HISTORY if task.plan.previous is None else strip_breadcrumb(task.plan.previous)
+        return get_previous_summary(task) or NO_HISTORY
 
     async def _summarize_prefix(self, task: SummaryTask, tokens: int) -> Summary:
         plan_part = Plan(leaf=task.plan.leaf, dropped=task.plan.prefix, kept=task.plan.kept)

@@ -1,30 +1,141 @@
-"""The summarizer protocol, what summarizers share, and the checks that every model's summary must pass."""
+"""The summarizer protocol, what summarizers share, the headings that summaries are asked for, and the checks that every model's summary must pass."""
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
-from promptkit.compaction.planning.plan import Summary, SummaryTask
-from promptkit.compaction.summarizers.facts import Facts, extend_facts
-from promptkit.compaction.summarizers.sections import find_own_text
+from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
+from promptkit.compaction.summarizers.facts import Facts, extend_facts, redact_facts
 from promptkit.errors import SummaryError, UnknownModelError
 from promptkit.messages import Json, Message, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import COMPACTION
 from promptkit.providers.openai.request import may_reason
 from promptkit.tokens import model_info
+from promptkit.transcript import Redactor, redact_message
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Iterable, Mapping, Sequence
 
     from promptkit.tokens import Tokenizer
     from promptkit.transcript import ViewItem
+
+
+MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
+"""A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a
+two-hundredth of the tokens."""
+
+
+TEMPLATE = Path(__file__).with_name("summary.md.j2")
+"""The template of the instructions for a summary."""
+
+
+SECTIONS = (
+    "Conversation Overview",
+    "Technical Foundation",
+    "Codebase Status",
+    "Problem Resolution",
+    "Progress Tracking",
+    "Active Work State",
+    "Recent Operations",
+    "Continuation Plan",
+)
+"""The headings of a summary, in order."""
+
+
+HANDOFF_TEMPLATE = Path(__file__).with_name("handoff.md.j2")
+"""The template for a summarizer that writes handoffs:
+`InlineSummarizer(model=model, template=HANDOFF_TEMPLATE)`. The task's instructions are the goal."""
+
+
+HANDOFF_SECTIONS = (
+    "Goal and Wishes",
+    "Decisions and Reasons",
+    "Files That Matter",
+    "Tried and Failed",
+    "Commands That Work",
+    "Remaining Steps",
+)
+"""The headings of a handoff's document, in order."""
+
+
+_TEMPLATES = {TEMPLATE: SECTIONS, HANDOFF_TEMPLATE: HANDOFF_SECTIONS}
+
+
+def find_sections(template: str | os.PathLike[str]) -> Sequence[str]:
+    """Return the headings that a template asks for: those of promptkit's own templates, none of another."""
+    return _TEMPLATES.get(Path(template), ())
+
+
+_HEADINGS = "|".join(re.escape(heading) for headings in _TEMPLATES.values() for heading in headings)
+_HEADING = re.compile(
+    rf"(?:[#*_>]{{1,6}}[ \t]{{0,8}})?(?:\d{{1,2}}[.)][ \t]{{0,8}})?[*_]{{0,3}}(?:{_HEADINGS})\b[*_]{{0,3}}:?[*_]{{0,3}}",
+    re.IGNORECASE,
+)
+_MARKUP = " \t*_-#`"
+_BRACKETED = re.compile(r"[\[<{(]{1,2}[^\[\]<>{}()]*[\])>}]{1,2}\W*")
+_NOTHING = re.compile(
+    r"(?:n/?a|no|yes|ok|okay|sure|done|none|nothing|nil|empty|unknown|tbd|todo|to do|not applicable|see above|same as above)\W*|[\W_]*",
+    re.IGNORECASE,
+)
+
+
+def find_own_text(text: str) -> str:
+    r"""Return the lines of a summary without its headings, the words of the template, and lines that stand for nothing.
+
+    Lines that stand for nothing are "N/A", "none", "ok", or words in brackets that are to be
+    replaced.
+
+    >>> find_own_text("1. Conversation Overview: N/A\n2. Technical Foundation\n[describe here]\n3. Codebase Status: a.py scatters.")
+    'a.py scatters.'
+    """
+    lines = (_HEADING.sub("", line).strip(_MARKUP) for line in text.splitlines())
+    asked = _read_descriptions()
+    return "\n".join(
+        line
+        for line in lines
+        if line not in asked and not _BRACKETED.fullmatch(line) and not _NOTHING.fullmatch(line)
+    )
+
+
+@cache
+def _read_descriptions() -> frozenset[str]:
+    """Return what promptkit's templates say about each heading, as `find_own_text` sees it."""
+    lines = (
+        line
+        for template in _TEMPLATES
+        for line in template.read_text(encoding="utf-8").splitlines()
+    )
+    return frozenset(
+        _HEADING.sub("", line).strip(_MARKUP) for line in lines if _HEADING.match(line)
+    )
+
+
+def check_length(summary: Summary, *, replaced: int, tokenizer: Tokenizer) -> None:
+    """Raise SummaryError if a summary is too short to stand for `replaced` tokens, or has nothing besides its headings.
+
+    A placeholder says that it is no summary, and may be short.
+    """
+    if summary.mode == "placeholder":
+        return
+    least = min(MIN_SUMMARY_TOKENS, replaced // SHORTEST_SHARE)
+    tokens, own = tokenizer.count(summary.text), find_own_text(summary.text)
+    if tokens < least:
+        detail = f"a summary of {tokens:,} tokens cannot replace {replaced:,}: {summary.text.strip()[:80]!r}."
+        raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
+    if not own:
+        detail = f"a summary with nothing of its own cannot replace {replaced:,} tokens: {summary.text.strip()[:80]!r}."
+        raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
+
 
 ANALYSIS_TOKENS = 2_000
 """Output tokens of a summary request for the analysis before the summary, besides as many as the
@@ -299,3 +410,58 @@ def strip_analysis(text: str) -> str:
         closed = _ANALYSIS_CLOSE.search(text, opened.end())
         at = closed.end() if closed else len(text)
     return "".join([*kept, text[at:]]).strip()
+
+
+def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
+    """Remove secrets from a task: from its plan, its facts and the user's instructions.
+
+    The last request is unchanged: the model has seen it, and the provider's prompt cache holds
+    exactly these bytes.
+    """
+    return attrs.evolve(
+        task,
+        plan=_redact_whole_plan(task.plan, redactor),
+        instructions=None if task.instructions is None else redactor(task.instructions),
+        facts=redact_facts(task.facts, redactor),
+        redactor=redactor,
+    )
+
+
+def redact_summary(summary: Summary, redactor: Redactor) -> Summary:
+    """Remove secrets from a summary and its facts."""
+    return attrs.evolve(
+        summary, text=redactor(summary.text), facts=redact_facts(summary.facts, redactor)
+    )
+
+
+def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
+    """Remove secrets from the messages that a plan drops.
+
+    A checkpoint may show some of them again next to the summary.
+    """
+    previous = None if plan.previous is None else redactor(plan.previous)
+    return attrs.evolve(
+        plan,
+        previous=previous,
+        dropped=_redact_items(plan.dropped, redactor),
+        prefix=_redact_items(plan.prefix, redactor),
+    )
+
+
+def _redact_whole_plan(plan: Plan, redactor: Redactor) -> Plan:
+    kept, pinned, replayed = (
+        _redact_items(items, redactor) for items in (plan.kept, plan.pinned, plan.replayed)
+    )
+    return attrs.evolve(redact_plan(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
+
+
+def _redact_items(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:
+    return tuple(
+        attrs.evolve(
+            item,
+            message=redact_message(item.message, redactor),
+            recorded=None if item.recorded is None else redact_message(item.recorded, redactor),
+            unpruned=None if item.unpruned is None else redact_message(item.unpruned, redactor),
+        )
+        for item in items
+    )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.policy.break_even import PREFACE_TOKENS, QUESTION_TOKENS
+from promptkit.compaction.presets.break_even import PREFACE_TOKENS, QUESTION_TOKENS
 from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
 from promptkit.tokens import BilledTokens, Price
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.plan import compute_target_tokens
-from promptkit.compaction.policy.break_even import PREFACE_TOKENS
-from promptkit.compaction.presets.break_even import BreakEven
+from promptkit.compaction.presets.break_even import PREFACE_TOKENS, BreakEven
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.oracle import (
     SUMMARY_TOKENS,

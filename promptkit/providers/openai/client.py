@@ -8,13 +8,14 @@ import attrs
 
 from promptkit.errors import ModelRequestError
 from promptkit.providers.model import COMPACTION, Reply
-from promptkit.providers.openai.compact import CompactedInput, summary_from_compaction
 from promptkit.providers.openai.request import Body, build_chat_body, build_responses_body
 from promptkit.providers.openai.response import (
     ChatStream,
+    CompactedInput,
     ResponsesStream,
     parse_chat_reply,
     parse_responses_reply,
+    summary_from_compaction,
 )
 from promptkit.providers.sdk import Sdk, SdkModel, await_sdk, read_model
 

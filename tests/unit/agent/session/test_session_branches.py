@@ -11,7 +11,7 @@ from promptkit.agent import AgentSession, ContextWindow, SyncSession
 from promptkit.compaction import KeepLastTurns, Summary, SummaryTask
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.recall.tool import RECALL
-from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS
+from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
 from promptkit.errors import (
     ModelUnavailableError,
     NoPendingMessageError,

@@ -10,8 +10,7 @@ import pytest
 
 from promptkit import JsonlStore, Transcript
 from promptkit.cli.main import main
-from promptkit.transcript.stores.jsonl.reader import TranscriptReader
-from promptkit.transcript.stores.jsonl.validate import find_problems
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader, find_problems
 from tests.unit.lab.recordings.samples import CLAUDE, SAMPLES, lines
 
 if TYPE_CHECKING:

@@ -8,15 +8,15 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.compaction.policy.break_even import (
+from promptkit.compaction.policy.decisions import StartBackground
+from promptkit.compaction.policy.state import Attempts, PolicyState, Rereading
+from promptkit.compaction.presets.break_even import (
     PREFACE_TOKENS,
     QUESTION_TOKENS,
     PriceRatios,
     compact_at_break_even,
     find_ratios,
 )
-from promptkit.compaction.policy.decisions import StartBackground
-from promptkit.compaction.policy.state import Attempts, PolicyState, Rereading
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.prices import Price
 

@@ -12,8 +12,7 @@ import pytest
 from promptkit.compaction.presets.claude_code import ClaudeCode
 from promptkit.compaction.presets.codex import Codex
 from promptkit.compaction.presets.copilot_cli import CopilotCLI
-from promptkit.compaction.presets.gsv import GSV
-from promptkit.compaction.presets.gsv_process import GSVProcess
+from promptkit.compaction.presets.gsv import GSV, GSVProcess
 from promptkit.compaction.presets.oh_my_pi import OhMyPi
 from promptkit.compaction.presets.opencode import OpenCode
 from promptkit.compaction.presets.pi import Pi

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit.compaction.recall.passages import build_excerpt, find_passages
+from promptkit.compaction.recall.tool import build_excerpt, find_passages
 from promptkit.testing import WordTokenizer
 from tests.conversations import ConversationBuilder, words
 

@@ -27,7 +27,7 @@ from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.model_summarizers import SimpleSummarizer
-from promptkit.compaction.summarizers.sections import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.errors import CompactionInProgressError, SummaryError, TranscriptWriteError
 from promptkit.messages import Message, ToolCall, Usage
 from promptkit.rendering.expand.sizing import Sizer

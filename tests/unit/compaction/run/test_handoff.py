@@ -10,7 +10,7 @@ import pytest
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.run.branches import PARENT_SETTING, SummaryWriter, handoff
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
-from promptkit.compaction.summarizers.sections import HANDOFF_SECTIONS, HANDOFF_TEMPLATE
+from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS, HANDOFF_TEMPLATE
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer

@@ -18,8 +18,7 @@ from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, Pl
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
-from promptkit.compaction.summarizers.sections import SECTIONS
-from promptkit.compaction.summarizers.summarizer import updated_facts
+from promptkit.compaction.summarizers.summarizer import SECTIONS, updated_facts
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.messages import ImagePart, Message, ToolCall
 from promptkit.testing import ScriptedModel

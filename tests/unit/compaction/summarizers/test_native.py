@@ -15,7 +15,7 @@ from promptkit.compaction.summarizers.native import NativeSummarizer, make_porta
 from promptkit.errors import EmptyReplyError, ModelRequestError
 from promptkit.messages import OpaquePart
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.providers.openai.compact import summary_from_compaction
+from promptkit.providers.openai.response import summary_from_compaction
 from promptkit.testing import WordTokenizer
 from promptkit.testing.server import serve
 from promptkit.transcript.log.entries import Checkpoint

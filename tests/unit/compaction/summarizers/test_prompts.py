@@ -21,7 +21,7 @@ from promptkit.compaction.summarizers.prompts import (
     serialize_message,
 )
 from promptkit.compaction.summarizers.quirks import Quirks
-from promptkit.compaction.summarizers.sections import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.elements import element_from_message
 from promptkit.errors import TemplateError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall

@@ -10,8 +10,9 @@ import pytest
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.summarizers.facts import Facts
-from promptkit.compaction.summarizers.sections import SECTIONS, TEMPLATE
 from promptkit.compaction.summarizers.summarizer import (
+    SECTIONS,
+    TEMPLATE,
     collect_dropped_messages,
     extract_summary,
     get_previous_summary,

@@ -13,8 +13,7 @@ import pytest
 from promptkit import JsonlStore, Transcript
 from promptkit.lab.recordings.importing import import_recording
 from promptkit.transcript import build_view
-from promptkit.transcript.stores.jsonl.reader import TranscriptReader
-from promptkit.transcript.stores.jsonl.validate import find_problems
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader, find_problems
 from tests.paths import SHARED, needs_shared
 
 TRANSCRIPTS = SHARED / "transcripts"

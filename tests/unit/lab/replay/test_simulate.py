@@ -12,7 +12,7 @@ from promptkit import AgentSession, BudgetExceededError, Message, ToolCall, Tran
 from promptkit.agent.window.prompt import Conversation, ConversationView
 from promptkit.compaction import ExtractiveSummarizer
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
-from promptkit.compaction.policy.break_even import PREFACE_TOKENS
+from promptkit.compaction.presets.break_even import PREFACE_TOKENS
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.pruning.processors import RequestLimits, truncate_history
 from promptkit.errors import SettingsError, ToolsFillBudgetError

@@ -12,7 +12,7 @@ from promptkit.compaction import NativeSummarizer
 from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_extractive_summarizer
-from promptkit.compaction.summarizers.sections import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.lab.replay.message_counts import MessageCounts
 from promptkit.lab.replay.policies.promptkit import make_metered_summarizer
 from promptkit.lab.replay.policies.strategy import ReplayTerms, SummaryCall

@@ -26,7 +26,7 @@ from promptkit.transcript.log.entries import (
     Setting,
     UnknownEntry,
 )
-from promptkit.transcript.stores.jsonl.records import (
+from promptkit.transcript.stores.jsonl.format import (
     entry_from_json,
     entry_to_json,
     message_from_json,

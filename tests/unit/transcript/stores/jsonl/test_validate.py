@@ -18,9 +18,8 @@ from promptkit.transcript.log.entries import (
 )
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
-from promptkit.transcript.stores.jsonl.reader import TranscriptReader
+from promptkit.transcript.stores.jsonl.reader import TranscriptReader, find_problems
 from promptkit.transcript.stores.jsonl.store import JsonlStore
-from promptkit.transcript.stores.jsonl.validate import find_problems
 
 if TYPE_CHECKING:
     from pathlib import Path
