@@ -238,9 +238,11 @@ def _open_text_chunk(
     content, attached = _split_text(node, element)
     if element.break_on is not None or element.break_on_whitespace:
         pattern = _WHITESPACE if element.break_on is None else element.break_on
+        whole = content
         content = _cut_to_budget(
-            content, pattern, context.sizer.budget_of(node), context.sizer.tokenizer
+            whole, pattern, context.sizer.budget_of(node), context.sizer.tokenizer
         )
+        node.is_cut = content != whole
         if not content:
             return attached
     add_text(node, content, STARTS_LINE_ALWAYS)
@@ -393,7 +395,8 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     cut = sizer.truncate(content, tokens, keep=keep, ratio=ratio, marker=marker)
     length = len(cut) - len(marker) if cut and cut != content else len(content)
     shorter = list_shorter_texts(content, length, keep=keep, ratio=ratio, marker=marker)
-    if not cut and content.strip() and element.tokens is None and _has_literal_siblings(node):
+    node.is_cut = cut != content and element.tokens is None
+    if not cut and content.strip() and element.tokens is None and _has_literal_text_beside(node):
         # its share is too small, but the text beside it must not stand alone because of that
         cut, shorter = [content, *shorter][-1], []
     _keep_attachments(node, node.nodes, shown=True)
@@ -407,10 +410,14 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     return (layout.Group(priority=element.priority, fallback=shown)[cut],)
 
 
-def _has_literal_siblings(node: Node) -> bool:
-    return node.parent is not None and any(
-        is_literal(item) and not item.is_empty for item in node.parent.items
-    )
+def _has_literal_text_beside(node: Node) -> bool:
+    """Return whether literal text stands beside a node, or beside a container around it in the message."""
+    above = node.parent
+    while above is not None:
+        if any(is_literal(item) and not item.is_empty for item in above.items):
+            return True
+        above = None if above.role is not None else above.parent
+    return False
 
 
 # Expandable: is written with its share now, and again with what is left when everything else is
