@@ -323,7 +323,8 @@ def _find_last_cut(safe_cut: re.Pattern[str], content: str, start: int, end: int
 
 def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
     attributes = "".join(
-        f' {key}="{_escape_attribute(value)}"' for key, value in element.attributes.items()
+        f' {key}="{_escape_attribute(_require_text(value, key, node))}"'
+        for key, value in element.attributes.items()
     )
     if not element.children:
         add_text(node, f"<{element.tag}{attributes} />", STARTS_LINE_ALWAYS).ends_line = True
@@ -342,6 +343,13 @@ def _close_tag(_context: ElementContext, node: Node, element: text.Tag) -> Child
             _keep_attachments(node, node.nodes, shown=False)
             clear_node(node)
     return None
+
+
+def _require_text(value: object, attribute: str, node: Node) -> str:
+    if isinstance(value, str):
+        return value
+    problem = f"the attribute {attribute} must be a text, not {value!r}: write str(…) for a value, and .layout({attribute}=…) for a layout prop."
+    raise BadPropError(problem, path=format_path(node))
 
 
 def _escape_attribute(value: str) -> str:
