@@ -380,10 +380,10 @@ def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate)
         problem = f"ratio must be from 0 to 1, not {element.ratio}."
     elif element.keep not in _KEEP_VALUES:
         problem = f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}."
-    elif element.tokens is not None and not element.tokens >= 0:
-        problem = f"tokens must be at least 0, not {element.tokens}."
     if problem:
         raise BadPropError(problem, path=format_path(node))
+    if element.tokens is not None:
+        _require_tokens("tokens", element.tokens, node)
     return element.children
 
 
@@ -577,9 +577,9 @@ def _require_hashable(prop: str, group: Hashable, node: Node) -> None:
         raise BadPropError(message, path=format_path(node)) from None
 
 
-def _require_tokens(prop: str, tokens: int, node: Node) -> None:
-    if not tokens >= 0:
-        message = f"{prop} must be at least 0 tokens, not {tokens}."
+def _require_tokens(prop: str, tokens: object, node: Node) -> None:
+    if not isinstance(tokens, int | float) or not tokens >= 0:
+        message = f"{prop} must be a number of at least 0 tokens, not {tokens!r}."
         raise BadPropError(message, path=format_path(node))
 
 
