@@ -419,9 +419,12 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
 
 
 def _has_literal_text_beside(node: Node) -> bool:
-    """Return whether literal text stands beside a node, or beside a container around it in the message."""
+    """Return whether literal text stands beside a node, or beside a container around it in the message.
+
+    A Tag around it leaves by itself when nothing is in it.
+    """
     above = node.parent
-    while above is not None:
+    while above is not None and not isinstance(above.element, text.Tag):
         if any(is_literal(item) and not item.is_empty for item in above.items):
             return True
         above = None if above.role is not None else above.parent
