@@ -16,8 +16,11 @@ from promptkit.errors import InvalidArgumentError
 
 
 def refuse_async(name: str, render: object, *, pure: bool) -> None:
-    """Refuse an `async` component that is declared pure."""
-    if pure and (iscoroutinefunction(render) or inspect.isasyncgenfunction(render)):
+    """Refuse an `async` component that is declared pure, and one that yields."""
+    if inspect.isasyncgenfunction(render):
+        problem = f"{name} is async and yields, which cannot be awaited: collect its children in a list, and return that."
+        raise InvalidArgumentError(problem)
+    if pure and iscoroutinefunction(render):
         problem = f"{name} cannot be pure, since it is async and so loads something: write @component without pure=True."
         raise InvalidArgumentError(problem)
 
@@ -25,6 +28,9 @@ def refuse_async(name: str, render: object, *, pure: bool) -> None:
 def check_parameter(name: str, parameter: Parameter) -> None:
     """Refuse a parameter that cannot be a prop."""
     prop = parameter.name
+    if prop == "self":
+        problem = f"{name} takes self, but a method is no component: write a function outside of the class, which takes the object as a prop."
+        raise InvalidArgumentError(problem)
     if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
         problem = (
             f"{name} takes {parameter}, but each prop has a name: take a sequence or a mapping."

@@ -643,7 +643,11 @@ def _repr_parts(value: object) -> list[object]:
 
 def _repr_element(element: PromptElement) -> list[object]:
     given: list[list[object]] = []
-    for field in type(element).__attrs_attrs__:
+    layout = signature_names(PromptElement)
+    for field in sorted(
+        type(element).__attrs_attrs__,
+        key=lambda field: field.name in layout and type(element) is not PromptElement,
+    ):
         value: object = getattr(element, field.name)
         if field.name != "children" and not _is_default(value, field):
             given.append([_Verbatim(f"{field.name}="), value])

@@ -75,7 +75,7 @@ class KeepWith(PromptElement):
     group: Hashable
     """The group: any hashable value. Equal values that one component writes are the same group, and
     each instance of the component has its own. A group of `KeepWith.new_group()` may be passed on
-    to other components as a prop."""
+    to other components as a prop, or as an item of a list or a mapping that is a prop."""
 
     @staticmethod
     def new_group() -> KeepGroup:

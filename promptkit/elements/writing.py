@@ -19,7 +19,7 @@ class TagMaker:
 
     name: str
 
-    def __call__(self, **attributes: str) -> Tag:
+    def __call__(self, /, **attributes: str) -> Tag:
         """Return the element with these attributes, in this order."""
         return Tag(tag=self.name, attributes=attributes)
 

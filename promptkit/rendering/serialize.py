@@ -222,7 +222,10 @@ class _Writer:
                     self.add(record if item.part else {**record, "children": [item.text]})
                 )
             elif type(item) is Node and item.replaces is None:
-                record = self.write_props(item.element, _find_type(item))
+                record = {
+                    **self.write_props(item.element, _find_type(item)),
+                    **self._write_groups(item),
+                }
                 written.append(self.add(record, item))
                 if item.fallback is not None:
                     record["fallback"] = self.add({"type": "Group"}, item.fallback)
@@ -261,15 +264,8 @@ class _Writer:
     def _write_special_props(self, element: PromptElement | None) -> dict[str, Json]:
         """Return the props of an element that are no JSON values."""
         match element:
-            case chat.AssistantMessage(tool_calls=calls, keep_with=groups):
-                numbers: dict[str, Json] = {
-                    call.id: self._number_group(groups[call.id])
-                    for call in calls
-                    if call.id in groups
-                }
-                return {"tool_calls": list(map(attrs.asdict, calls)), "keep_with": numbers}
-            case layout.KeepWith(group=group):
-                return {"group": self._number_group(group)}
+            case chat.AssistantMessage(tool_calls=calls):
+                return {"tool_calls": list(map(attrs.asdict, calls)), "keep_with": {}}
             case Rounds(marker=marker):
                 rounds: list[Json] = [
                     list(map(_write_message, messages)) for messages in iter_rounds(element.rounds)
@@ -280,6 +276,22 @@ class _Writer:
                     "priorities": list(element.priorities),
                     "marker": None if marker is None else _write_markers(element),
                 }
+            case _:
+                return {}
+
+    def _write_groups(self, node: Node) -> dict[str, Json]:
+        """Return the props of a node that name KeepWith groups, those of its component, as numbers."""
+        match node.element:
+            case chat.AssistantMessage():
+                groups = node.call_groups
+                numbers: dict[str, Json] = {
+                    call.id: self._number_group(groups[call.id])
+                    for call in node.calls
+                    if call.id in groups
+                }
+                return {"keep_with": numbers}
+            case layout.KeepWith():
+                return {"group": self._number_group(node.keep_groups[0])}
             case _:
                 return {}
 

@@ -180,6 +180,7 @@ class Node:
     fragment = False  # not a whole prompt: text may stand outside messages
     required = False
     is_expandable = False
+    is_cut = False  # its text was cut to its share of the budget
     in_fallback = False  # a fallback, or inside one
     # it, or a container around it, has a priority of its own, or is a fallback
     in_prioritized = False

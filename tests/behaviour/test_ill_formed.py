@@ -124,6 +124,18 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ),
     ("a reserve below nothing", Group()[Reserve(tokens=-1)], BadPropError, "Group > Reserve"),
     (
+        "a limit that is a text",
+        UserMessage()[TokenLimit(max_tokens=1).replace(max_tokens="1k")["a"]],
+        BadPropError,
+        "UserMessage > TokenLimit",
+    ),
+    (
+        "a size that is a text",
+        UserMessage()[Truncate().replace(tokens="1k")["a"]],
+        BadPropError,
+        "UserMessage > Truncate",
+    ),
+    (
         "a ratio above one",
         UserMessage()[Truncate(ratio=3)["a"]],
         BadPropError,

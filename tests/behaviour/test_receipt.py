@@ -29,6 +29,7 @@ from promptkit import (
     UserMessage,
     component,
     render,
+    tag,
 )
 from promptkit.cli.output.messages import rendered_to_json
 from promptkit.errors import BadPropError
@@ -374,6 +375,33 @@ class TestNotes:
             ("of manual only its literal text is left.",),
             (),
         ]
+
+    def test_say_that_a_message_without_flex_grow_cut_a_text_to_an_equal_share(self) -> None:
+        text = "\n".join(f"line {number}" for number in range(2_000))
+
+        def notes(*, flex_grow: float | None, cut: Truncate | TextChunk) -> tuple[str, ...]:
+            prompt = (
+                SystemMessage()["rules"],
+                UserMessage(flex_grow=flex_grow)[tag.files()[cut[text]]],
+                UserMessage()["q"],
+            )
+            return render(prompt, budget=900).notes
+
+        for cut in (Truncate(), TextChunk(break_on="\n")):
+            (note,) = notes(flex_grow=None, cut=cut)
+            assert note.startswith("UserMessage[1] has no flex_grow, so it shares the budget")
+            assert notes(flex_grow=1, cut=cut) == ()
+        assert notes(flex_grow=None, cut=Truncate(tokens=100)) == ()
+
+    def test_say_where_a_share_of_nothing_leaves_only_literal_text(self) -> None:
+        prompt = (
+            SystemMessage()["rules"],
+            UserMessage(priority=1, flex_grow=1)["Files:", TextChunk(break_on=" ")["a b c"]],
+            UserMessage()["q"],
+        )
+        assert render(prompt, budget=3, tokenizer=WordTokenizer()).notes == (
+            "of UserMessage[1] only its literal text is left.",
+        )
 
     def test_say_that_a_message_without_flex_grow_gave_its_flexible_children_an_equal_share(
         self,

@@ -10,10 +10,13 @@ from hypothesis import given, strategies as st
 from promptkit import (
     BudgetExceededError,
     Chunk,
+    Group,
+    PromptElement,
     Reference,
     SystemMessage,
     Text,
     TextChunk,
+    TokenLimit,
     Truncate,
     UserMessage,
     render,
@@ -156,6 +159,27 @@ def test_what_a_smaller_budget_shows_of_it_a_larger_one_shows_too(share: float) 
 def test_a_share_of_nothing_leaves_the_marker() -> None:
     prompt = UserMessage()["a b", Truncate(flex_grow=1)[FILE]]
     assert render(prompt, budget=3, tokenizer=WordTokenizer()).messages[0].text == "a b[…]"
+
+
+@pytest.mark.parametrize(
+    "around",
+    [(Group(),), (Group(), Group()), (TokenLimit(max_tokens=100, flex_grow=1),)],
+    ids=["group", "two groups", "limit"],
+)
+def test_a_share_of_nothing_in_a_container_never_leaves_the_text_around_it_empty(
+    around: tuple[PromptElement, ...],
+) -> None:
+    inner: PromptElement = Truncate(keep="middle")[FILE]
+    for container in around:
+        inner = container[inner]
+    prompt = (
+        SystemMessage()["s"],
+        UserMessage(priority=1, flex_grow=1)["<file>\n", inner, "\n</file>"],
+        UserMessage()["q"],
+    )
+    for budget in range(15, 60):
+        file = [message.text for message in render(prompt, budget=budget).messages][1:-1]
+        assert all("[…]" in text for text in file)
 
 
 def test_the_receipt_calls_it_cut_before_it_is_removed() -> None:

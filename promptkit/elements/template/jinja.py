@@ -369,6 +369,8 @@ class _ComponentTag(Extension):
                 "{% component %} takes a component with its props, such as {% component History(turns=turns) %}",
                 line,
             )
+        if call.dyn_args is not None or call.dyn_kwargs is not None:
+            parser.fail("{% component %} takes each prop by itself, without * and **", line)
         props = nodes.Dict(
             [nodes.Pair(nodes.Const(each.key), each.value) for each in call.kwargs], lineno=line
         )

@@ -238,9 +238,11 @@ def _open_text_chunk(
     content, attached = _split_text(node, element)
     if element.break_on is not None or element.break_on_whitespace:
         pattern = _WHITESPACE if element.break_on is None else element.break_on
+        whole = content
         content = _cut_to_budget(
-            content, pattern, context.sizer.budget_of(node), context.sizer.tokenizer
+            whole, pattern, context.sizer.budget_of(node), context.sizer.tokenizer
         )
+        node.is_cut = content != whole
         if not content:
             return attached
     add_text(node, content, STARTS_LINE_ALWAYS)
@@ -321,7 +323,8 @@ def _find_last_cut(safe_cut: re.Pattern[str], content: str, start: int, end: int
 
 def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
     attributes = "".join(
-        f' {key}="{_escape_attribute(value)}"' for key, value in element.attributes.items()
+        f' {key}="{_escape_attribute(_require_text(value, key, node))}"'
+        for key, value in element.attributes.items()
     )
     if not element.children:
         add_text(node, f"<{element.tag}{attributes} />", STARTS_LINE_ALWAYS).ends_line = True
@@ -340,6 +343,13 @@ def _close_tag(_context: ElementContext, node: Node, element: text.Tag) -> Child
             _keep_attachments(node, node.nodes, shown=False)
             clear_node(node)
     return None
+
+
+def _require_text(value: object, attribute: str, node: Node) -> str:
+    if isinstance(value, str):
+        return value
+    problem = f"the attribute {attribute} must be a text, not {value!r}: write str(…) for a value, and .layout({attribute}=…) for a layout prop."
+    raise BadPropError(problem, path=format_path(node))
 
 
 def _escape_attribute(value: str) -> str:
@@ -370,10 +380,10 @@ def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate)
         problem = f"ratio must be from 0 to 1, not {element.ratio}."
     elif element.keep not in _KEEP_VALUES:
         problem = f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}."
-    elif element.tokens is not None and not element.tokens >= 0:
-        problem = f"tokens must be at least 0, not {element.tokens}."
     if problem:
         raise BadPropError(problem, path=format_path(node))
+    if element.tokens is not None:
+        _require_tokens("tokens", element.tokens, node)
     return element.children
 
 
@@ -393,7 +403,8 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     cut = sizer.truncate(content, tokens, keep=keep, ratio=ratio, marker=marker)
     length = len(cut) - len(marker) if cut and cut != content else len(content)
     shorter = list_shorter_texts(content, length, keep=keep, ratio=ratio, marker=marker)
-    if not cut and content.strip() and element.tokens is None and _has_literal_siblings(node):
+    node.is_cut = cut != content and element.tokens is None
+    if not cut and content.strip() and element.tokens is None and _has_literal_text_beside(node):
         # its share is too small, but the text beside it must not stand alone because of that
         cut, shorter = [content, *shorter][-1], []
     _keep_attachments(node, node.nodes, shown=True)
@@ -407,10 +418,17 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     return (layout.Group(priority=element.priority, fallback=shown)[cut],)
 
 
-def _has_literal_siblings(node: Node) -> bool:
-    return node.parent is not None and any(
-        is_literal(item) and not item.is_empty for item in node.parent.items
-    )
+def _has_literal_text_beside(node: Node) -> bool:
+    """Return whether literal text stands beside a node, or beside a container around it in the message.
+
+    A Tag around it leaves by itself when nothing is in it.
+    """
+    above = node.parent
+    while above is not None and not isinstance(above.element, text.Tag):
+        if any(is_literal(item) and not item.is_empty for item in above.items):
+            return True
+        above = None if above.role is not None else above.parent
+    return False
 
 
 # Expandable: is written with its share now, and again with what is left when everything else is
@@ -562,9 +580,9 @@ def _require_hashable(prop: str, group: Hashable, node: Node) -> None:
         raise BadPropError(message, path=format_path(node)) from None
 
 
-def _require_tokens(prop: str, tokens: int, node: Node) -> None:
-    if not tokens >= 0:
-        message = f"{prop} must be at least 0 tokens, not {tokens}."
+def _require_tokens(prop: str, tokens: object, node: Node) -> None:
+    if not isinstance(tokens, int | float) or not tokens >= 0:
+        message = f"{prop} must be a number of at least 0 tokens, not {tokens!r}."
         raise BadPropError(message, path=format_path(node))
 
 

@@ -20,6 +20,10 @@ def list_notes(pruned: PrunedTree) -> tuple[str, ...]:
     """List the notes about a tree in a state: where only literal text is left, and which shares are not meant to be so."""
     paths = Paths(described=True)
     bare = dict.fromkeys(removed.node for removed in iter_removed(pruned) if removed.position >= 0)
+    # what its share leaves nothing of was never there to be removed
+    bare |= dict.fromkeys(
+        node.parent for node in pruned.tree.nodes if node.is_cut and not node.items and node.parent
+    )
     return (
         *(
             f"of {paths.shorten(node)} only its literal text is left."
@@ -37,14 +41,19 @@ def _is_bare(node: Node, state: int) -> bool:
     left = [
         item
         for item, removed_at in zip(node.items, node.removed_at, strict=True)
-        if is_item_alive(item, removed_at, state) and (type(item) is Node or is_content(item))
+        if is_item_alive(item, removed_at, state)
+        and (item.items if type(item) is Node else is_content(item))
     ]
     return bool(left) and all(map(is_literal, left))
 
 
 def list_share_notes(tree: RenderTree, sizer: Sizer) -> Iterator[str]:
-    """Yield a note for each node that fills an equal share of the budget because it has no `flex_grow`, though a child of it has one."""
+    """Yield a note for each node that fills an equal share of the budget because it has no `flex_grow`, though what is in it would take more.
+
+    That is a node with a child that has `flex_grow`, or a message with a text that was cut to its share.
+    """
     paths = Paths(described=True)
+    cut = {node.message for node in tree.nodes if node.is_cut}
     for node in tree.nodes:
         around, element = node.parent, node.element
         if (
@@ -54,7 +63,7 @@ def list_share_notes(tree: RenderTree, sizer: Sizer) -> Iterator[str]:
             or element.flex_grow is not None
             or node.budget is None
             or node.in_fallback
-            or not _has_flex_child(node)
+            or not (node in cut or _has_flex_child(node))
         ):
             continue
         group = around.layout.groups[node.group_index]

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import pickle
 import pydoc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 
 import attrs
 import pytest
@@ -19,6 +19,7 @@ from promptkit import (
     Sizing,
     Tag,
     TextChunk,
+    Truncate,
     UserMessage,
     component,
     render,
@@ -96,6 +97,28 @@ def test_a_function_may_be_async_and_may_yield() -> None:
     assert show(listed(["a", "b"])) == "- a\n- b\n"
 
 
+def test_what_is_async_and_yields_is_refused() -> None:
+    async def yields(path: str) -> AsyncIterator[str]:
+        yield path
+
+    make: Callable[..., object] = component  # its type refuses the function
+    with pytest.raises(InvalidArgumentError, match=r"yields is async and yields.*list"):
+        make(yields)
+
+
+def test_a_method_is_refused() -> None:
+    def method(self: object, path: str) -> Child:
+        return f"{self} {path}"
+
+    with pytest.raises(InvalidArgumentError, match="a method is no component"):
+        component(method)
+
+
+def test_own_props_stand_before_layout_props_in_a_repr() -> None:
+    element = Truncate(priority=3, keep="tail", label="log")["x"]
+    assert repr(element) == "Truncate(keep='tail', priority=3, label='log')['x']"
+
+
 def test_a_function_and_a_class_render_the_same_at_every_budget() -> None:
     @component
     class Selection(PromptElement):
@@ -167,7 +190,7 @@ def test_layout_props_stand_at_the_place_of_use() -> None:
     )
     assert element != selection("a", "c")
     assert (
-        repr(selection("a", "b").layout(priority=5)) == "selection(priority=5, path='a', code='b')"
+        repr(selection("a", "b").layout(priority=5)) == "selection(path='a', code='b', priority=5)"
     )
 
 

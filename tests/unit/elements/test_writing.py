@@ -72,6 +72,19 @@ class TestTag:
     def test_names_of_xml_are_names(self, name: str) -> None:
         assert show(tag(name)["x"]) == f"<{name}>\nx\n</{name}>"
 
+    @pytest.mark.parametrize("value", [3, None, True])
+    def test_an_attribute_that_is_no_text_is_refused_with_its_place(self, value: object) -> None:
+        make: Callable[..., Tag] = tag.file  # its type refuses the value
+        with pytest.raises(
+            BadPropError, match=r"UserMessage > Tag: the attribute size must be a text.*str"
+        ):
+            show(make(size=value)["x"])
+
+    def test_an_attribute_may_have_any_name(self) -> None:
+        assert show(tag.file(self="a", name="b", tag="c")["x"]).startswith(
+            '<file self="a" name="b" tag="c">'
+        )
+
     def test_the_maker_of_tags_can_be_copied(self) -> None:
         assert copy.copy(tag).a() == Tag(tag="a")
         assert pickle.loads(pickle.dumps(tag.file)) == tag.file  # noqa: S301  # written here

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.elements.chat import UserMessage
+from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.layout import CacheBreakpoint, Group
+from promptkit.elements.layout import CacheBreakpoint, Group, KeepWith
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable, Tag, TextChunk
 from promptkit.fitting.history import History
-from promptkit.messages import Message
+from promptkit.messages import Message, ToolCall
 from promptkit.rendering.renderer import render
 from promptkit.rendering.serialize import from_json, to_json
 from promptkit.testing import WordTokenizer
@@ -158,3 +158,34 @@ def test_an_expandable_is_written_once_and_does_not_grow() -> None:
     )
     assert asked == [8]
     assert shown(from_json(data))[0].text == "one twotext"
+
+
+def test_each_component_keeps_a_keep_with_group_of_its_own() -> None:
+    @component
+    def box(name: str) -> Child:
+        return (
+            KeepWith(group="tags")[TextChunk()[f"<{name}>"]],
+            KeepWith(group="tags", priority=1)[TextChunk()["x"]],
+        )
+
+    prompt = UserMessage()[
+        box("a").layout(priority=1), box("b").layout(priority=2), TextChunk()["end"]
+    ]
+    for budget in range(1, 7):
+        assert shown(there_and_back(prompt), budget) == shown(prompt, budget)
+    assert [message.text for message in shown(there_and_back(prompt), 3)] == ["<b>\nx\nend"]
+
+
+def test_each_component_keeps_the_group_of_its_tool_calls() -> None:
+    @component
+    def turn(number: str) -> Child:
+        call = ToolCall(id=number, name="f")
+        return (
+            AssistantMessage(tool_calls=[call], keep_with={number: "turn"})[number],
+            ToolMessage(tool_call_id=number)["result"],
+            KeepWith(group="turn", priority=int(number))[UserMessage()["note"]],
+        )
+
+    prompt = Group()[turn("1"), turn("2"), UserMessage(required=True)["q"]]
+    for budget in range(1, 10):
+        assert shown(there_and_back(prompt), budget) == shown(prompt, budget)

@@ -80,6 +80,8 @@ def test_layout_props_stand_beside_the_others() -> None:
         ("{% component nothing() %}", "'nothing' is undefined"),
         ("{% component text() %}", "text is no component"),
         ("{% component Note %}", "takes a component with its props"),
+        ("{% component Note(**text) %}", "takes each prop by itself, without * and **"),
+        ("{% component remark(*text) %}", "takes each prop by itself, without * and **"),
     ],
 )
 def test_wrong_props_and_names_are_errors_with_their_line(source: str, problem: str) -> None:
