@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit import JsonlStore, Message, Transcript
-from promptkit.compaction.policy.break_even import QUESTION_TOKENS
+from promptkit.compaction.presets.break_even import QUESTION_TOKENS
 from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
 from promptkit.lab.replay.recordings import Recording, recording_from_messages
 from promptkit.transcript.log.entries import MessageEntry
