@@ -8,53 +8,83 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import assume, given, note, strategies as st
 
-from promptkit import BudgetExceededError, Renderer, SystemMessage, UserMessage, render
+from promptkit import (
+    BudgetExceededError,
+    Renderer,
+    SystemMessage,
+    TextChunk,
+    UserMessage,
+    render,
+)
 from promptkit.errors import InvalidArgumentError
 from promptkit.testing import WordTokenizer
 from tests.behaviour.oracle import oracle
 from tests.behaviour.strategies import prompts, tokenizers
+from tests.behaviour.tokenizers import Bounded
 
 if TYPE_CHECKING:
     from promptkit import Child
-    from promptkit.testing.strategies import Feature
     from promptkit.tokens import Tokenizer
 
-FEATURES: tuple[Feature, ...] = (
-    "required",
-    "breakpoint",
-    "limit",
-    "keep",
-    "legacy",
-    "tools",
-    "pass",
-    "media",
-)
 
-
-@given(prompts(FEATURES), tokenizers(), st.integers(1, 20), st.floats(0, 1))
-def test_removes_the_surplus_rounded_up_to_a_multiple_of_the_step(
+@given(prompts(), tokenizers(), st.integers(1, 20), st.floats(0, 1))
+def test_the_first_state_without_the_surplus_rounded_up_is_kept(
     prompt: Child, tokenizer: Tokenizer, step: int, share: float
 ) -> None:
     note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")
     answers = oracle(prompt, tokenizer)
     assume(answers.fits)
-    full = answers.full
-    budget = int(full * share)
+    budget = int(answers.full * share)
+    wanted = answers.full - -(-(answers.full - budget) // step) * step
     try:
         made = render(prompt, budget=budget, tokenizer=tokenizer, prune_step=step)
     except BudgetExceededError:
         assert all(state.tokens + state.reserved > budget for state in answers.states)
         return
-    kept = made.tokens + made.reserved
-    surplus = full - budget
-    assert kept <= budget
-    if surplus <= 0:
-        assert made.messages == answers.states[0].messages
-        return
-    rounded = -(-surplus // step) * step
-    fewest = min(state.tokens + state.reserved for state in answers.states)
-    # A bite that no state of the prompt could give is not taken: what fits is kept then.
-    assert full - kept >= (rounded if full - rounded >= fewest else surplus)
+    # Without a state that is as small, what fits is kept.
+    target = budget if budget >= answers.full else wanted
+    state = next(
+        (each for each in answers.states if each.tokens + each.reserved <= target),
+        answers.at(budget),
+    )
+    assert (made.messages, made.tokens) == (state.messages, state.tokens)
+
+
+def old_message(number: int, priority: int, words: int, *, in_chunks: bool) -> UserMessage:
+    texts = [f"{number}.{word}" for word in range(words)]
+    inner: Child = (
+        [TextChunk(priority=at)[text] for at, text in enumerate(texts)]
+        if in_chunks
+        else " ".join(texts)
+    )
+    return UserMessage(priority=priority)[inner]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 5), st.booleans()), min_size=1, max_size=8
+    ),
+    st.integers(1, 25),
+    st.integers(1, 40),
+)
+def test_what_was_dropped_stays_dropped_when_it_would_fit_again(
+    drawn: list[tuple[int, int, bool]], step: int, words: int
+) -> None:
+    old = tuple(
+        old_message(number, priority, size, in_chunks=in_chunks)
+        for number, (priority, size, in_chunks) in enumerate(drawn)
+    )
+    renderer = Renderer(budget=40, tokenizer=Bounded(), prune_step=step)
+    try:
+        first = renderer.render((*old, UserMessage()["long " * words]))
+    except BudgetExceededError:
+        assume(condition=False)
+        raise
+    again = renderer.render((SystemMessage()["rules"], *old, UserMessage()["q"]))
+    assert again.messages[1:-1] == first.messages[:-1]
+    other = (UserMessage(priority=1)["another"], UserMessage()["q"])
+    assert [message.text for message in renderer.render(other).messages] == ["another", "q"]
+    assert [message.text for message in renderer.render(other[1]).messages] == ["q"]
 
 
 def test_the_first_surviving_message_changes_once_in_many_turns() -> None:
@@ -80,14 +110,6 @@ def test_without_a_step_the_first_message_changes_with_every_turn() -> None:
         for count in range(30, 60)
     ]
     assert len(set(firsts)) == 30
-
-
-def test_what_was_dropped_stays_dropped() -> None:
-    renderer = Renderer(budget=20, tokenizer=WordTokenizer(), prune_step=10)
-    old = [UserMessage()[f"turn{index} b c d e"] for index in range(5)]
-    kept = renderer.render(tuple(old)).messages
-    again = renderer.render(tuple(old)).messages
-    assert kept == again
 
 
 def test_a_negative_step_is_refused() -> None:

@@ -57,6 +57,7 @@ ROOMS: Mapping[str, Room] = {
                     "laws",
                     "nothing_stale",
                     "pinned_by_breakpoint",
+                    "budget_exceeded",
                     "defaults",
                     "hostile",
                 )
