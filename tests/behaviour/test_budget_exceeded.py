@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     from promptkit.tokens import Tokenizer
 
 
-def failure(
-    prompt: Child, budget: int, tokenizer: Tokenizer | None = None
-) -> BudgetExceededError:
+def failure(prompt: Child, budget: int, tokenizer: Tokenizer | None = None) -> BudgetExceededError:
     with pytest.raises(BudgetExceededError) as caught:
         render(prompt, budget=budget, tokenizer=tokenizer or WordTokenizer())
     return caught.value
@@ -89,9 +87,7 @@ class TestOfALimit:
         limit = TokenLimit(max_tokens=1)[
             UserMessage(priority=1)["x y z"], UserMessage(required=True)["a b"]
         ]
-        assert told(failure(limit, 99).removed) == [
-            ("TokenLimit > UserMessage[0]", "limit", 1, 3)
-        ]
+        assert told(failure(limit, 99).removed) == [("TokenLimit > UserMessage[0]", "limit", 1, 3)]
 
 
 @pytest.mark.parametrize("tokens", [0, 2])

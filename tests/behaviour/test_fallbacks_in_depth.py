@@ -91,7 +91,6 @@ def test_of_two_limits_each_holds_when_fallbacks_take_their_places_inside_later(
         render(prompt, budget=1, tokenizer=WordTokenizer(), prune_step=step)
 
 
-
 def test_a_reserve_cannot_stand_by() -> None:
     with pytest.raises(BadPropError, match="fallback"):
         render(UserMessage(fallback=Reserve(tokens=5))["x"], budget=9)
