@@ -50,6 +50,25 @@ def test_the_first_state_without_the_surplus_rounded_up_is_kept(
     assert (made.messages, made.tokens) == (state.messages, state.tokens)
 
 
+def test_at_each_budget_and_step_as_many_messages_leave_as_the_rounded_surplus_takes() -> None:
+    sizes = (3, 1, 4, 1, 5)
+    total = sum(sizes) + 1
+    prompt = (
+        *(UserMessage(priority=at)["w " * size] for at, size in enumerate(sizes)),
+        UserMessage()["q"],
+    )
+    left = [total - sum(sizes[:dropped]) for dropped in range(len(sizes) + 1)]
+    for budget in range(1, total + 1):
+        for step in range(1, 12):
+            target = total - -(-(total - budget) // step) * step
+            wanted = next(
+                (tokens for tokens in left if tokens <= target),
+                next(tokens for tokens in left if tokens <= budget),
+            )
+            made = render(prompt, budget=budget, tokenizer=WordTokenizer(), prune_step=step)
+            assert made.tokens == wanted, (budget, step)
+
+
 def old_message(number: int, priority: int, words: int, *, in_chunks: bool) -> UserMessage:
     texts = [f"{number}.{word}" for word in range(words)]
     inner: Child = (
