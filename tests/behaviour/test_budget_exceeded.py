@@ -24,6 +24,7 @@ from promptkit.tokens.tokenizer import count_message
 from tests.behaviour.assembly import assembled
 from tests.behaviour.oracle import oracle
 from tests.behaviour.strategies import prompts, tokenizers
+from tests.behaviour.tokenizers import Bounded
 from tests.behaviour.trees import planted
 
 if TYPE_CHECKING:
@@ -88,6 +89,33 @@ class TestOfALimit:
             UserMessage(priority=1)["x y z"], UserMessage(required=True)["a b"]
         ]
         assert told(failure(limit, 99).removed) == [("TokenLimit > UserMessage[0]", "limit", 1, 3)]
+
+    def test_what_it_removed_is_told_also_around_another_limit(self) -> None:
+        limit = TokenLimit(max_tokens=3)[
+            TokenLimit(priority=9, max_tokens=2)[UserMessage(priority=9)["x"]],
+            UserMessage(priority=1)["a"],
+            UserMessage(required=True)["a b c d"],
+        ]
+        error = failure((limit, UserMessage()["q"]), 99, Bounded())
+        assert [(path.split(" > ")[-1], reason) for path, reason, _, _ in told(error.removed)] == [
+            ("UserMessage[1]", "limit"),
+            ("TokenLimit[0]", "limit"),
+        ]
+
+
+def test_the_messages_are_those_from_before_any_limit_in_another_one() -> None:
+    inner = TokenLimit(priority=9, max_tokens=2)[
+        UserMessage(priority=1)["a b"], UserMessage(priority=2)["c d"]
+    ]
+    outer = TokenLimit(max_tokens=4)[
+        inner,
+        UserMessage(priority=1)["e f"],
+        UserMessage(priority=2)[TextChunk()["g h"]],
+        UserMessage(priority=3)["i j"],
+    ]
+    error = failure((outer, UserMessage(required=True)["k l m"]), 2, Bounded())
+    texts = [message.text for message in error.messages]
+    assert texts == ["a b", "c d", "e f", "g h", "i j", "k l m"]
 
 
 @pytest.mark.parametrize("tokens", [0, 2])
