@@ -319,7 +319,7 @@ def test_a_line_break_costs_what_it_adds_to_the_line_that_it_ends(line: str) -> 
 
 PARAMETERS: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}}
 READ = ToolDefinition(name="read", parameters=PARAMETERS)
-SENT = {"type": "function", "function": {"name": "read", "parameters": PARAMETERS}}
+SENT: dict[str, Json] = {"type": "function", "function": {"name": "read", "parameters": PARAMETERS}}
 
 
 @pytest.mark.parametrize("trace", [True, False])
@@ -345,7 +345,11 @@ def test_with_tools_every_request_fits_the_budget_of_just_its_tokens(
     for kept in range(5, least - 1, -1):
         assert len(made.messages) == kept
         assert at(made.tokens).messages == made.messages
-        request = {"model": "gpt-4o", "messages": made.to_openai(), "tools": [SENT]}
+        request: dict[str, Json] = {
+            "model": "gpt-4o",
+            "messages": made.to_openai(),
+            "tools": [SENT],
+        }
         assert made.tokens == count_request(request).tokens
         if kept > least:
             made = at(made.tokens - 1)

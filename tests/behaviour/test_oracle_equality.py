@@ -156,6 +156,16 @@ TIES: dict[str, Child] = {
         message(2, 9),
         STAYS,
     ],
+    "with a message of calls alone in a group": [
+        LegacyPrioritization()[
+            Group()[
+                AssistantMessage(priority=3, tool_calls=[ToolCall(id="c", name="f")])[chunk(0)],
+                ToolMessage(priority=5, tool_call_id="c")["a result"],
+            ],
+            message(2),
+        ],
+        STAYS,
+    ],
     "with a message of calls alone": [
         LegacyPrioritization()[
             AssistantMessage(priority=3, tool_calls=[ToolCall(id="c", name="f")])[chunk(0)],
