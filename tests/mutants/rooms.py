@@ -58,6 +58,7 @@ ROOMS: Mapping[str, Room] = {
                     "nothing_stale",
                     "pinned_by_breakpoint",
                     "budget_exceeded",
+                    "removals",
                     "defaults",
                     "hostile",
                 )
