@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from promptkit.testing import WordTokenizer, strategies
 from promptkit.tokens import CalibratedTokenizer
-from tests.behaviour.tokenizers import Chars, Runs
+from tests.behaviour.tokenizers import Bounded, Chars, Runs
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -43,10 +43,11 @@ def prompts(
 
 
 def tokenizers() -> SearchStrategy[Tokenizer]:
-    """Additive ones with and without framing, one that is additive nowhere, and calibrated ones."""
+    """Additive ones with and without framing, one with bounds, one that is additive nowhere, and calibrated ones."""
     made: tuple[Tokenizer, ...] = (
         WordTokenizer(),
         WordTokenizer(per_message=2, per_call=1, per_image=3),
+        Bounded(per_message=2, per_call=1, per_image=3),
         Chars(per_message=1, per_call=2, per_image=3),
         Runs(per_message=1, per_call=1, per_image=2),
         Runs(),

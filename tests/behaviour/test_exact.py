@@ -27,6 +27,7 @@ from promptkit import (
     Text,
     TextChunk,
     ToolCall,
+    ToolDefinition,
     ToolMessage,
     ToolRound,
     UserMessage,
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from promptkit import Child, Message
+    from promptkit.messages import Json
     from promptkit.wire.parts import WireFormat
 
 AMPLE = 1_000_000
@@ -313,3 +315,46 @@ def test_a_line_break_costs_what_it_adds_to_the_line_that_it_ends(line: str) -> 
     prompt = UserMessage(priority=1)[TextChunk(priority=9)[line], TextChunk(priority=8)["a"]]
     made = render(prompt, budget=100, model="gpt-4o", trace=True)
     assert made.tokens == count_request({"messages": made.to_openai(), "model": "gpt-4o"}).tokens
+
+
+PARAMETERS: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}}
+READ = ToolDefinition(name="read", parameters=PARAMETERS)
+SENT: dict[str, Json] = {"type": "function", "function": {"name": "read", "parameters": PARAMETERS}}
+
+
+@pytest.mark.parametrize("trace", [True, False])
+@pytest.mark.parametrize("priority", [None, 3])
+@pytest.mark.parametrize("system", ["You help.", "You help!*"])
+def test_with_tools_every_request_fits_the_budget_of_just_its_tokens(
+    system: str, priority: int | None, trace: bool
+) -> None:
+    """With tools, the line break after the system message is counted: `.` and a line break are one token."""
+    prompt = (
+        SystemMessage(priority=priority)[system],
+        AssistantMessage(priority=1)["one of many " * 5],
+        AssistantMessage(priority=2)["another"],
+        AssistantMessage(priority=4)["the last"],
+        UserMessage(priority=5)["And now?"],
+    )
+
+    def at(budget: int) -> Rendered:
+        return render(prompt, budget=budget, model="gpt-4o", tools=[READ], trace=trace)
+
+    made = at(AMPLE)
+    least = 1 if priority else 2
+    for kept in range(5, least - 1, -1):
+        assert len(made.messages) == kept
+        assert at(made.tokens).messages == made.messages
+        request: dict[str, Json] = {
+            "model": "gpt-4o",
+            "messages": made.to_openai(),
+            "tools": [SENT],
+        }
+        assert made.tokens == count_request(request).tokens
+        if kept > least:
+            made = at(made.tokens - 1)
+    with pytest.raises(BudgetExceededError) as caught:
+        at(made.tokens - 1)
+    assert caught.value.required == made.tokens
+    labels = {"SystemMessage[0]", "UserMessage[4]"} if least == 2 else {"UserMessage[4]"}
+    assert caught.value.largest.keys() == labels | {"tools"}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from promptkit import (
     AssistantMessage,
+    BudgetExceededError,
+    Image,
     KeepWith,
     Reserve,
     TextChunk,
@@ -17,6 +21,7 @@ from promptkit import (
     render,
 )
 from promptkit.errors import BadPropError
+from promptkit.testing import WordTokenizer
 
 
 def test_a_fallback_message_may_hold_an_element_with_a_fallback_of_its_own() -> None:
@@ -59,6 +64,31 @@ def test_a_limit_holds_when_a_fallback_takes_its_place_inside_later() -> None:
         ],
     )
     assert render(prompt, budget=40, defaults="prompt-tsx").messages == ()
+
+
+@pytest.mark.parametrize("limits", [*itertools.product(range(3), repeat=2)])
+@pytest.mark.parametrize("step", [0, 1])
+def test_of_two_limits_each_holds_when_fallbacks_take_their_places_inside_later(
+    limits: tuple[int, int], step: int
+) -> None:
+    """The fallback of the first limit would leave before that of the second."""
+    empty = Image(src="https://example.org/a.png")  # which counts nothing here
+    prompt = (
+        UserMessage(priority=0)[KeepWith(group=1)["drop me " * 20]],
+        *(
+            TokenLimit(priority=9, max_tokens=limit)[
+                KeepWith(group=1, fallback=UserMessage()[name])[UserMessage()[empty]]
+            ]
+            for name, limit in zip("ab", limits, strict=True)
+        ),
+        UserMessage(required=True)["stays here"],
+    )
+    shown = ["b"] * (limits[1] >= 1)
+    shown = ["a"] * (bool(shown) and limits[0] >= 1) + shown
+    made = render(prompt, budget=20, tokenizer=WordTokenizer(), prune_step=step)
+    assert [message.text for message in made.messages] == [*shown, "stays here"]
+    with pytest.raises(BudgetExceededError):
+        render(prompt, budget=1, tokenizer=WordTokenizer(), prune_step=step)
 
 
 def test_a_reserve_cannot_stand_by() -> None:

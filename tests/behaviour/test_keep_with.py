@@ -8,6 +8,7 @@ import pytest
 
 from promptkit import (
     AssistantMessage,
+    CacheBreakpoint,
     Child,
     Children,
     Chunk,
@@ -45,6 +46,26 @@ def test_the_last_of_a_member_takes_the_others_along() -> None:
         ["d"],
         ["d"],
     ]
+
+
+def test_the_member_directly_behind_a_cache_breakpoint_leaves_with_the_others() -> None:
+    prompt = UserMessage()[
+        "x",
+        CacheBreakpoint(),
+        KeepWith(group=1, priority=5)["a b"],
+        KeepWith(group=1, priority=1)["c d"],
+    ]
+    assert texts(prompt, 4) == ["x"]
+
+
+def test_a_member_before_a_cache_breakpoint_keeps_the_others() -> None:
+    prompt = (
+        KeepWith(group=1)[UserMessage()["a"]],
+        UserMessage()["x", CacheBreakpoint()],
+        KeepWith(group=1, priority=1)[UserMessage()["b"]],
+        UserMessage(priority=2)["c"],
+    )
+    assert texts(prompt, 3) == ["a", "x", "b"]
 
 
 def test_groups_inside_of_a_member_are_taken_along_in_turn() -> None:
@@ -228,3 +249,15 @@ class TestScope:
             ("note", 0),
             ("q", 0),
         ]
+
+
+def test_a_message_of_calls_stays_as_long_as_one_of_its_calls() -> None:
+    prompt = (
+        AssistantMessage(tool_calls=[ToolCall(id=each, name="f") for each in "12"]),
+        ToolMessage(tool_call_id="1", priority=1)["a a"],
+        ToolMessage(tool_call_id="2")["b"],
+        UserMessage()["q"],
+    )
+    made = render(prompt, budget=3, tokenizer=WordTokenizer())
+    assert [message.text for message in made.messages] == ["", "b", "q"]
+    assert [call.id for call in made.messages[0].tool_calls] == ["2"]

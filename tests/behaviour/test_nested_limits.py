@@ -9,13 +9,14 @@ from unittest.mock import patch
 
 import attrs
 import pytest
-from hypothesis import given, note, settings, strategies as st
+from hypothesis import currently_in_test_context, given, note, settings, strategies as st
 
 from promptkit import (
     BudgetExceededError,
     Child,
     Group,
     Isolate,
+    Message,
     PromptElement,
     Rendered,
     TextChunk,
@@ -24,6 +25,7 @@ from promptkit import (
     render,
 )
 from promptkit.errors import TreeError
+from promptkit.fitting import RecordedMessages
 from promptkit.rendering.prune import pruner as prune
 from promptkit.rendering.prune.counting import BackwardScan
 from promptkit.rendering.prune.removal_order import RemovalOrder
@@ -90,7 +92,8 @@ def counted_from_the_end() -> Generator[None]:
 
 
 def check_same(prompt: Child, budget: int) -> None:
-    note(f"{prompt!r}")
+    if currently_in_test_context():
+        note(f"{prompt!r}")
     found = outcome(prompt, budget)
     with counted_from_the_end():
         expected = outcome(prompt, budget)
@@ -138,6 +141,18 @@ def test_chains_of_limits_keep_what_counting_each_of_them_keeps(
     assert found == expected
     if isinstance(found, Rendered) and isinstance(expected, Rendered):
         assert found.removals == expected.removals
+
+
+def test_the_marker_of_a_conversation_counts_in_a_limit_around_another_one() -> None:
+    talk = [Message(role="assistant", content=(text,)) for text in ("a a a", "b b b", "c c c", "d")]
+    conversation = RecordedMessages(
+        messages=talk,
+        marker=lambda count: f"{count} were left out",
+        shorten=False,
+        keep_request=False,
+    )
+    limit = TokenLimit(max_tokens=12)[TokenLimit(max_tokens=5)[UserMessage()["x"]], conversation]
+    check_same((limit, UserMessage(required=True)["stays"]), 99)
 
 
 @pytest.mark.slow

@@ -116,6 +116,16 @@ TIES: dict[str, Child] = {
         message(1),
         STAYS,
     ],
+    "of groups of messages, by turns": [
+        Group(priority=1)[message(1), message(5), message(7)],
+        Group(priority=1)[message(2), message(6), message(8)],
+        STAYS,
+    ],
+    "of groups of messages in a group": Group(priority=1)[
+        Group(priority=3)[message(1), message(5), message(7)],
+        Group(priority=3)[message(2), message(6), message(8)],
+        STAYS,
+    ],
     "with one of several messages": [message(1), message(2), message(3), message(2, 9), STAYS],
     "with a message of one of two groups": [
         message(2, 9),
@@ -144,6 +154,16 @@ TIES: dict[str, Child] = {
     "with a fallback": [
         Group(pass_priority=True, priority=2, fallback=message(3))[message(1)],
         message(2, 9),
+        STAYS,
+    ],
+    "with a message of calls alone in a group": [
+        LegacyPrioritization()[
+            Group()[
+                AssistantMessage(priority=3, tool_calls=[ToolCall(id="c", name="f")])[chunk(0)],
+                ToolMessage(priority=5, tool_call_id="c")["a result"],
+            ],
+            message(2),
+        ],
         STAYS,
     ],
     "with a message of calls alone": [

@@ -13,6 +13,7 @@ from promptkit import (
     Chunk,
     Group,
     History,
+    KeepWith,
     Message,
     PromptElement,
     SystemMessage,
@@ -82,6 +83,7 @@ def without_breakpoints(child: Child) -> Child:
 
 
 MARK = UserMessage(required=True)["end", CacheBreakpoint()]
+CALL = ToolCall(id="1", name="read", arguments="{}")
 
 
 @pytest.mark.parametrize(
@@ -135,7 +137,36 @@ MARK = UserMessage(required=True)["end", CacheBreakpoint()]
             ),
             2,
         ),
+        (
+            (
+                UserMessage(priority=1)["a b"],
+                MARK,
+                KeepWith(group=1)[UserMessage()["c"]],
+                KeepWith(group=1)[UserMessage(required=True)["d"]],
+            ),
+            2,
+        ),
         ((History(turns=TURNS, keep_turns=1), MARK), 3),
+        (
+            (
+                AssistantMessage(priority=1, tool_calls=[CALL])["a"],
+                ToolMessage(priority=1, tool_call_id="1")["r r"],
+                MARK,
+                UserMessage(priority=1)["behind it"],
+            ),
+            3,
+        ),
+        (
+            (
+                KeepWith(group=1)[UserMessage()["a"], UserMessage()["b"]],
+                KeepWith(group=1)[UserMessage()["c d"]],
+                KeepWith(group=2)[UserMessage()["e"]],
+                MARK,
+                KeepWith(group=1)[UserMessage()["f g"], UserMessage()["h"]],
+                QUESTION,
+            ),
+            6,
+        ),
         (
             (
                 UserMessage(priority=1)["a", CacheBreakpoint()],

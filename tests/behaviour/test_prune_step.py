@@ -8,53 +8,100 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import assume, given, note, strategies as st
 
-from promptkit import BudgetExceededError, Renderer, SystemMessage, UserMessage, render
+from promptkit import (
+    BudgetExceededError,
+    Renderer,
+    SystemMessage,
+    TextChunk,
+    UserMessage,
+    render,
+)
 from promptkit.errors import InvalidArgumentError
 from promptkit.testing import WordTokenizer
 from tests.behaviour.oracle import oracle
 from tests.behaviour.strategies import prompts, tokenizers
+from tests.behaviour.tokenizers import Bounded
 
 if TYPE_CHECKING:
     from promptkit import Child
-    from promptkit.testing.strategies import Feature
     from promptkit.tokens import Tokenizer
 
-FEATURES: tuple[Feature, ...] = (
-    "required",
-    "breakpoint",
-    "limit",
-    "keep",
-    "legacy",
-    "tools",
-    "pass",
-    "media",
-)
 
-
-@given(prompts(FEATURES), tokenizers(), st.integers(1, 20), st.floats(0, 1))
-def test_removes_the_surplus_rounded_up_to_a_multiple_of_the_step(
+@given(prompts(), tokenizers(), st.integers(1, 20), st.floats(0, 1))
+def test_the_first_state_without_the_surplus_rounded_up_is_kept(
     prompt: Child, tokenizer: Tokenizer, step: int, share: float
 ) -> None:
     note(f"prompt = {prompt!r}\ntokenizer = {tokenizer!r}")
     answers = oracle(prompt, tokenizer)
     assume(answers.fits)
-    full = answers.full
-    budget = int(full * share)
+    budget = int(answers.full * share)
+    wanted = answers.full - -(-(answers.full - budget) // step) * step
     try:
         made = render(prompt, budget=budget, tokenizer=tokenizer, prune_step=step)
     except BudgetExceededError:
         assert all(state.tokens + state.reserved > budget for state in answers.states)
         return
-    kept = made.tokens + made.reserved
-    surplus = full - budget
-    assert kept <= budget
-    if surplus <= 0:
-        assert made.messages == answers.states[0].messages
-        return
-    rounded = -(-surplus // step) * step
-    fewest = min(state.tokens + state.reserved for state in answers.states)
-    # A bite that no state of the prompt could give is not taken: what fits is kept then.
-    assert full - kept >= (rounded if full - rounded >= fewest else surplus)
+    # Without a state that is as small, what fits is kept.
+    target = budget if budget >= answers.full else wanted
+    state = next(
+        (each for each in answers.states if each.tokens + each.reserved <= target),
+        answers.at(budget),
+    )
+    assert (made.messages, made.tokens) == (state.messages, state.tokens)
+
+
+def test_at_each_budget_and_step_as_many_messages_leave_as_the_rounded_surplus_takes() -> None:
+    sizes = (3, 1, 4, 1, 5)
+    total = sum(sizes) + 1
+    prompt = (
+        *(UserMessage(priority=at)["w " * size] for at, size in enumerate(sizes)),
+        UserMessage()["q"],
+    )
+    left = [total - sum(sizes[:dropped]) for dropped in range(len(sizes) + 1)]
+    for budget in range(1, total + 1):
+        for step in range(1, 12):
+            target = total - -(-(total - budget) // step) * step
+            wanted = next(
+                (tokens for tokens in left if tokens <= target),
+                next(tokens for tokens in left if tokens <= budget),
+            )
+            made = render(prompt, budget=budget, tokenizer=WordTokenizer(), prune_step=step)
+            assert made.tokens == wanted, (budget, step)
+
+
+def old_message(number: int, priority: int, words: int, *, in_chunks: bool) -> UserMessage:
+    texts = [f"{number}.{word}" for word in range(words)]
+    inner: Child = (
+        [TextChunk(priority=at)[text] for at, text in enumerate(texts)]
+        if in_chunks
+        else " ".join(texts)
+    )
+    return UserMessage(priority=priority)[inner]
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 5), st.booleans()), min_size=1, max_size=8
+    ),
+    st.integers(1, 25),
+    st.integers(1, 38),
+)
+def test_what_was_dropped_stays_dropped_when_it_would_fit_again(
+    drawn: list[tuple[int, int, bool]], step: int, words: int
+) -> None:
+    old = tuple(
+        old_message(number, priority, size, in_chunks=in_chunks)
+        for number, (priority, size, in_chunks) in enumerate(drawn)
+    )
+    renderer = Renderer(budget=40, tokenizer=Bounded(), prune_step=step)
+    question = UserMessage()["q"]
+    first = renderer.render((*old, UserMessage()["long " * words]))
+    again = renderer.render((SystemMessage()["rules"], *old, question))
+    assert again.messages[1:-1] == first.messages[:-1]
+    assert [message.text for message in renderer.render(question).messages] == ["q"]
+    renderer.render((*old, UserMessage()["long " * words]))
+    other = renderer.render((UserMessage(priority=1)["another"], question))
+    assert [message.text for message in other.messages] == ["another", "q"]
 
 
 def test_the_first_surviving_message_changes_once_in_many_turns() -> None:
@@ -80,14 +127,6 @@ def test_without_a_step_the_first_message_changes_with_every_turn() -> None:
         for count in range(30, 60)
     ]
     assert len(set(firsts)) == 30
-
-
-def test_what_was_dropped_stays_dropped() -> None:
-    renderer = Renderer(budget=20, tokenizer=WordTokenizer(), prune_step=10)
-    old = [UserMessage()[f"turn{index} b c d e"] for index in range(5)]
-    kept = renderer.render(tuple(old)).messages
-    again = renderer.render(tuple(old)).messages
-    assert kept == again
 
 
 def test_a_negative_step_is_refused() -> None:

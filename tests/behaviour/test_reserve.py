@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from promptkit import (
@@ -20,16 +22,22 @@ from promptkit import (
     render,
 )
 from promptkit.testing import WordTokenizer
+from tests.behaviour.tokenizers import Bounded
+
+if TYPE_CHECKING:
+    from promptkit.tokens import Tokenizer
 
 
-def test_room_is_kept_free_and_reported() -> None:
+@pytest.mark.parametrize("tokenizer", [WordTokenizer(), Bounded()], ids=["", "with bounds"])
+def test_room_is_kept_free_and_reported(tokenizer: Tokenizer) -> None:
+    around = tokenizer.count_overhead().tokens
     made = render(
         (UserMessage(priority=1)["a b"], UserMessage(priority=2)["c d"], Reserve(tokens=3)),
-        budget=6,
-        tokenizer=WordTokenizer(),
+        budget=6 + around,
+        tokenizer=tokenizer,
     )
     assert [message.text for message in made.messages] == ["c d"]
-    assert (made.tokens, made.reserved, made.budget) == (2, 3, 6)
+    assert (made.tokens, made.reserved, made.budget) == (2 + around, 3, 6 + around)
 
 
 def test_it_is_no_part_of_the_tokens_of_the_request() -> None:

@@ -1,15 +1,38 @@
-"""Two more tokenizers beside WordTokenizer: one that counts characters, and one whose counts change at every joint."""
+"""More tokenizers beside WordTokenizer: one that counts characters, one whose counts change at every joint, and one with bounds and an overhead."""
 
 from __future__ import annotations
 
 import re
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.testing import WordTokenizer
+from promptkit.tokens import Count
 
-__all__ = ["Chars", "Runs"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from promptkit import ToolDefinition
+
+__all__ = ["Bounded", "Chars", "Runs"]
+
+
+@attrs.frozen(kw_only=True)
+class Bounded(WordTokenizer):
+    """Counts words, knows without counting how many a text has, and adds some to each request."""
+
+    def upper_bound(self, text: str) -> int:
+        return self.count(text)
+
+    def lower_bound(self, text: str) -> int:
+        return self.count(text)
+
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
+        return Count(len(tools) + (3 if system else 2))
 
 
 @attrs.frozen(kw_only=True)

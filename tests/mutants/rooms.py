@@ -57,6 +57,8 @@ ROOMS: Mapping[str, Room] = {
                     "laws",
                     "nothing_stale",
                     "pinned_by_breakpoint",
+                    "budget_exceeded",
+                    "removals",
                     "defaults",
                     "hostile",
                 )

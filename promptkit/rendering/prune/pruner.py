@@ -108,20 +108,14 @@ class Pruner:
         node = removed[last.step][0]
         path = Paths().shorten(last.parent, last.position)
         required = measure(node, self.sizer, -1)  # -1: the state before limits removed anything
+        budget = node.limit or 0
         raise BudgetExceededError(
-            budget=node.limit or 0,
+            budget=budget,
             required=required,
             largest={path: required},
             messages=assemble_messages(self.tree.root, -1),
             metadata=self.tree.collect_attachments(0)[0],
-            removed=list_removals(
-                self._build_pruned(
-                    BackwardScan(self.tree.root, [], self.sizer, self.overhead, self.tree.recorded),
-                    0,
-                    0,
-                    reason="limit",
-                )
-            ),
+            removed=list_removals(self._build_unpruned(budget)),
             where=format_path(node),
             last_message=path,
             last_role=last.role,
@@ -132,12 +126,9 @@ class Pruner:
 
         Raises BudgetExceededError if what must stay exceeds the budget.
         """
-        root = self.tree.root
         room = budget - self.tree.reserved - max(self.overhead)
         if not rounding.dropped and surely_fits(self.tree, self.sizer, room):
-            return self._build_pruned(
-                BackwardScan(root, [], self.sizer, self.overhead, self.tree.recorded), 0, budget
-            )
+            return self._build_unpruned(budget)
         return self.prune_at(self.scan_tree(), budget, rounding)
 
     def scan_tree(self) -> BackwardScan:
@@ -221,6 +212,11 @@ class Pruner:
         if self.tree.root.token_bound is None:
             set_token_bounds(self.tree, self.sizer)
         return node.token_bound is not None and node.token_bound <= limit
+
+    def _build_unpruned(self, budget: int) -> PrunedTree:
+        """Return the tree of which limits alone have removed something."""
+        scan = BackwardScan(self.tree.root, [], self.sizer, self.overhead, self.tree.recorded)
+        return self._build_pruned(scan, 0, budget)
 
     def _build_pruned(
         self, scan: BackwardScan, state: int, budget: int, *, reason: str = "budget"

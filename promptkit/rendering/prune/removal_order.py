@@ -287,7 +287,6 @@ class RemovalOrder:
                 item = candidate[3].items[candidate[4]]
                 if type(item) is Node:
                     item.priority_heap = None
-                    item.exhausted = False
             node.candidate_source = node.priority_heap = None
             node.exhausted = False
             node.path_index = -1
@@ -466,14 +465,7 @@ class RemovalOrder:
             and message.live_items == 0
             and all(step != NEVER_REMOVED for step in message.calls_removed_at)
         ):
-            self._queue.append(
-                (
-                    message.parent,
-                    message.position,
-                    "tool-pair" if reason == "tool-pair" else reason,
-                    partner,
-                )
-            )
+            self._queue.append((message.parent, message.position, reason, partner))
         return True
 
     def _activate(self, fallback: Node, last: Leaf | None, changes: list[Change]) -> None:

@@ -210,11 +210,11 @@ def count_removed(removed: RemovedItem, sizer: Sizer) -> int:
             node, state + 1, text=True
         )
     item = node.items[position]
-    if type(item) is MessageItem:
+    if isinstance(item, MessageItem):
         return sizer.count_item(item)
-    if type(item) is Leaf:
+    if isinstance(item, Leaf):
         return sizer.count_leaf(item)
-    return measure(item, sizer, state) if type(item) is Node else 0
+    return measure(item, sizer, state)
 
 
 def _read_step(step: Step, state: int, reason: str) -> Iterator[RemovedItem]:

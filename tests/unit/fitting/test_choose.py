@@ -218,6 +218,19 @@ class TestShares:
         assert fitted.tokens == 1 + 3 + 10 * (len(fitted.messages) - 1)
 
 
+class Bounded(WordTokenizer):
+    """Tells, without counting, that a text has half of its words at least."""
+
+    def lower_bound(self, text: str) -> int:
+        return len(text) // 4
+
+
+def test_a_long_message_that_fits_stays_and_has_its_exact_tokens() -> None:
+    talk = [user_message(words(4_000)), assistant_message("done"), user_message("next")]
+    fitted = fit_history(talk, 4_003, tokenizer=Bounded())
+    assert (fitted.messages, fitted.tokens, fitted.unspent) == (tuple(talk), 4_002, 1)
+
+
 class TestMarker:
     @pytest.mark.parametrize(
         "talk",

@@ -1,0 +1,87 @@
+"""What counts as a removal, and how many tokens it had."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from promptkit import (
+    AssistantMessage,
+    BudgetExceededError,
+    Group,
+    KeepWith,
+    Message,
+    TextChunk,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    render,
+)
+from promptkit.fitting import RecordedMessages
+from promptkit.rendering import Removal
+from promptkit.testing import WordTokenizer
+
+if TYPE_CHECKING:
+    from promptkit import Child
+
+QUESTION = UserMessage(required=True)["q"]
+TURNS = [Message(role="assistant", content=(text,)) for text in ("a a", "b b")]
+REMOVALS: dict[str, tuple[Child, int, list[str]]] = {
+    "not a group of which a fallback was left": (
+        Group(priority=1)[UserMessage(priority=1, fallback=UserMessage()["x"])["a b"]],
+        1,
+        ["Group[0] > UserMessage[0]"],
+    ),
+    "a member of which a fallback and a text were left": (
+        UserMessage()[
+            KeepWith(group=1, priority=5)[KeepWith(group=2, fallback="x")["a b"], TextChunk()["c"]],
+            KeepWith(group=1, priority=2)["d"],
+            KeepWith(group=2, priority=1)["e"],
+            TextChunk()["f"],
+        ],
+        2,
+        [
+            "UserMessage[0] > KeepWith[2]",
+            "UserMessage[0] > KeepWith[0] > KeepWith[0]",
+            "UserMessage[0] > KeepWith[1]",
+            "UserMessage[0] > KeepWith[0]",
+        ],
+    ),
+    "not a conversation of which the marker was left": (
+        RecordedMessages(
+            messages=TURNS, marker=lambda _: "x", shorten=False, keep_request=False, priority=1
+        ),
+        1,
+        ["RecordedMessages[0] > Rounds > turn 1 · reply"] * 2,
+    ),
+}
+
+
+@pytest.mark.parametrize("removal", REMOVALS)
+def test_a_removal_is(removal: str) -> None:
+    prompt, budget, paths = REMOVALS[removal]
+    made = render((prompt, QUESTION), budget=budget, tokenizer=WordTokenizer())
+    assert [each.path for each in made.removals] == paths
+
+
+def test_an_empty_group_is_a_removal() -> None:
+    with pytest.raises(BudgetExceededError) as caught:
+        render((Group(priority=1), QUESTION), budget=0, tokenizer=WordTokenizer())
+    assert [each.path for each in caught.value.removed if isinstance(each, Removal)] == ["Group[0]"]
+
+
+def test_a_removed_call_had_the_tokens_that_its_message_is_smaller_without_it() -> None:
+    prompt = (
+        AssistantMessage(tool_calls=[ToolCall(id=each, name="f") for each in "12"])["text"],
+        ToolMessage(tool_call_id="1", priority=1)["a a"],
+        ToolMessage(tool_call_id="2", priority=2)["b"],
+        QUESTION,
+    )
+    made = render(prompt, budget=4, tokenizer=WordTokenizer(per_message=1, per_call=3))
+    assert [(each.path.rpartition(" > ")[2], each.tokens) for each in made.removals] == [
+        ("ToolMessage[1]", 3),
+        ("call 1", 3),
+        ("ToolMessage[2]", 2),
+        ("call 2", 3),
+    ]
