@@ -532,9 +532,8 @@ class PromptElement:
                 out.append(repr(item))
         return "".join(out)
 
-    def _repr_pretty_(self, printer: _Printer, cycle: bool) -> None:  # noqa: FBT001  # hypothesis and IPython define the signature
+    def _repr_pretty_(self, printer: _Printer, *_: object) -> None:
         """Print the same in hypothesis and IPython, which print attrs classes without their children."""
-        _ = cycle
         printer.text(repr(self))
 
 

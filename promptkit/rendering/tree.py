@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeGuard
 
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -236,8 +236,6 @@ class Node:
     is_blank = False  # a message without content before anything is removed; a fallback may fill it
     first_leaf: Leaf | None = None  # of a message: its first living leaf
     protected_items = 0  # the number of its items that stand before the last cache breakpoint
-    # its removal candidates; set and cleared by the removal order
-    candidate_source: CandidateSource | None = None
     # (priority, position) of its items, a heap; set and cleared by the removal order
     priority_heap: list[tuple[float, int]] | None = None
     exhausted = False
@@ -327,45 +325,6 @@ class Layout:
 Candidate: TypeAlias = "tuple[float, float, float, Node, int]"
 """A removal candidate: (priority, lowest priority of a direct child, written order, parent,
 position)."""
-
-
-class CandidateSource(Protocol):
-    """The removal candidates of a container, as `promptkit.rendering.prune.removal_order` keeps them."""
-
-    candidates: list[Candidate]
-    """Sorted, the lowest first."""
-    next_index: int
-    """The index of the lowest candidate that has not been removed from the source."""
-    changed: list[Candidate]
-    """A heap of the candidates whose keys have changed, and of activated fallbacks."""
-
-    def peek(self) -> Candidate | None:
-        """Return the lowest living candidate, or None."""
-        ...
-
-    def pop(self, candidate: Candidate) -> None:
-        """Remove the candidate that `peek` returned."""
-        ...
-
-    def find_run(self, node: Node, position: int) -> Run | None:
-        """Return the run that a candidate is the next entry of, or None."""
-        ...
-
-    def add_run(self, run: Run) -> None:
-        """Add the next entry of a run, if any is left."""
-        ...
-
-    def find_run_end(self, run: Run) -> int:
-        """Return the index of the first entry of a run before which another candidate is removed."""
-        ...
-
-    def add_fallback(self, fallback: Node) -> None:
-        """Add the candidates of a fallback that has been activated."""
-        ...
-
-    def add_emptied(self, message: Node) -> None:
-        """Add the candidate of a message of which only its tool calls are left."""
-        ...
 
 
 def is_item_alive(item: Item, removed_at: int, state: int) -> bool:

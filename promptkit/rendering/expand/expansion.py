@@ -79,6 +79,7 @@ _ROLES: dict[type, Role] = {
 }
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000
+_SHOWN = 40  # characters of a text in an error
 _DEEP = 64
 """Depth in elements above which a cycle (an element inside itself) is searched for."""
 
@@ -420,7 +421,7 @@ def _refuse_cycle(node: Node) -> None:
 
 
 def _describe_outside(content: str) -> str:
-    shown = content if len(content) <= 40 else content[:40] + "…"  # noqa: PLR2004  # characters
+    shown = content if len(content) <= _SHOWN else content[:_SHOWN] + "…"
     return f"{shown!r} is outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
 
 
