@@ -100,7 +100,9 @@ def _cut_tail(text: str, start: int, marker: str) -> str:
     line = text.find("\n", start, start + int((len(text) - start) * _LINE))
     if line < 0:
         place = _last_boundary(text, start)
-        return text[place if place == start else _next_boundary(text, place) :]
+        if place < start:
+            place = _patterns().cluster.match(text, place).end()
+        return text[place:]
     if marker.endswith("\n"):
         return text[line + 1 :]
     if text.startswith("\r", line - 1):
@@ -158,8 +160,3 @@ def _earlier_boundary(text: str, place: int) -> int:
                 return first + 2 * pairs
         size *= 8
     return 0
-
-
-def _next_boundary(text: str, boundary: int) -> int:
-    end: int = _patterns().cluster.match(text, boundary).end()
-    return end

@@ -277,9 +277,6 @@ class RemovalOrder:
                 step.take_back()
             else:
                 self._roll_back(step)
-        for node in self._path:
-            node.path_index = -1
-        self._path = []
         self.reset()
 
     def reset(self) -> None:
