@@ -75,8 +75,10 @@ class Sizing:
     prune_step: int = attrs.field(default=0, kw_only=True)
     """The `prune_step` of the render, in tokens. Unless it is 0, a component shows the same at
     every budget: the prefix is held."""
-    _count_message: Callable[[Message], int] | None = attrs.field(default=None, kw_only=True)
-    _find: Callable[[type], object] | None = attrs.field(default=None, kw_only=True)
+    _count_message: Callable[[Message], int] | None = attrs.field(
+        alias="count_message", default=None, kw_only=True
+    )
+    _find: Callable[[type], object] | None = attrs.field(alias="find", default=None, kw_only=True)
     budget_reads: set[int] = attrs.field(factory=set[int], init=False)
     """The values of `token_budget` that were read; empty until it is read."""
     provided_reads: dict[type, object] = attrs.field(factory=dict[type, object], init=False)

@@ -258,9 +258,8 @@ class FlexGroup:
     shared: bool = False
     unfinished: int = attrs.field(init=False)
 
-    @unfinished.default
-    def _count_nodes(self) -> int:
-        return len(self.nodes)
+    def __attrs_post_init__(self) -> None:
+        self.unfinished = len(self.nodes)
 
 
 class Layout:

@@ -103,7 +103,9 @@ class Expansion:
     seconds: dict[Node, float] | None = attrs.field(default=None, init=False)
     """The time of each component; None if it is not recorded."""
     _stack: list[Node] = attrs.field(factory=list[Node], init=False)
-    _pending: PendingAwaitables = attrs.field(factory=list, init=False)
+    _pending: PendingAwaitables = attrs.field(
+        factory=list["tuple[Node, Awaitable[object]]"], init=False
+    )
     _sizings: dict[Node, Sizing] = attrs.field(factory=dict[Node, Sizing], init=False)
     _waiting: int = attrs.field(default=0, init=False)
     _grouped: list[Node] = attrs.field(factory=list[Node], init=False)
