@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, cast
 
-from promptkit.tokens.counter import TextCounter
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import DEFAULT_ENCODING
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
@@ -28,10 +27,10 @@ def fresh_tokenizer(witness: WitnessedEncoding | None = None) -> OpenAITokenizer
 
     With a witness, the tokenised bytes are counted.
     """
-    counter = TextCounter(ENCODING)
-    # has the methods that a counter uses
-    counter.encoding = encoding() if witness is None else cast("Encoding", witness)
-    return OpenAITokenizer(ENCODING, counter=counter)
+    tokenizer = OpenAITokenizer(ENCODING)
+    # has the methods that a tokenizer uses
+    tokenizer.encoding = encoding() if witness is None else cast("Encoding", witness)
+    return tokenizer
 
 
 def tokens(contents: Iterable[str]) -> int:

@@ -160,38 +160,51 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
             tiktoken=version("tiktoken"),
         ),
         sweeps=tuple(
-            _sweep(
-                prompt,
-                partial(Renderer, model=model, defaults=defaults),
-                model,
-                budgets,
-                repeat=repeat,
-                depth=depth,
-            )
+            _sweep(_Subject(prompt, model, defaults), budgets, repeat=repeat, depth=depth)
             for model in models or (None,)
         ),
     )
 
 
-def _sweep(  # noqa: PLR0913  # as measure
-    prompt: Child,
-    create: Callable[..., Renderer],
-    model: str | None,
-    budgets: Sequence[int],
-    *,
-    repeat: int,
-    depth: int,
-) -> Sweep:
-    tokenizer = tokenizer_for(model)
+@attrs.frozen
+class _Subject:
+    """A prompt and how it is rendered."""
+
+    prompt: Child
+    model: str | None
+    defaults: Defaults
+
+    def render(self, budget: int) -> tuple[Rendered, Trace]:
+        """Render the prompt with a trace."""
+        renderer = Renderer(budget=budget, model=self.model, defaults=self.defaults, trace=True)
+        try:
+            rendered = renderer.render(self.prompt)
+        except BudgetExceededError:
+            raise
+        except Exception as error:
+            error.add_note(f"at a budget of {budget:,} tokens")
+            raise
+        return rendered, cast("Trace", rendered.trace)  # trace=True
+
+    def render_unlimited(self) -> tuple[Rendered, Trace]:
+        """Render the prompt without a budget."""
+        rendered, trace = self.render(UNLIMITED)
+        if not trace.state:
+            return rendered, trace
+        return self.render(2 * trace.counts[0] + rendered.reserved)
+
+
+def _sweep(subject: _Subject, budgets: Sequence[int], *, repeat: int, depth: int) -> Sweep:
+    tokenizer = tokenizer_for(subject.model)
     sizer = Sizer(tokenizer)
-    whole, trace = _render_unlimited(prompt, create)
+    whole, trace = subject.render_unlimited()
     texts = [item.text for item in trace.items if item.text and item.kept(trace.state or 0)]
     everything = count_kept_tokens(trace, depth)
     points: list[Point] = []
     kept: list[Mapping[str, int] | None] = []
     for budget in budgets:
         try:
-            rendered, trace = _render(prompt, create, budget)
+            rendered, trace = subject.render(budget)
         except BudgetExceededError as error:
             points.append(Point(budget=budget, required=error.required))
             kept.append(None)
@@ -206,11 +219,9 @@ def _sweep(  # noqa: PLR0913  # as measure
             )
         )
         kept.append(count_kept_tokens(trace, depth))
-    floor, points = (
-        _timed(prompt, create, model, texts, points, repeat=repeat) if repeat else (None, points)
-    )
+    floor, points = _timed(subject, texts, points, repeat=repeat) if repeat else (None, points)
     return Sweep(
-        model=model,
+        model=subject.model,
         tokenizer=tokenizer.name,
         whole=whole.tokens,
         messages=len(whole.messages),
@@ -218,25 +229,6 @@ def _sweep(  # noqa: PLR0913  # as measure
         points=tuple(points),
         elements=build_elements(everything, kept),
     )
-
-
-def _render_unlimited(prompt: Child, create: Callable[..., Renderer]) -> tuple[Rendered, Trace]:
-    """Render the prompt without a budget."""
-    rendered, trace = _render(prompt, create, UNLIMITED)
-    if not trace.state:
-        return rendered, trace
-    return _render(prompt, create, 2 * trace.counts[0] + rendered.reserved)
-
-
-def _render(prompt: Child, create: Callable[..., Renderer], budget: int) -> tuple[Rendered, Trace]:
-    try:
-        rendered = create(budget=budget, trace=True).render(prompt)
-    except BudgetExceededError:
-        raise
-    except Exception as error:
-        error.add_note(f"at a budget of {budget:,} tokens")
-        raise
-    return rendered, cast("Trace", rendered.trace)  # trace=True
 
 
 def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer: Sizer) -> int:
@@ -248,14 +240,8 @@ def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer:
     return tokens
 
 
-def _timed(  # noqa: PLR0913  # as measure
-    prompt: Child,
-    create: Callable[..., Renderer],
-    model: str | None,
-    texts: Sequence[str],
-    points: Sequence[Point],
-    *,
-    repeat: int,
+def _timed(
+    subject: _Subject, texts: Sequence[str], points: Sequence[Point], *, repeat: int
 ) -> tuple[float, list[Point]]:
     """Return the floor, and the points with their times: medians in seconds of processor time.
 
@@ -269,11 +255,17 @@ def _timed(  # noqa: PLR0913  # as measure
     }
     with _pause_gc():
         for number in range(repeat):
-            floors.append(_time(partial(_count_all, texts, _create_tokenizer(model))))
+            counts = map(_create_tokenizer(subject.model).count, texts)
+            floors.append(_time(partial(sum, counts)))
             gc.collect()
             for budget in sorted(rounds, reverse=bool(number % 2)):
-                renderer = create(budget=budget, tokenizer=_create_tokenizer(model))
-                render = partial(renderer.render, prompt)
+                renderer = Renderer(
+                    budget=budget,
+                    model=subject.model,
+                    tokenizer=_create_tokenizer(subject.model),
+                    defaults=subject.defaults,
+                )
+                render = partial(renderer.render, subject.prompt)
                 rounds[budget].append((_time(render), _time(render)))
                 gc.collect()
     times = {
@@ -301,10 +293,6 @@ def _pause_gc() -> Generator[None]:
         gc.unfreeze()
         if was_on:
             gc.enable()
-
-
-def _count_all(texts: Sequence[str], tokenizer: Tokenizer) -> int:
-    return sum(map(tokenizer.count, texts))
 
 
 def _time(stage: Callable[[], object]) -> float:

@@ -58,6 +58,7 @@ T = TypeVar("T", bound="PromptElement")
 V = TypeVar("V")
 
 
+@attrs.define(eq=False, repr=False)
 class Sizing:
     """The budget, tokenizer, model and `prune_step` of the current render, for a component's `render` method.
 
@@ -66,41 +67,22 @@ class Sizing:
     a component that has read its budget runs again for another budget.
     """
 
-    __slots__ = (
-        "_budget",
-        "_count_message",
-        "_find",
-        "budget_reads",
-        "model",
-        "provided_reads",
-        "prune_step",
-        "tokenizer",
+    _budget: Callable[[], int]
+    tokenizer: Tokenizer
+    """The tokenizer of this render."""
+    model: str | None = None
+    """The name of the model, None if the render was called without one."""
+    prune_step: int = attrs.field(default=0, kw_only=True)
+    """The `prune_step` of the render, in tokens. Unless it is 0, a component shows the same at
+    every budget: the prefix is held."""
+    _count_message: Callable[[Message], int] | None = attrs.field(
+        alias="count_message", default=None, kw_only=True
     )
-
-    def __init__(  # noqa: PLR0913  # what a component may use of the render
-        self,
-        budget: Callable[[], int],
-        tokenizer: Tokenizer,
-        model: str | None = None,
-        *,
-        prune_step: int = 0,
-        count_message: Callable[[Message], int] | None = None,
-        find: Callable[[type], object] | None = None,
-    ) -> None:
-        self._budget = budget
-        self._find = find
-        self._count_message = count_message
-        self.tokenizer = tokenizer
-        """The tokenizer of this render."""
-        self.model = model
-        """The name of the model, None if the render was called without one."""
-        self.prune_step = prune_step
-        """The `prune_step` of the render, in tokens. Unless it is 0, a component shows the same at
-        every budget: the prefix is held."""
-        self.budget_reads: set[int] = set()
-        """The values of `token_budget` that were read; empty until it is read."""
-        self.provided_reads: dict[type, object] = {}
-        """The values that `get` returned."""
+    _find: Callable[[type], object] | None = attrs.field(alias="find", default=None, kw_only=True)
+    budget_reads: set[int] = attrs.field(factory=set[int], init=False)
+    """The values of `token_budget` that were read; empty until it is read."""
+    provided_reads: dict[type, object] = attrs.field(factory=dict[type, object], init=False)
+    """The values that `get` returned."""
 
     @property
     def token_budget(self) -> int:
@@ -532,9 +514,8 @@ class PromptElement:
                 out.append(repr(item))
         return "".join(out)
 
-    def _repr_pretty_(self, printer: _Printer, cycle: bool) -> None:  # noqa: FBT001  # hypothesis and IPython define the signature
+    def _repr_pretty_(self, printer: _Printer, *_: object) -> None:
         """Print the same in hypothesis and IPython, which print attrs classes without their children."""
-        _ = cycle
         printer.text(repr(self))
 
 

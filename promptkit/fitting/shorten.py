@@ -114,9 +114,7 @@ def _shorten_calls(
 
 
 def _cut_text(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
-    return truncate_text(
-        text, tokens, keep="middle", ratio=HEAD_SHARE, marker=marker, tokenizer=tokenizer
-    )
+    return truncate_text(text, tokens, head=HEAD_SHARE, marker=marker, tokenizer=tokenizer)
 
 
 def _cut_between(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit.elements import Chunk, Group, KeepWith, Tag
 from promptkit.elements.element import ElementDocs, PromptElement, signature_names
 from promptkit.elements.rounds import Rounds
-from promptkit.rendering.tree import Item, Leaf, Node
+from promptkit.rendering.tree import Item, Leaf, Node, iter_upwards
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,7 @@ class Path(NamedTuple):
 
     def __str__(self) -> str:
         missing = self.steps - len(self.first) - len(self.last)
-        middle = (format_omitted_steps(missing),) if missing else ()
+        middle = (f"… {missing:,} more …",) if missing else ()
         return PATH_SEPARATOR.join((*self.first, *middle, *self.last))
 
 
@@ -148,12 +149,9 @@ class Paths:
         self, node: Node, known: dict[Node, Path], append: Callable[[Path, Node], Path]
     ) -> Path:
         """Return the path of a node, from the nearest node above it whose path is known."""
-        missing: list[Node] = []
-        above: Node | None = node
-        while above is not None and above not in known:
-            missing.append(above)
-            above = above.parent
-        path = known[above] if above is not None else Path()
+        missing = list(takewhile(lambda above: above not in known, iter_upwards(node)))
+        nearest = missing[-1].parent if missing else node
+        path = Path() if nearest is None else known[nearest]
         for each in reversed(missing):
             path = known[each] = append(path, each)
         return path
@@ -164,12 +162,10 @@ def _append_step(path: Path, node: Node) -> Path:
 
 
 def _append_public_step(path: Path, node: Node) -> Path:
-    return path if _is_private(node.element) else _append_step(path, node)
-
-
-def _is_private(element: PromptElement | None) -> bool:
-    """Return whether an element without a label is a component with a private name."""
-    return element is not None and not element.label and type(element).__name__.startswith("_")
+    """Append the step of a node, unless it is a component with a private name and no label."""
+    element = node.element
+    is_private = element and not element.label and type(element).__name__.startswith("_")
+    return path if is_private else _append_step(path, node)
 
 
 def _append_label_step(path: Path, node: Node) -> Path:
@@ -238,11 +234,6 @@ def passes_on(element: PromptElement) -> bool:
     return isinstance(element, Chunk | Group | KeepWith | Rounds) or type(
         element
     ).__name__.startswith("_")
-
-
-def format_omitted_steps(steps: int) -> str:
-    """Format the note that replaces the middle of a very long path."""
-    return f"… {steps:,} more …"
 
 
 def format_label(parent: Node, position: int) -> str:

@@ -18,7 +18,7 @@ from promptkit.rendering.expand.event_loop import (
     drive_async,
 )
 from promptkit.rendering.expand.expansion import Expansion, grow_expandables
-from promptkit.rendering.expand.materialize import RenderTree, materialize, pair_calls
+from promptkit.rendering.expand.materialize import materialize, pair_calls
 from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.prune.counting import Overhead
@@ -280,13 +280,13 @@ class Renderer:
 
         Return the pruner that can prune the whole tree.
         """
-        pruner = self._build_pruner(self._materialize(root), ())
+        pruner = self._build_pruner(root, ())
         for node in reversed(pruner.tree.limits):
             if node.limit is None:
                 continue
             if (yield from grow_expandables(expansion, node, node.limit)):
                 pruner.forget_order()
-                pruner = self._build_pruner(self._materialize(root), pruner.limit_steps)
+                pruner = self._build_pruner(root, pruner.limit_steps)
             pruner.prune_limit(node)
         if (
             yield from grow_expandables(
@@ -294,16 +294,12 @@ class Renderer:
             )
         ):
             pruner.forget_order()
-            pruner = self._build_pruner(self._materialize(root), pruner.limit_steps)
+            pruner = self._build_pruner(root, pruner.limit_steps)
         pruner.check_limits()
         return pruner
 
-    def _materialize(self, root: Node) -> RenderTree:
-        return materialize(root, prompt_tsx=self._prompt_tsx, keeps_request=self._keeps_request)
-
-    def _build_pruner(
-        self, tree: RenderTree, limit_steps: Sequence[tuple[Node, list[Step]]]
-    ) -> Pruner:
+    def _build_pruner(self, root: Node, limit_steps: Sequence[tuple[Node, list[Step]]]) -> Pruner:
+        tree = materialize(root, prompt_tsx=self._prompt_tsx, keeps_request=self._keeps_request)
         pair_calls(tree, strict=self._pairing == "strict")
         exact_overhead = self._count_overhead if self._tools else None
         return Pruner(

@@ -17,7 +17,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeGuard
+
+import attrs
 
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -55,39 +57,25 @@ STARTS_LINE_ALWAYS = 1
 STARTS_LINE_FIRST = 2  # unless text of an outer container stands directly before it
 
 
+@attrs.define(eq=False)
 class MessageItem:
     """Messages that are kept or removed as a whole: one message with a single text, or a round of a recorded conversation.
 
     Renders share it, so it holds no state of a single render.
     """
 
-    __slots__ = (
-        "element",
-        "is_loose",
-        "messages",
-        "name",
-        "priority",
-        "role",
-        "sources",
-        "text",
-        "tokens",
-    )
-
-    def __init__(
-        self, element: MessageElement | None, role: Role, text: str, priority: float
-    ) -> None:
-        self.element = element
-        self.role: Role = role
-        self.name = element.name if element is not None else None
-        self.text = text
-        """The text of the message; of a round the text of its first message."""
-        self.priority = priority
-        """The priority of the element. That of a round is in its run."""
-        self.tokens = -1  # not counted yet
-        self.messages: tuple[Message, ...] | None = None  # not built yet
-        self.sources: tuple[Message, ...] = ()
-        """The recorded messages of a round, whether they are shown or blank."""
-        self.is_loose = False  # in a fallback, which leaves again when what it replaces comes back
+    element: MessageElement | None
+    role: Role
+    text: str
+    """The text of the message; of a round the text of its first message."""
+    priority: float
+    """The priority of the element. That of a round is in its run."""
+    name: str | None = None
+    tokens: int = -1  # not counted yet
+    messages: tuple[Message, ...] | None = None  # not built yet
+    sources: tuple[Message, ...] = ()
+    """The recorded messages of a round, whether they are shown or blank."""
+    is_loose: bool = False  # in a fallback, which leaves again when what it replaces comes back
 
     def list_texts(self) -> list[str]:
         """List the texts of the messages."""
@@ -101,61 +89,37 @@ class MessageItem:
         ]
 
 
+@attrs.define(eq=False)
 class Leaf:
     """A text, or a part that is not text (an image, a document, an opaque part, a cache breakpoint)."""
 
-    __slots__ = (
-        "element",
-        "ends_line",
-        "following",
-        "index",
-        "is_element",
-        "is_empty",
-        "is_frame",
-        "parent",
-        "part",
-        "position",
-        "previous",
-        "priority",
-        "safe_cuts",
-        "starts_at_safe_cut",
-        "starts_line",
-        "takes_share",
-        "text",
-    )
+    parent: Node
+    text: str
+    priority: float
+    starts_line: int
+    part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart | None = None
+    element: PromptElement | None = None
+    position: int = attrs.field(init=False)
+    is_empty: bool = attrs.field(init=False)
+    # A leaf of an own element (TextChunk, Text) is compared like a container that holds this one
+    # leaf.
+    is_element: bool = attrs.field(init=False)
+    takes_share: bool = False  # a part that is a member of its parent's flex group
+    # written by the element around it (a Tag), and removed together with it
+    is_frame: bool = False
+    # always starts a line, at a safe cut; None until computed
+    starts_at_safe_cut: bool | None = None
+    # the first and the last safe cut inside; None until computed
+    safe_cuts: tuple[int, int] | None = None
+    ends_line: bool = False  # what follows starts on a new line
+    index: int = 0  # among the leaves of the message
+    previous: Leaf | None = None  # the living neighbours in the message
+    following: Leaf | None = None
 
-    def __init__(  # noqa: PLR0913  # a plain record: each argument is one attribute
-        self,
-        parent: Node,
-        text: str,
-        priority: float,
-        starts_line: int,
-        *,
-        part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart | None = None,
-        element: PromptElement | None = None,
-    ) -> None:
-        self.parent = parent
-        self.position = len(parent.items)
-        self.text = text
-        self.part = part
-        self.is_empty = part is None and not text
-        self.priority = priority
-        self.starts_line = starts_line
-        self.element = element
-        # A leaf of an own element (TextChunk, Text) is compared like a container that holds this
-        # one leaf.
-        self.is_element = element is not None and part is None
-        self.takes_share = False  # a part that is a member of its parent's flex group
-        # written by the element around it (a Tag), and removed together with it
-        self.is_frame = False
-        # always starts a line, at a safe cut; None until computed
-        self.starts_at_safe_cut: bool | None = None
-        # the first and the last safe cut inside; None until computed
-        self.safe_cuts: tuple[int, int] | None = None
-        self.ends_line = False  # what follows starts on a new line
-        self.index = 0  # among the leaves of the message
-        self.previous: Leaf | None = None  # the living neighbours in the message
-        self.following: Leaf | None = None
+    def __attrs_post_init__(self) -> None:
+        self.position = len(self.parent.items)
+        self.is_empty = self.part is None and not self.text
+        self.is_element = self.element is not None and self.part is None
 
 
 class Node:
@@ -237,8 +201,6 @@ class Node:
     is_blank = False  # a message without content before anything is removed; a fallback may fill it
     first_leaf: Leaf | None = None  # of a message: its first living leaf
     protected_items = 0  # the number of its items that stand before the last cache breakpoint
-    # its removal candidates; set and cleared by the removal order
-    candidate_source: CandidateSource | None = None
     # (priority, position) of its items, a heap; set and cleared by the removal order
     priority_heap: list[tuple[float, int]] | None = None
     exhausted = False
@@ -284,24 +246,21 @@ def is_literal(item: Item) -> TypeGuard[Leaf]:
     return type(item) is Leaf and item.element is None and item.part is None
 
 
+@attrs.define(eq=False)
 class FlexGroup:
-    """The members of one container with the same `flex_grow`.
+    """The members of one container with the same `flex_grow`."""
 
-    It is infinite for members without one.
+    nodes: list[Node]
+    plain_members: int
+    """The number of members that are not nodes. Each of them has a `flex_basis` of 1."""
+    grow: float
+    """The `flex_grow`, infinite for members without one."""
+    plain_share: int = 0
+    shared: bool = False
+    unfinished: int = attrs.field(init=False)
 
-    `plain_members` is the number of members that are not nodes. Each of them has a `flex_basis`
-    of 1.
-    """
-
-    __slots__ = ("grow", "nodes", "plain_members", "plain_share", "shared", "unfinished")
-
-    def __init__(self, nodes: list[Node], plain_members: int, grow: float) -> None:
-        self.grow = grow
-        self.nodes = nodes
-        self.plain_members = plain_members
-        self.plain_share = 0
-        self.shared = False
-        self.unfinished = len(nodes)
+    def __attrs_post_init__(self) -> None:
+        self.unfinished = len(self.nodes)
 
 
 class Layout:
@@ -330,43 +289,11 @@ Candidate: TypeAlias = "tuple[float, float, float, Node, int]"
 position)."""
 
 
-class CandidateSource(Protocol):
-    """The removal candidates of a container, as `promptkit.rendering.prune.removal_order` keeps them."""
-
-    candidates: list[Candidate]
-    """Sorted, the lowest first."""
-    next_index: int
-    """The index of the lowest candidate that has not been removed from the source."""
-    changed: list[Candidate]
-    """A heap of the candidates whose keys have changed, and of activated fallbacks."""
-
-    def peek(self) -> Candidate | None:
-        """Return the lowest living candidate, or None."""
-        ...
-
-    def pop(self, candidate: Candidate) -> None:
-        """Remove the candidate that `peek` returned."""
-        ...
-
-    def find_run(self, node: Node, position: int) -> Run | None:
-        """Return the run that a candidate is the next entry of, or None."""
-        ...
-
-    def add_run(self, run: Run) -> None:
-        """Add the next entry of a run, if any is left."""
-        ...
-
-    def find_run_end(self, run: Run) -> int:
-        """Return the index of the first entry of a run before which another candidate is removed."""
-        ...
-
-    def add_fallback(self, fallback: Node) -> None:
-        """Add the candidates of a fallback that has been activated."""
-        ...
-
-    def add_emptied(self, message: Node) -> None:
-        """Add the candidate of a message of which only its tool calls are left."""
-        ...
+def iter_upwards(node: Node | None) -> Iterator[Node]:
+    """Yield a node and all nodes above it, the root last."""
+    while node is not None:
+        yield node
+        node = node.parent
 
 
 def is_item_alive(item: Item, removed_at: int, state: int) -> bool:
@@ -426,6 +353,7 @@ class Run:
         """The tokens that stay free in a state that shows one of the first `dropped` entries."""
         self.steps: list[int] = []
         """For each removed entry, the step that removes it."""
+        self._markers: dict[int, MessageItem] = {}
         if marker is not None and order:
             self.order.append(MARKER)
             self.priorities.append(self.priorities[-1])
@@ -504,10 +432,6 @@ class Run:
             known.messages = (Message(role="user", content=(text,)),)
         return known
 
-    @cached_property
-    def _markers(self) -> dict[int, MessageItem]:
-        return {}
-
     def keep(self, position: int) -> None:
         """Take an item that has not been removed out of the order: it is never removed."""
         # such an item is among the last
@@ -529,13 +453,10 @@ class Run:
         return EntryTaken(self)
 
 
-class EntryTaken:
+class EntryTaken(NamedTuple):
     """The change of a step that takes the next entry of a run and removes more: the container, of which it was the last."""
 
-    __slots__ = ("run",)
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
+    run: Run
 
 
 class RunStep(NamedTuple):

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from promptkit.errors import InvalidArgumentError, UnknownModelError
-from promptkit.tokens.counter import TextCounter
 from promptkit.tokens.estimates import CalibratedTokenizer
 from promptkit.tokens.images import ImageRule, find_image_rule
-from promptkit.tokens.openai_tokenizer import OpenAITokenizer
+from promptkit.tokens.openai_tokenizer import CACHE_BYTES, CountCache, OpenAITokenizer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -280,13 +279,13 @@ def _table() -> Mapping[str, Row]:
 
 
 @cache
-def _counter(encoding: str) -> TextCounter:
-    return TextCounter(encoding)
+def _counts(_encoding: str) -> CountCache:
+    return CountCache(CACHE_BYTES)
 
 
 @cache
 def _tokenizer(encoding: str, images: ImageRule, *, exact: bool) -> OpenAITokenizer:
-    return OpenAITokenizer(encoding, images=images, exact=exact, counter=_counter(encoding))
+    return OpenAITokenizer(encoding, images=images, exact=exact, cache=_counts(encoding))
 
 
 @cache

@@ -28,7 +28,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
 )
-from promptkit.tokens.counter import CACHE_BYTES, CUT_BEFORE_SPACE, SAFE_CUT, CountCache
+from promptkit.tokens.openai_tokenizer import CACHE_BYTES, CUT_BEFORE_SPACE, SAFE_CUT, CountCache
 from promptkit.tokens.tokenizer import (
     IMAGE_TOKENS,
     Count,

@@ -1,16 +1,20 @@
 """OpenAI's tokens: text by its encodings, and what the chat format adds around text.
 
+Counts of text are cached, additive at safe cuts, and bounded for hostile input.
+
 Framing: OpenAI cookbook, "How to count tokens with tiktoken". Tools and images: see
 `tool_schemas.py` and `images.py`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
+from promptkit.errors import TextTooLongError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
-from promptkit.tokens.counter import MAX_TEXT_BYTES, TextCounter
-from promptkit.tokens.encodings import find_longest_token
+from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 from promptkit.tokens.tool_schemas import (
@@ -21,9 +25,34 @@ from promptkit.tokens.tool_schemas import (
 )
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from tiktoken import Encoding
+
+
+MAX_TEXT_BYTES = 64 * 1024 * 1024
+"""The longest text in bytes that is counted by default."""
+
+CACHE_BYTES = 64 * 1024 * 1024
+"""Bytes that the cached texts of one encoding may take."""
+
+# Safe by the patterns of o200k and cl100k: no word ends in a space that is followed by something
+# else, and only `/` may follow a line break in a word (o200k's `[\r\n/]*`). Python's \s holds more
+# than the patterns' own, so it only makes fewer cuts.
+SAFE_CUT = re.compile(r"(?<=\S)(?= \S)|(?<=\n)(?=[^\s/])")
+# The older patterns take a run of white space at the end of a text as one word, so a line break
+# alone is no safe place.
+CUT_BEFORE_SPACE = re.compile(r"(?<=\S)(?= \S)")
+_OLDER = frozenset({"gpt2", "r50k_base", "p50k_base", "p50k_edit"})
+
+_LONG = 500_000  # characters; tiktoken 0.14 panics on runs of white space somewhere above 700,000
+# characters in which a long text is encoded, so that its tokens are never all in memory
+_BLOCK = 65_536
+_RUN = re.compile(r"\s{100000}")
+_NEAR = 1_024  # characters in which a safe end of an excerpt is looked for
+_CHARACTERS_PER_TOKEN = 6  # more than in any ordinary text, so that one excerpt is enough
+# tokens that the end of an excerpt may lose when more text follows: the longest token has 128 bytes
+_SLACK = 128
 
 _FRAMING = 3
 _REPLY_START = 3
@@ -40,7 +69,7 @@ class OpenAITokenizer(Tokenizer):
         exact: Whether the models' chat framing is known. Where it is not, it counts as for gpt-4o,
             and counts are not exact.
         max_text_bytes: The longest text in UTF-8 bytes. Longer ones raise TextTooLongError.
-        counter: Counts text; it may be shared with other tokenizers of the same encoding.
+        cache: Keeps the counts of text; it may be shared with other tokenizers of the same encoding.
 
     >>> OpenAITokenizer("o200k_base").count("Fix the parser.")
     4
@@ -53,25 +82,34 @@ class OpenAITokenizer(Tokenizer):
         images: ImageRule = UNKNOWN_IMAGE_RULE,
         exact: bool = True,
         max_text_bytes: int = MAX_TEXT_BYTES,
-        counter: TextCounter | None = None,
+        cache: CountCache | None = None,
     ) -> None:
-        self._counter = counter or TextCounter(encoding, max_text_bytes=max_text_bytes)
+        self._encoding_name = encoding
+        self._max_text_bytes = max_text_bytes
+        self._safe_cut = (
+            SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in _OLDER else None
+        )
+        self._cache = cache or CountCache(CACHE_BYTES)
+        self._find_count = self._cache.counts.get
+        self._long = min(_LONG, max_text_bytes // 4)
         self._images = images
         self._exact = exact
         self._frames: dict[Role, Count] = {}
-        # A render calls it thousands of times, so this is the counter's own method without another
-        # call around it.
-        self.__dict__["count"] = self._counter.count
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """The encoding, loaded when it is first needed."""
+        return get_encoding(self._encoding_name)
 
     @property
     def name(self) -> str:
         """Return the encoding's name."""
-        return self._counter.encoding_name
+        return self._encoding_name
 
     @property
     def safe_cut(self) -> re.Pattern[str] | None:
         """Match before a single space between two words, and after a line break before anything but white space and `/`."""
-        return self._counter.safe_cut
+        return self._safe_cut
 
     def count(self, text: str) -> int:
         """Count the tokens of a text.
@@ -80,7 +118,15 @@ class OpenAITokenizer(Tokenizer):
 
         Raises TextTooLongError.
         """
-        return self._counter.count(text)
+        tokens = self._find_count(text)
+        if tokens is None:
+            if len(text) > self._long:
+                self._check_length(text)
+                tokens = sum(map(len, self._encode_blocks(text)))
+            else:
+                tokens = len(self.encoding.encode_ordinary(text))
+            self._cache.put(text, tokens)
+        return tokens
 
     def upper_bound(self, text: str) -> int | None:
         """Return the bytes of the text in UTF-8: every token has at least one byte."""
@@ -88,14 +134,30 @@ class OpenAITokenizer(Tokenizer):
 
     def lower_bound(self, text: str) -> int:
         """Return the tokens that the text has if each is the longest of the vocabulary: every character has at least one byte."""
-        return -(-len(text) // find_longest_token(self._counter.encoding_name))
+        return -(-len(text) // find_longest_token(self._encoding_name))
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         """Return a head or tail of at most `tokens`, or the text itself exactly if it fits.
 
-        The rest of a long text is not encoded.
+        Only about six characters per token are encoded, however long the text is.
         """
-        return self._counter.truncate(text, tokens, keep)
+        if tokens <= 0:
+            return ""
+        if len(text) * 4 <= tokens or (len(text) <= tokens and text.isascii()):
+            return text
+        ids = self._encode_excerpt(text, tokens, keep)
+        if len(ids) <= tokens:
+            self._cache.put(text, len(ids))  # the ids are those of the whole text
+            return text
+        # Cutting tokens was never seen to make the rest cost more, but no rule of the encoding says
+        # so.
+        room = tokens
+        while True:
+            kept = self._slice(text, ids, room, keep)
+            over = self.count(kept) - tokens
+            if over <= 0:
+                return kept
+            room -= over
 
     def count_framing(
         self,
@@ -157,3 +219,114 @@ class OpenAITokenizer(Tokenizer):
                 1 if system is True else count_line_break(system, self.count)
             ) - SYSTEM_DISCOUNT
         return Count(tokens, self._exact and definitions.exact and system is not True)
+
+    def _slice(self, text: str, ids: list[int], tokens: int, keep: Literal["head", "tail"]) -> str:
+        """Return the part of the text that the first or last `tokens` of the ids encode, without a character cut in two."""
+        if tokens <= 0:
+            return ""
+        # Lengths, not the decoded text: it has U+FFFD where the text has a lone surrogate.
+        if keep == "head":
+            return text[: len(self.encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))]
+        return text[
+            len(text) - len(self.encoding.decode_bytes(ids[-tokens:]).decode("utf-8", "ignore")) :
+        ]
+
+    def _encode_excerpt(self, text: str, tokens: int, keep: Literal["head", "tail"]) -> list[int]:
+        """Encode a head or tail that has more than `tokens`, or the whole text."""
+        size = _CHARACTERS_PER_TOKEN * tokens + 64
+        while size + _NEAR < len(text):
+            safe, piece = (
+                self._take_head(text, size) if keep == "head" else self._take_tail(text, size)
+            )
+            ids = self._encode(piece)
+            if len(ids) > tokens + (0 if safe else _SLACK):
+                return ids
+            size *= 4
+        self._check_length(text)
+        return self._encode(text)
+
+    def _take_head(self, text: str, size: int) -> tuple[bool, str]:
+        place = self._safe_cut.search(text, size, size + _NEAR) if self._safe_cut else None
+        return place is not None, text[: place.start() if place else size]
+
+    def _take_tail(self, text: str, size: int) -> tuple[bool, str]:
+        start = len(text) - size
+        place = self._safe_cut.search(text, start - _NEAR, start) if self._safe_cut else None
+        return place is not None, text[place.start() if place else start :]
+
+    def _encode(self, text: str) -> list[int]:
+        if len(text) <= _LONG:
+            return self.encoding.encode_ordinary(text)
+        return [token for block in self._encode_blocks(text) for token in block]
+
+    def _encode_blocks(self, text: str) -> Iterator[list[int]]:
+        """Yield the ids of a long text, in blocks that end at safe cuts."""
+        start = 0
+        while start < len(text):
+            place = self._safe_cut.search(text, start + _BLOCK) if self._safe_cut else None
+            end = place.start() if place else len(text)
+            block = text[start:end]
+            if end - start > _LONG and _RUN.search(block):
+                yield self._encode_words(block)
+            else:
+                yield self.encoding.encode_ordinary(block)
+            start = end
+
+    def _encode_words(self, text: str) -> list[int]:
+        """Encode a text with a run of white space that is too long for tiktoken's splitter: split here, merge in tiktoken."""
+        import regex  # type: ignore[import-untyped]  # a dependency of tiktoken, without types
+
+        # Any stands for there is no public way to encode one word that is already split off
+        encoding: Any = self.encoding
+        # as tiktoken replaces lone surrogates
+        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        words = regex.compile(encoding._pat_str).finditer(clean)  # noqa: SLF001  # as above
+        return [token for word in words for token in encoding._encode_single_piece(word.group())]  # noqa: SLF001  # as above
+
+    def _check_length(self, text: str) -> None:
+        limit = self._max_text_bytes
+        if len(text) * 4 <= limit:
+            return
+        # The cheap bound first, so that a text of gigabytes is not copied only to find that it is
+        # too long.
+        size = (
+            len(text)
+            if len(text) > limit or text.isascii()
+            else len(text.encode("utf-8", "surrogatepass"))
+        )
+        if size > limit:
+            message = (
+                f"A text of at least {size:,} bytes is longer than the limit of {limit:,}: cut it before it is rendered, "
+                f"or give a tokenizer with a higher `max_text_bytes`."
+            )
+            raise TextTooLongError(message)
+
+
+_ENTRY = 120  # bytes that a dict entry takes beside the text, about
+
+
+class CountCache:
+    """Token counts of texts that take at most `max_bytes` together.
+
+    A full cache is emptied: a counter of 64 MB of texts fills it in minutes, and what is still in
+    use is counted once more. So a hit is one lookup in a dict, and a race between threads costs at
+    most a second count of one text.
+    """
+
+    __slots__ = ("_max_bytes", "_room", "counts")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = self._room = max_bytes
+        self.counts: dict[str, int] = {}
+        """It is always the same dict, so that a counter may look into it directly."""
+
+    def put(self, text: str, tokens: int) -> None:
+        """Cache a count. A text larger than half of the cache is not cached."""
+        size = text.__sizeof__() + _ENTRY
+        if size > self._max_bytes // 2:
+            return
+        self._room -= size
+        if self._room < 0:
+            self.counts.clear()
+            self._room = self._max_bytes - size
+        self.counts[text] = tokens

@@ -13,6 +13,7 @@ from promptkit.tokens.tool_schemas import (
     count_definitions,
     count_line_break,
     count_tool_choice,
+    read_object,
 )
 
 _FUNCTION_RESULT = -2
@@ -48,17 +49,14 @@ def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None
     name = model_name(model) if model is not None else named if isinstance(named, str) else None
     tokenizer = tokenizer_for(name)
     base = tokenizer.base
-    messages = [_mapping(message) for message in _sequence(request.get("messages"))]
+    messages = [read_object(message) for message in _sequence(request.get("messages"))]
     parts = [_count_message(message, base) for message in messages]
-    parts += (_count_definitions(request, messages, base), Count(0, _has_known_format(request)))
+    form = read_object(request.get("response_format")).get("type", "text")
+    is_known = form == "text" and not request.get("prediction")
+    parts += (_count_definitions(request, messages, base), Count(0, is_known))
     return Count(
         tokenizer.scale(sum(part.tokens for part in parts)), all(part.exact for part in parts)
     )
-
-
-def _has_known_format(request: Mapping[str, Json]) -> bool:
-    form = _mapping(request.get("response_format")).get("type", "text")
-    return form == "text" and not request.get("prediction")
 
 
 def _count_definitions(
@@ -69,7 +67,8 @@ def _count_definitions(
         (_last_text(message) for message in messages if message.get("role") in _SYSTEM), None
     )
     tools = [
-        _read_definition(_mapping(tool).get("function")) for tool in _sequence(request.get("tools"))
+        _read_definition(read_object(tool).get("function"))
+        for tool in _sequence(request.get("tools"))
     ]
     functions = [_read_definition(function) for function in _sequence(request.get("functions"))]
     tokens, exact = tokenizer.count_overhead(tools, system=False if system is None else system)
@@ -98,7 +97,7 @@ def _count_message(message: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
     tokens = frame.tokens + content.tokens
     if role == "function":
         tokens += _FUNCTION_RESULT
-    call = _mapping(message.get("function_call"))
+    call = read_object(message.get("function_call"))
     if call:
         tokens += (
             _FUNCTION_CALL
@@ -114,7 +113,7 @@ def _count_content(message: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
     tokens = tokenizer.count(refusal) if isinstance(refusal, str) else 0
     if isinstance(content, str):
         return Count(tokens + tokenizer.count(content))
-    parts = [_count_part(_mapping(part), tokenizer) for part in _sequence(content)]
+    parts = [_count_part(read_object(part), tokenizer) for part in _sequence(content)]
     return Count(
         tokens + sum(part.tokens for part in parts),
         all(part.exact for part in parts) and not message.get("audio"),
@@ -125,7 +124,7 @@ def _count_part(part: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
     text = part.get("text", part.get("refusal"))
     if isinstance(text, str):
         return Count(tokenizer.count(text))
-    image = _mapping(part.get("image_url"))
+    image = read_object(part.get("image_url"))
     url, detail = image.get("url"), image.get("detail")
     if isinstance(url, str):
         return tokenizer.count_part(
@@ -138,13 +137,13 @@ def _last_text(message: Mapping[str, Json]) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content
-    texts = [_mapping(part).get("text") for part in _sequence(content)]
+    texts = [read_object(part).get("text") for part in _sequence(content)]
     return next((text for text in reversed(texts) if isinstance(text, str)), "")
 
 
 def _read_call(call: Json) -> ToolCall:
-    outer = _mapping(call)
-    function = _mapping(outer.get("function"))
+    outer = read_object(call)
+    function = read_object(outer.get("function"))
     return ToolCall(
         id=str(outer.get("id", "")),
         name=str(function.get("name", "")),
@@ -153,17 +152,13 @@ def _read_call(call: Json) -> ToolCall:
 
 
 def _read_definition(function: Json) -> ToolDefinition:
-    fields = _mapping(function)
+    fields = read_object(function)
     description, parameters = fields.get("description"), fields.get("parameters")
     return ToolDefinition(
         name=str(fields.get("name", "")),
         description=description if isinstance(description, str) else None,
-        parameters=_mapping(parameters) if parameters else None,
+        parameters=read_object(parameters) if parameters else None,
     )
-
-
-def _mapping(value: Json) -> Mapping[str, Json]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _sequence(value: Json) -> Sequence[Json]:

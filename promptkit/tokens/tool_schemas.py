@@ -139,7 +139,7 @@ class _Declaration:
     dialect: Dialect
 
     def format_tool(self, tool: ToolDefinition) -> str:
-        schema = _mapping(tool.parameters)
+        schema = read_object(tool.parameters)
         properties = "".join(f"{line}\n" for line in self.format_properties(schema, 0))
         comment = "".join(f"{line}\n" for line in self.format_comment(tool.description))
         arguments = f"_: {{\n{properties}}}" if properties else ""
@@ -160,8 +160,8 @@ class _Declaration:
             if isinstance(required, Sequence)
             else set[str]()
         )
-        for name, value in _mapping(schema.get("properties")).items():
-            prop = _mapping(value)
+        for name, value in read_object(schema.get("properties")).items():
+            prop = read_object(value)
             # In `functions` only the outermost properties keep their descriptions, and the others
             # are indented.
             indent = "  " * depth if self.dialect == "functions" else ""
@@ -181,7 +181,7 @@ class _Declaration:
         if kind == "object":
             return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
         if kind == "array":
-            return self.format_array(_mapping(schema.get("items")), depth, level)
+            return self.format_array(read_object(schema.get("items")), depth, level)
         return _TYPES.get(str(kind), "any")
 
     def format_array(self, items: Mapping[str, Json], depth: int, level: int) -> str:
@@ -197,12 +197,13 @@ def _options(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:
     """Return the alternatives of a schema: those of `anyOf`, or one for each of several types."""
     alternatives = schema.get("anyOf")
     if isinstance(alternatives, Sequence):
-        return [_mapping(option) for option in alternatives]
+        return [read_object(option) for option in alternatives]
     kinds = schema.get("type")
     return [{**schema, "type": kind} for kind in kinds] if isinstance(kinds, list) else []
 
 
-def _mapping(value: Json) -> Mapping[str, Json]:
+def read_object(value: Json) -> Mapping[str, Json]:
+    """Return a JSON object, or an empty one in place of any other value."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -228,12 +229,12 @@ def has_known_keywords(tool: ToolDefinition) -> bool:
     level = 0
     while pending and level < MAX_DEPTH:
         level += 1
-        schemas = [_mapping(schema) for schema in pending]
+        schemas = [read_object(schema) for schema in pending]
         if any(not schema.keys() <= _PLAIN for schema in schemas):
             return False
         pending = []
         for schema in schemas:
-            pending += _mapping(schema.get("properties")).values()
+            pending += read_object(schema.get("properties")).values()
             pending.append(schema.get("items"))
             pending += _options(schema) if "anyOf" in schema else ()
     return not pending or not any(pending)

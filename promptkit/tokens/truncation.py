@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -14,12 +14,11 @@ _LINE = 0.15  # share of the kept text that may be dropped to end at a line
 _LOOK_BACK = 64  # characters
 
 
-def truncate_text(  # noqa: PLR0913  # the props of the element Truncate, and the tokenizer
+def truncate_text(
     text: str,
     tokens: int,
     *,
-    keep: Literal["head", "tail", "middle"] = "head",
-    ratio: float = 0.4,
+    head: float = 1.0,
     marker: str = "[…]",
     tokenizer: Tokenizer,
 ) -> str:
@@ -31,8 +30,7 @@ def truncate_text(  # noqa: PLR0913  # the props of the element Truncate, and th
     Args:
         text: The text.
         tokens: The most tokens that the result may have.
-        keep: What stays: the head, the tail, or with `middle` both of them.
-        ratio: With `keep="middle"`, the share of the tokens for the head.
+        head: The share of the tokens for the head of the text. 1 keeps the head alone, 0 the tail.
         marker: The text that replaces what is cut.
         tokenizer: Counts the tokens.
 
@@ -48,13 +46,13 @@ def truncate_text(  # noqa: PLR0913  # the props of the element Truncate, and th
     if room < 0:
         return ""
     while room > 0:
-        head_room = room if keep == "head" else int(room * ratio) if keep == "middle" else 0
+        head_room = int(room * head)
         tail_room = room - head_room
         end = len(tokenizer.truncate(text, head_room, keep="head")) if head_room > 0 else 0
-        head = _cut_head(text, end, marker)
-        rest = text[len(head) :]
+        start = _cut_head(text, end, marker)
+        rest = text[len(start) :]
         kept = len(tokenizer.truncate(rest, tail_room, keep="tail")) if tail_room > 0 else 0
-        cut = head + marker + _cut_tail(rest, len(rest) - kept, marker)
+        cut = start + marker + _cut_tail(rest, len(rest) - kept, marker)
         over = tokenizer.count(cut) - tokens
         if over <= 0:
             return cut
@@ -62,9 +60,7 @@ def truncate_text(  # noqa: PLR0913  # the props of the element Truncate, and th
     return marker
 
 
-def list_shorter_texts(
-    text: str, length: int, *, keep: Literal["head", "tail", "middle"], ratio: float, marker: str
-) -> list[str]:
+def list_shorter_texts(text: str, length: int, *, head: float, marker: str) -> list[str]:
     """List ever shorter truncations of a text, the longest first. The last is the marker.
 
     Each keeps two thirds of the characters of the one before it. A marker that is blank, or no
@@ -73,17 +69,16 @@ def list_shorter_texts(
     Args:
         text: The text.
         length: The characters of the text that are shown.
-        keep: What stays, as in `truncate_text`.
-        ratio: As there.
+        head: The share for the head, as in `truncate_text`.
         marker: As there.
     """
     found: list[str] = []
     room = length * 2 // 3
     while room >= max(_SHORTEST, len(marker)):
-        head_room = room if keep == "head" else int(room * ratio) if keep == "middle" else 0
-        head = _cut_head(text, head_room, marker)
-        rest = text[len(head) :]
-        found.append(head + marker + _cut_tail(rest, len(rest) - (room - head_room), marker))
+        head_room = int(room * head)
+        start = _cut_head(text, head_room, marker)
+        rest = text[len(start) :]
+        found.append(start + marker + _cut_tail(rest, len(rest) - (room - head_room), marker))
         room = room * 2 // 3
     found.append(marker)
     return [each for each in found if len(each) < length and not each.isspace() and each]
@@ -105,7 +100,9 @@ def _cut_tail(text: str, start: int, marker: str) -> str:
     line = text.find("\n", start, start + int((len(text) - start) * _LINE))
     if line < 0:
         place = _last_boundary(text, start)
-        return text[place if place == start else _next_boundary(text, place) :]
+        if place < start:
+            place = _patterns().cluster.match(text, place).end()
+        return text[place:]
     if marker.endswith("\n"):
         return text[line + 1 :]
     if text.startswith("\r", line - 1):
@@ -163,8 +160,3 @@ def _earlier_boundary(text: str, place: int) -> int:
                 return first + 2 * pairs
         size *= 8
     return 0
-
-
-def _next_boundary(text: str, boundary: int) -> int:
-    end: int = _patterns().cluster.match(text, boundary).end()
-    return end

@@ -30,7 +30,6 @@ from promptkit import (
 )
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import OpenAITokenizer
-from promptkit.tokens.counter import TextCounter
 from tests.calls import count_calls
 from tests.examples import keep_first
 
@@ -252,7 +251,7 @@ def test_firsts_nest_in_linear_time(wrap: Callable[[Child], Child]) -> None:
     assert work(1_200) <= 4.5 * work(300)
 
 
-class EncodedCharacters(TextCounter):
+class EncodedCharacters(OpenAITokenizer):
     """Sums the characters that were counted."""
 
     characters = 0
@@ -283,11 +282,11 @@ PRUNED_HUGE: dict[str, Child] = {
 
 @pytest.mark.parametrize("huge", PRUNED_HUGE.values(), ids=PRUNED_HUGE.keys())
 def test_a_text_that_cannot_fit_is_pruned_without_being_tokenised(huge: Child) -> None:
-    counter = EncodedCharacters("o200k_base")
+    counter = EncodedCharacters()
     made = render(
         (huge, UserMessage(priority=9)["kept"]),
         budget=100,
-        tokenizer=OpenAITokenizer(counter=counter),
+        tokenizer=counter,
     )
     assert made.messages[-1].text == "kept"
     assert made.tokens <= 100
@@ -296,12 +295,9 @@ def test_a_text_that_cannot_fit_is_pruned_without_being_tokenised(huge: Child) -
 
 
 def test_a_text_that_cannot_fit_a_limit_is_pruned_without_being_tokenised() -> None:
-    counter = EncodedCharacters("o200k_base")
+    counter = EncodedCharacters()
     prompt = UserMessage()[TokenLimit(max_tokens=50)["a", TextChunk(priority=1)[HUGE]]]
-    assert (
-        render(prompt, budget=1_000, tokenizer=OpenAITokenizer(counter=counter)).messages[0].text
-        == "a"
-    )
+    assert render(prompt, budget=1_000, tokenizer=counter).messages[0].text == "a"
     assert counter.characters < 1_000
 
 

@@ -12,8 +12,7 @@ from promptkit.agent.session.session import AgentSession
 from promptkit.providers import Reply
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.budget import ContextBudget
-from promptkit.tokens.counter import CountCache
-from promptkit.tokens.openai_tokenizer import OpenAITokenizer
+from promptkit.tokens.openai_tokenizer import CountCache, OpenAITokenizer
 from promptkit.tools import Tool
 
 if TYPE_CHECKING:

@@ -113,9 +113,7 @@ def fit_attachments(
         texts = [
             text
             if size <= level
-            else truncate_text(
-                text, level, keep="middle", ratio=HEAD_SHARE, marker=MARKER, tokenizer=tokenizer
-            )
+            else truncate_text(text, level, head=HEAD_SHARE, marker=MARKER, tokenizer=tokenizer)
             or MARKER.strip()
             for text, size in zip(texts, sizes, strict=True)
         ]

@@ -106,9 +106,7 @@ def _shorten_message(item: ViewItem, tokens: int, sizer: Sizer) -> ViewItem | No
         sizer.count_message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text)
     )
     kept = (
-        truncate_text(text, room, keep="middle", ratio=0.5, marker=MARKER, tokenizer=tokenizer)
-        if room > 0
-        else ""
+        truncate_text(text, room, head=0.5, marker=MARKER, tokenizer=tokenizer) if room > 0 else ""
     )
     return attrs.evolve(item, message=attrs.evolve(item.message, content=(kept,))) if kept else None
 
@@ -194,8 +192,7 @@ def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer
         shown = truncate_text(
             line.text,
             min(room, most) - line.frame,
-            keep="middle",
-            ratio=0.5,
+            head=0.5,
             marker=MARKER,
             tokenizer=tokenizer,
         )

@@ -309,8 +309,7 @@ def cap_result(
         truncate_text(
             part,
             min(size, level),
-            keep="middle",
-            ratio=HEAD_SHARE,
+            head=HEAD_SHARE,
             marker=marker,
             tokenizer=tokenizer,
         )

@@ -103,9 +103,7 @@ class CarriedContext:
             skills if each is None else _shorten_texts(skills, each, tokenizer)
         ):
             shown = (
-                text
-                if each is None
-                else truncate_text(text, each, keep="middle", ratio=0.5, tokenizer=tokenizer)
+                text if each is None else truncate_text(text, each, head=0.5, tokenizer=tokenizer)
             )
             if shown:
                 blocks.append(f"<{tag}>\n{shown}\n</{tag}>")
@@ -518,9 +516,7 @@ def _label_files(facts: Facts) -> Iterator[str]:
 def _shorten_texts(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> tuple[str, ...]:
     """Cut the middle out of the longest texts until all, in lines of their own, have at most so many tokens together."""
     level = find_level([tokenizer.count(text) for text in texts], tokens - len(texts))
-    return tuple(
-        truncate_text(text, level, keep="middle", ratio=0.5, tokenizer=tokenizer) for text in texts
-    )
+    return tuple(truncate_text(text, level, head=0.5, tokenizer=tokenizer) for text in texts)
 
 
 def _join_names(names: Iterable[str], tokens: int, tokenizer: Tokenizer) -> str:
@@ -549,9 +545,7 @@ def _fit_file(path: str, text: str, tokens: int, tokenizer: Tokenizer) -> str:
     name = path.replace('"', "&quot;").replace("\n", " ")
     safe = escape_closing_tag(escape_closing_tag(text, "file"), FILES_TAG).rstrip("\n")
     frame = tokenizer.count(f'<file path="{name}">\n\n</file>\n')
-    shown = truncate_text(
-        safe, tokens - frame, keep="middle", ratio=0.5, marker=FILE_MARKER, tokenizer=tokenizer
-    )
+    shown = truncate_text(safe, tokens - frame, head=0.5, marker=FILE_MARKER, tokenizer=tokenizer)
     return f'<file path="{name}">\n{shown}\n</file>' if shown and shown != FILE_MARKER else ""
 
 

@@ -466,7 +466,7 @@ class _Generator(CodeGenerator):
         super().visit_Include(node, frame)
 
     def _format_place(self, line: int) -> str:
-        return f"{self.filename or UNNAMED_FILE!r}, {line}, {self.has_messages}"
+        return f"{self.filename or UNNAMED_FILE!r}, {line}, in_message_template={self.has_messages}"
 
     def _output_child_to_const(
         self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
@@ -498,17 +498,14 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     code_generator_class = _Generator
 
     @staticmethod
-    def literal_text(text: str, file: str, line: int, in_message_template: bool) -> TemplateText:  # noqa: FBT001  # generated code calls it
+    def literal_text(text: str, file: str, line: int, *, in_message_template: bool) -> TemplateText:
         return TemplateText(
             text, literal=True, file=file, line=line, in_message_template=in_message_template
         )
 
     @staticmethod
     def output_item(
-        value: object,
-        file: str,
-        line: int,
-        in_message_template: bool,  # noqa: FBT001  # generated code calls it
+        value: object, file: str, line: int, *, in_message_template: bool
     ) -> TemplateItem | TemplateFragment:
         if isinstance(value, PromptElement | TagDraft | TemplateFragment):
             return value

@@ -125,7 +125,7 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
         # pruning activates and deactivates fallbacks, which a text message does not record
         return None
     priority = read_priority(element, parent)
-    return MessageItem(element, role, text, priority)
+    return MessageItem(element, role, text, priority, element.name)
 
 
 def build_round(messages: Sequence[Message]) -> MessageItem:

@@ -399,10 +399,10 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
         raise BadChildError(message, path=format_path(node))
     sizer = context.sizer
     tokens = sizer.budget_of(node) if element.tokens is None else element.tokens
-    keep, ratio, marker = element.keep, element.ratio, element.marker
-    cut = sizer.truncate(content, tokens, keep=keep, ratio=ratio, marker=marker)
+    head, marker = {"head": 1.0, "tail": 0.0}.get(element.keep, element.ratio), element.marker
+    cut = sizer.truncate(content, tokens, head=head, marker=marker)
     length = len(cut) - len(marker) if cut and cut != content else len(content)
-    shorter = list_shorter_texts(content, length, keep=keep, ratio=ratio, marker=marker)
+    shorter = list_shorter_texts(content, length, head=head, marker=marker)
     node.is_cut = cut != content and element.tokens is None
     if not cut and content.strip() and element.tokens is None and _has_literal_text_beside(node):
         # its share is too small, but the text beside it must not stand alone because of that
@@ -455,11 +455,7 @@ def write_expandable(node: Node, value: object) -> None:
         message = f"the value of an Expandable must be a string, not {type(value).__name__}."
         raise BadChildError(message, path=format_path(node))
     clear_node(node)
-    _set_text(node, value)
-
-
-def _set_text(node: Node, content: str) -> None:
-    add_text(node, content, STARTS_LINE_FIRST)
+    add_text(node, value, STARTS_LINE_FIRST)
     node.removed_at = [NEVER_REMOVED]
 
 

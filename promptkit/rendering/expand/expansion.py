@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
+from itertools import takewhile
 from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
+
+import attrs
 
 from promptkit.elements import (
     AssistantMessage,
@@ -67,6 +70,7 @@ from promptkit.rendering.tree import (
     MessageItem,
     Node,
     build_run,
+    iter_upwards,
 )
 
 if TYPE_CHECKING:
@@ -79,38 +83,33 @@ _ROLES: dict[type, Role] = {
 }
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000
+_SHOWN = 40  # characters of a text in an error
 _DEEP = 64
 """Depth in elements above which a cycle (an element inside itself) is searched for."""
 
 
+@attrs.define(eq=False)
 class Expansion:
     """Runs the components of one tree."""
 
-    def __init__(  # noqa: PLR0913  # what a render depends on
-        self,
-        sizer: Sizer,
-        cache: RenderCache,
-        runs: RequestRuns,
-        *,
-        model: str | None,
-        prune_step: int = 0,
-        fragment: bool = False,
-    ) -> None:
-        self.sizer = sizer
-        self.cache = cache
-        self.runs = runs
-        self.model = model
-        self.prune_step = prune_step
-        self.fragment = fragment
-        self.expandables: list[Node] = []
-        self.message_items: list[MessageItem] = []
-        # the time of each component; None if it is not recorded
-        self.seconds: dict[Node, float] | None = None
-        self._stack: list[Node] = []
-        self._pending: PendingAwaitables = []
-        self._sizings: dict[Node, Sizing] = {}
-        self._waiting = 0
-        self._grouped: list[Node] = []  # members of KeepWith groups, and messages with such calls
+    sizer: Sizer
+    cache: RenderCache
+    runs: RequestRuns
+    model: str | None = attrs.field(kw_only=True)
+    prune_step: int = attrs.field(default=0, kw_only=True)
+    fragment: bool = attrs.field(default=False, kw_only=True)
+    expandables: list[Node] = attrs.field(factory=list[Node], init=False)
+    message_items: list[MessageItem] = attrs.field(factory=list[MessageItem], init=False)
+    seconds: dict[Node, float] | None = attrs.field(default=None, init=False)
+    """The time of each component; None if it is not recorded."""
+    _stack: list[Node] = attrs.field(factory=list[Node], init=False)
+    _pending: PendingAwaitables = attrs.field(
+        factory=list["tuple[Node, Awaitable[object]]"], init=False
+    )
+    _sizings: dict[Node, Sizing] = attrs.field(factory=dict[Node, Sizing], init=False)
+    _waiting: int = attrs.field(default=0, init=False)
+    _grouped: list[Node] = attrs.field(factory=list[Node], init=False)
+    """The members of KeepWith groups, and the messages with such calls."""
 
     def run(
         self, children: Children, budget: int
@@ -140,11 +139,11 @@ class Expansion:
         finally:
             close_coroutines(self._pending)
 
-    def sizing(self, node: Node) -> Sizing:
-        """Return the Sizing of the component at a node."""
+    def sizing(self, node: Node, budget: Callable[[], int] | None = None) -> Sizing:
+        """Return the Sizing of the component at a node, with the budget of the node or another one."""
         sizer = self.sizer
         return Sizing(
-            lambda: sizer.budget_of(node),
+            budget or partial(sizer.budget_of, node),
             sizer.tokenizer,
             self.model,
             prune_step=self.prune_step,
@@ -405,11 +404,8 @@ def _refuse_cycle(node: Node) -> None:
     Below a component that ran in between, the same element may be meant: its content depends on the
     component.
     """
-    chain: list[Node] = []
-    above = node.parent  # a component that is inside itself has not run at this node yet
-    while above is not None and above.element is not None:
-        chain.append(above)
-        above = above.parent
+    # a component that is inside itself has not run at this node yet
+    chain = [above for above in iter_upwards(node.parent) if above.element is not None]
     outer: dict[tuple[int, int], Node] = {}
     for each in reversed(chain):
         first = outer.setdefault((id(each.element), each.component_depth), each)
@@ -420,7 +416,7 @@ def _refuse_cycle(node: Node) -> None:
 
 
 def _describe_outside(content: str) -> str:
-    shown = content if len(content) <= 40 else content[:40] + "…"  # noqa: PLR2004  # characters
+    shown = content if len(content) <= _SHOWN else content[:_SHOWN] + "…"
     return f"{shown!r} is outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
 
 
@@ -461,15 +457,8 @@ def grow_expandables(
             room = min(room, (limited.limit or 0) - measure(limited, sizer))
         if room <= 0:
             continue
-        sizing = Sizing(
-            partial(int, room + size),
-            sizer.tokenizer,
-            expansion.model,
-            prune_step=expansion.prune_step,
-            find=partial(find_provided, node),
-        )
         try:
-            value: object = element.value(sizing)
+            value: object = element.value(expansion.sizing(node, partial(int, room + size)))
             if inspect.isawaitable(value):
                 ((_, value, failure),) = yield [(node, value)]
                 if failure is not None:
@@ -497,10 +486,5 @@ def _is_alive_below(node: Node, root: Node) -> bool:
 
 def _find_limits(node: Node, root: Node) -> list[Node]:
     """Return the nodes with a limit between a node and `root`."""
-    found: list[Node] = []
-    above = node.parent
-    while above is not None and above is not root:
-        if above.limit is not None:
-            found.append(above)
-        above = above.parent
-    return found
+    between = takewhile(lambda above: above is not root, iter_upwards(node.parent))
+    return [above for above in between if above.limit is not None]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import attrs
+
 from promptkit.errors import BadPropError, OrphanToolResultError, UnansweredToolCallError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import format_path
@@ -19,6 +21,7 @@ from promptkit.rendering.tree import (
     Node,
     Run,
     is_literal,
+    iter_upwards,
 )
 
 if TYPE_CHECKING:
@@ -27,41 +30,32 @@ if TYPE_CHECKING:
     from promptkit.elements import Reference
 
 
+@attrs.define(eq=False, kw_only=True)
 class RenderTree:
     """A tree with its nodes, messages, limits, groups and cache breakpoints in written order."""
 
-    __slots__ = (
-        "cache_breakpoints",
-        "fallback_limits",
-        "has_attachments",
-        "keep_group_calls",
-        "keep_groups",
-        "keeps_request",
-        "limits",
-        "messages",
-        "nodes",
-        "prompt_tsx",
-        "recorded",
-        "reserved",
-        "root",
+    root: Node
+    prompt_tsx: bool
+    """Whether what may be removed, and when, is as in prompt-tsx."""
+    keeps_request: bool
+    """Whether the last user message without a priority is never removed, nor the last of all."""
+    nodes: list[Node] = attrs.field(factory=list["Node"])
+    messages: list[Node] = attrs.field(factory=list["Node"])
+    """The messages that are nodes."""
+    recorded: list[Run] = attrs.field(factory=list["Run"])
+    """The runs of recorded conversations."""
+    limits: list[Node] = attrs.field(factory=list["Node"])
+    fallback_limits: list[Node] = attrs.field(factory=list["Node"])
+    """The limits inside fallbacks."""
+    keep_groups: dict[Hashable, list[Node]] = attrs.field(factory=dict["Hashable", "list[Node]"])
+    """The members of each KeepWith group."""
+    keep_group_calls: dict[Hashable, list[tuple[Node, int]]] = attrs.field(
+        factory=dict["Hashable", "list[tuple[Node, int]]"]
     )
-
-    def __init__(self, root: Node, *, prompt_tsx: bool, keeps_request: bool) -> None:
-        self.root = root
-        # the last user message without a priority is never removed, nor the last of all
-        self.keeps_request = keeps_request
-        self.prompt_tsx = prompt_tsx  # what may be removed, and when, is as in prompt-tsx
-        self.nodes: list[Node] = []  # in written order
-        self.messages: list[Node] = []  # that are nodes
-        self.recorded: list[Run] = []  # the runs of recorded conversations
-        self.limits: list[Node] = []
-        self.fallback_limits: list[Node] = []  # inside fallbacks
-        self.keep_groups: dict[Hashable, list[Node]] = {}  # the members of each KeepWith group
-        # the tool calls of each group: (message, index)
-        self.keep_group_calls: dict[Hashable, list[tuple[Node, int]]] = {}
-        self.cache_breakpoints: list[Leaf] = []  # in written order
-        self.reserved = 0
-        self.has_attachments = False
+    """The tool calls of each group: (message, index)."""
+    cache_breakpoints: list[Leaf] = attrs.field(factory=list["Leaf"])
+    reserved: int = 0
+    has_attachments: bool = False
 
     def find_last_breakpoint(self, root: Node) -> Leaf | None:
         """Return the last cache breakpoint at or below a node. Content before it is protected from pruning."""
@@ -109,7 +103,7 @@ def materialize(root: Node, *, prompt_tsx: bool = False, keeps_request: bool = T
     With `prompt_tsx`, the defaults of removal are those of prompt-tsx. With `keeps_request`, the
     request stays all the same.
     """
-    tree = RenderTree(root, prompt_tsx=prompt_tsx, keeps_request=keeps_request)
+    tree = RenderTree(root=root, prompt_tsx=prompt_tsx, keeps_request=keeps_request)
     stack = [root]
     while stack:
         node = stack.pop()
@@ -270,12 +264,7 @@ def _keep_system_message(tree: RenderTree) -> None:
 
 def _rank_path(node: Node) -> list[tuple[float, int]]:
     """Return what tells which of two messages is removed first: the lower one."""
-    path: list[tuple[float, int]] = []
-    above: Node | None = node
-    while above is not None:
-        path.append((above.priority, above.position))
-        above = above.parent
-    return path[::-1]
+    return [(above.priority, above.position) for above in iter_upwards(node)][::-1]
 
 
 def _keep_message(tree: RenderTree, message: Node) -> None:
@@ -482,7 +471,13 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
         elif node.calls and not node.in_fallback:
             if strict:
                 _refuse_repeated_ids(node, open_calls)
-            _open_calls(node, open_calls)
+            node.results = []
+            open_calls |= {
+                call.id: (node, index)
+                for index, call in enumerate(node.calls)
+                # of the others a limit removed the result, too
+                if node.calls_removed_at[index] == NEVER_REMOVED
+            }
     if strict and open_calls:
         raise _unanswered_error(*next(iter(open_calls.values())))
 
@@ -495,14 +490,6 @@ def _refuse_repeated_ids(node: Node, open_calls: Mapping[str, tuple[Node, int]])
             message = f"two open tool calls have the id {call.id!r}: give each call an id of its own. For a recorded conversation, use History, which repairs it."
             raise BadPropError(message, path=format_path(node))
         seen.add(call.id)
-
-
-def _open_calls(node: Node, open_calls: dict[str, tuple[Node, int]]) -> None:
-    node.results = []
-    for index, (call, removed_at) in enumerate(zip(node.calls, node.calls_removed_at, strict=True)):
-        if removed_at != NEVER_REMOVED:
-            continue  # a limit removed it together with its result
-        open_calls[call.id] = (node, index)
 
 
 def _orphan_error(node: Node, *, again: bool) -> OrphanToolResultError:

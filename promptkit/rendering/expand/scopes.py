@@ -8,6 +8,7 @@ wrote the member, so that two instances of a component have groups of their own.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,6 +17,7 @@ from promptkit.elements import AssistantMessage, KeepWith
 from promptkit.elements.element import PromptElement
 from promptkit.elements.layout import KeepGroup
 from promptkit.elements.writing import Provided
+from promptkit.rendering.tree import iter_upwards
 
 if TYPE_CHECKING:
     from promptkit.rendering.tree import Node
@@ -56,12 +58,8 @@ class Scopes:
 
     def _find_writer(self, node: Node) -> Node | None:
         """Return the component whose `render` wrote the element of a node, or None if none did."""
-        unknown: list[Node] = []
-        above: Node | None = node
-        while above is not None and above not in self._writers:
-            unknown.append(above)
-            above = above.parent
-        for each in reversed(unknown):
+        unknown = takewhile(lambda above: above not in self._writers, iter_upwards(node))
+        for each in reversed(list(unknown)):
             parent = each.parent
             if parent is None:
                 self._writers[each] = None
@@ -110,10 +108,8 @@ def _iter_items(values: Iterable[object]) -> Iterator[object]:
 
 def find_provided(node: Node, kind: type) -> object:
     """Return the value of a class that the innermost Provided around a node has, or None."""
-    above: Node | None = node
-    while above is not None:
+    for above in iter_upwards(node):
         element = above.element
         if isinstance(element, Provided) and isinstance(element.value, kind):
             return element.value
-        above = above.parent
     return None

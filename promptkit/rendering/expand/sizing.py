@@ -14,7 +14,7 @@ fits needs no pruning.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from promptkit.rendering.expand.flex import resolve_reserve, split_shares
 from promptkit.rendering.tree import HIGHEST_PRIORITY, FlexGroup, Layout, Leaf, MessageItem, Node
@@ -54,8 +54,8 @@ class Sizer:
         # by identity: the message is held, so no other gets its id
         self._counts: dict[int, tuple[Message, int]] = {}
         self._earlier_counts: dict[int, tuple[Message, int]] = {}
-        self._truncated: dict[tuple[str, int, str, float, str], str] = {}
-        self._earlier_truncated: dict[tuple[str, int, str, float, str], str] = {}
+        self._truncated: dict[tuple[str, int, float, str], str] = {}
+        self._earlier_truncated: dict[tuple[str, int, float, str], str] = {}
         self._frames: dict[
             tuple[Role, str | None, tuple[ToolCall, ...], str | None, bool], int
         ] = {}
@@ -148,26 +148,18 @@ class Sizer:
             tokens += known[1]
         return tokens
 
-    def truncate(
-        self,
-        text: str,
-        tokens: int,
-        *,
-        keep: Literal["head", "tail", "middle"],
-        ratio: float,
-        marker: str,
-    ) -> str:
+    def truncate(self, text: str, tokens: int, *, head: float, marker: str) -> str:
         """Truncate a text as `truncate_text` does.
 
         The result is kept for this render and the next: a long log is tokenised once.
         """
-        key = text, tokens, keep, ratio, marker
+        key = text, tokens, head, marker
         cut = self._truncated.get(key)
         if cut is None:
             cut = self._earlier_truncated.get(key)
             if cut is None:
                 cut = truncate_text(
-                    text, tokens, keep=keep, ratio=ratio, marker=marker, tokenizer=self.tokenizer
+                    text, tokens, head=head, marker=marker, tokenizer=self.tokenizer
                 )
             self._truncated[key] = cut
         return cut

@@ -157,9 +157,10 @@ def _find_lowest_priority(node: Node) -> float:
     """Return the lowest priority of a node's living children, or HIGHEST_PRIORITY if it has none."""
     items, removed_at = node.items, node.removed_at
     if len(items) == 1 and node.nodes == []:
-        if _is_own_part(items[0]):
-            return -1  # as of a media element that needs no node
-        return items[0].priority if removed_at[0] == NEVER_REMOVED else HIGHEST_PRIORITY
+        item = items[0]
+        if type(item) is Leaf and item.part is not None and item.element is None:
+            return -1  # the content of a media element, as of one that needs no node
+        return item.priority if removed_at[0] == NEVER_REMOVED else HIGHEST_PRIORITY
     heap = node.priority_heap
     if heap is None:
         heap = node.priority_heap = [
@@ -171,11 +172,6 @@ def _find_lowest_priority(node: Node) -> float:
     while heap and removed_at[heap[0][1]] != NEVER_REMOVED:
         heappop(heap)
     return heap[0][0] if heap else HIGHEST_PRIORITY
-
-
-def _is_own_part(item: Item) -> bool:
-    """Return whether an item is the content of the media element around it."""
-    return type(item) is Leaf and item.part is not None and item.element is None
 
 
 def _has_priority(item: Item) -> bool:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import attrs
+
 from promptkit.rendering.prune.text_joins import LeafRange, TextJoins
 from promptkit.rendering.prune.undo_log import (
     CallRemoved,
@@ -384,32 +386,23 @@ class BackwardScan:
         return self._scale(entry.shrinkable) if entry.missing_leaves else 0
 
 
+@attrs.define(eq=False)
 class _MessageTokens:
     """The token count of one message, or of the part of a message below a limit."""
 
-    __slots__ = (
-        "base_tokens",
-        "content",
-        "frame",
-        "is_present",
-        "missing_leaves",
-        "part_tokens",
-        "root",
-        "shrinkable",
-        "span",
-        "texts",
-    )
-
-    def __init__(self, root: Node, span: LeafRange) -> None:
-        self.root = root
-        self.span = span
-        self.is_present = False
-        self.frame = 0
-        self.base_tokens = 0  # of its texts together, before they are scaled
-        self.part_tokens = 0  # of its parts that are not text
-        self.content = 0  # both, as the tokenizer counts them
-        # the part of `content` that may shrink when leaves come back: windows around joins, and
-        # fallbacks
-        self.shrinkable = 0
-        self.missing_leaves = 0
-        self.texts = 0  # the number of its living texts
+    root: Node
+    span: LeafRange
+    is_present: bool = False
+    frame: int = 0
+    base_tokens: int = 0
+    """The tokens of its texts together, before they are scaled."""
+    part_tokens: int = 0
+    """The tokens of its parts that are not text."""
+    content: int = 0
+    """Both, as the tokenizer counts them."""
+    shrinkable: int = 0
+    """The part of `content` that may shrink when leaves come back: windows around joins, and
+    fallbacks."""
+    missing_leaves: int = 0
+    texts: int = 0
+    """The number of its living texts."""

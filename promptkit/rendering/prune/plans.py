@@ -15,6 +15,8 @@ from itertools import pairwise
 from operator import is_
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+import attrs
+
 from promptkit.elements import AssistantMessage, SystemMessage, TextChunk, ToolMessage, UserMessage
 from promptkit.elements.chat import MessageElement
 from promptkit.errors import TreeError
@@ -33,34 +35,23 @@ FIXED: Final = 1 << 60
 """The rank of what is never removed."""
 
 
+@attrs.define(eq=False)
 class PlannedMessage:
     """A message with one tool call and no text, a tool result, or a message that is never removed.
 
     Its content is one text or none.
     """
 
-    __slots__ = (
-        "answers",
-        "call",
-        "element",
-        "fixed",
-        "message",
-        "priority",
-        "role",
-        "text",
-        "tokens",
-    )
-
-    def __init__(self, element: MessageElement, role: Role, text: str, priority: float) -> None:
-        self.element = element
-        self.role: Role = role
-        self.text = text
-        self.priority = priority
-        self.call: ToolCall | None = None
-        self.answers: str | None = None  # the id of the call whose result it is
-        self.fixed = False
-        self.tokens = -1  # not counted yet
-        self.message: Message | None = None  # not built yet
+    element: MessageElement
+    role: Role
+    text: str
+    priority: float
+    call: ToolCall | None = None
+    answers: str | None = None
+    """The id of the call whose result it is."""
+    fixed: bool = False
+    tokens: int = -1  # not counted yet
+    message: Message | None = None  # not built yet
 
 
 class Line:
@@ -101,43 +92,29 @@ class LinesMessage:
         self.message: Message | None = None  # with all lines; not built yet
 
 
+@attrs.define(eq=False)
 class ContainerPlan:
-    """A container: its units in written order, and in the order in which they are removed.
+    """A container: its units in written order, and in the order in which they are removed."""
 
-    A tool call and its result are one entry of `ranked`, because they leave together. `ranks` holds
-    the index in `ranked` for each unit, and FIXED for a unit that is never removed.
-    """
-
-    __slots__ = (
-        "element",
-        "fixed",
-        "has_calls",
-        "has_system",
-        "has_user",
-        "is_changing",
-        "last_user",
-        "priority",
-        "ranked",
-        "ranks",
-        "size",
-        "units",
-    )
-
-    def __init__(self, element: PromptElement | None, priority: float) -> None:
-        self.element = element
-        self.priority = priority
-        self.units: list[Unit] = []
-        self.ranked: list[Unit | Pair] = []
-        self.ranks: list[int] = []
-        self.fixed: list[PlannedMessage] = []
-        self.has_user = False  # a message of the user that may be removed
-        # the last user message without a priority, unless it is required
-        self.last_user: MessageItem | LinesMessage | None = None
-        self.has_system = False  # a system message that may be removed
-        self.has_calls = False
-        # the lowest priority of a unit's children changes while they are removed
-        self.is_changing = False
-        self.size = 1  # plans in it, itself included
+    element: PromptElement | None
+    priority: float
+    units: list[Unit] = attrs.field(factory=list["Unit"])
+    ranked: list[Unit | Pair] = attrs.field(factory=list["Unit | Pair"])
+    """A tool call and its result are one entry, because they leave together."""
+    ranks: list[int] = attrs.field(factory=list[int])
+    """The index in `ranked` for each unit, and FIXED for a unit that is never removed."""
+    fixed: list[PlannedMessage] = attrs.field(factory=list[PlannedMessage])
+    has_user: bool = False
+    """Whether it has a message of the user that may be removed."""
+    last_user: MessageItem | LinesMessage | None = None
+    """The last user message without a priority, unless it is required."""
+    has_system: bool = False
+    """Whether it has a system message that may be removed."""
+    has_calls: bool = False
+    is_changing: bool = False
+    """Whether the lowest priority of a unit's children changes while they are removed."""
+    size: int = 1
+    """The plans in it, itself included."""
 
 
 Unit: TypeAlias = MessageItem | PlannedMessage | LinesMessage | ContainerPlan

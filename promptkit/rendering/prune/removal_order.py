@@ -33,7 +33,13 @@ from promptkit.rendering.expand.materialize import (
     is_content,
     list_linked_leaves,
 )
-from promptkit.rendering.prune.candidates import NO_TIE, build_queue, has_items, is_never_removed
+from promptkit.rendering.prune.candidates import (
+    NO_TIE,
+    CandidateQueue,
+    build_queue,
+    has_items,
+    is_never_removed,
+)
 from promptkit.rendering.prune.undo_log import (
     CallRemoved,
     Change,
@@ -52,7 +58,6 @@ from promptkit.rendering.prune.undo_log import (
 from promptkit.rendering.tree import (
     MARKER,
     NEVER_REMOVED,
-    CandidateSource,
     EntryTaken,
     Item,
     Leaf,
@@ -85,7 +90,7 @@ class RemovalOrder:
         self.tree = tree
         self._step = 0
         self._path: list[Node] = []
-        self._touched: list[Node] = []
+        self._queues: dict[Node, CandidateQueue] = {}
         # the nodes that contain the last cache breakpoint
         self._breakpoint_nodes: set[Node] = set()
         self._queue: deque[Task] = deque()
@@ -131,7 +136,7 @@ class RemovalOrder:
                     source.add_run(run)
                 yield
 
-    def _find_next(self, root: Node) -> tuple[CandidateSource | None, Node, int] | None:
+    def _find_next(self, root: Node) -> tuple[CandidateQueue | None, Node, int] | None:
         """Find the next candidate: (its source, parent, position).
 
         A container without candidates is one itself, without a source.
@@ -139,12 +144,10 @@ class RemovalOrder:
         path = self._path
         while path:
             node = path[-1]
-            source = node.candidate_source
+            source = self._queues.get(node)
             if source is None:
-                source = node.candidate_source = build_queue(
-                    node, text_last=not self.tree.prompt_tsx
-                )
-                self._touched.append(node)
+                source = build_queue(node, text_last=not self.tree.prompt_tsx)
+                self._queues[node] = source
             candidate = source.peek()
             if candidate is None:
                 path.pop()
@@ -189,7 +192,7 @@ class RemovalOrder:
         return None
 
     def _take_run(
-        self, run: Run, source: CandidateSource, steps: list[Step], *, batch: bool
+        self, run: Run, source: CandidateQueue, steps: list[Step], *, batch: bool
     ) -> bool:
         """Take the next entry of a run.
 
@@ -274,23 +277,20 @@ class RemovalOrder:
                 step.take_back()
             else:
                 self._roll_back(step)
-        for node in self._path:
-            node.path_index = -1
-        self._path = []
         self.reset()
 
     def reset(self) -> None:
         """Clear the candidates of all nodes: a settled state or a grown tree makes them stale."""
-        for node in self._touched:
-            for candidate in node.candidate_source.candidates if node.candidate_source else ():
+        for node, queue in self._queues.items():
+            for candidate in queue.candidates:
                 # the entry of a run is no node, whichever position it has
                 item = candidate[3].items[candidate[4]]
                 if type(item) is Node:
                     item.priority_heap = None
-            node.candidate_source = node.priority_heap = None
+            node.priority_heap = None
             node.exhausted = False
             node.path_index = -1
-        self._touched = []
+        self._queues.clear()
         for node in self._breakpoint_nodes:
             node.protected_items = 0
         self._breakpoint_nodes = set()
@@ -359,7 +359,7 @@ class RemovalOrder:
             if not has_calls:
                 self._queue.append((parent.parent, parent.position, "empty", None))
             elif not has_items(parent):
-                _add_emptied(parent)
+                self._add_emptied(parent)
 
     def _queue_enclosing_texts(self, parent: Node) -> None:
         """Remove the texts on both sides of the children that have left, unless anything else is left."""
@@ -490,9 +490,17 @@ class RemovalOrder:
             heappush(parent.priority_heap, (fallback.priority, fallback.position))
         above: Node | None = parent
         while above is not None:
-            if above.candidate_source is not None:
-                above.candidate_source.add_fallback(fallback)
+            if above in self._queues:
+                self._queues[above].add_fallback(fallback)
             above = above.parent if above.passes_priority or above.in_legacy else None
+
+    def _add_emptied(self, message: Node) -> None:
+        """Give a message that now has only tool calls a candidate of its own in the LegacyPrioritization around it."""
+        above: Node | None = message
+        while above is not None and above.in_legacy:
+            above = above.parent
+            if above in self._queues:
+                self._queues[above].add_emptied(message)
 
     def _leave_path(self, node: Node) -> None:
         """Cut the path at a node whose key has changed, so that its siblings are compared again."""
@@ -513,15 +521,6 @@ def list_prefix(cache_breakpoint: Leaf, root: Node) -> list[tuple[Node, int]]:
     while (node := prefix[-1][0]) is not root and node.parent is not None:
         prefix.append((node.parent, node.position))
     return prefix
-
-
-def _add_emptied(message: Node) -> None:
-    """Give a message that now has only tool calls a candidate of its own in the LegacyPrioritization around it."""
-    above: Node | None = message
-    while above is not None and above.in_legacy:
-        above = above.parent
-        if above is not None and above.candidate_source is not None:
-            above.candidate_source.add_emptied(message)
 
 
 def _count_upwards(fallback: Node) -> list[Node]:

@@ -254,7 +254,7 @@ def _read_changes(step: list[Change], state: int, reason: str) -> Iterator[Remov
         elif isinstance(change, CallRemoved) and change.message not in removed_nodes:
             node, position, why, partner = (
                 change.message,
-                -change.index - 1,
+                -change.call - 1,
                 change.reason,
                 change.partner,
             )

@@ -7,7 +7,7 @@ window, counts add up (`Tokenizer.safe_cut`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, Leaf, Node
 
@@ -51,14 +51,11 @@ def _follows_outer_text(nearest: Leaf, leaf: Leaf) -> bool:
         item = parent
 
 
-class LeafRange:
+class LeafRange(NamedTuple):
     """A range of the leaves of a message: all of them, or those below one node."""
 
-    __slots__ = ("high", "low")
-
-    def __init__(self, low: int, high: int) -> None:
-        self.low = low
-        self.high = high
+    low: int
+    high: int
 
     def find_before(self, leaf: Leaf) -> Leaf | None:
         """Return the living text before a leaf in the same run and in this range, or None."""

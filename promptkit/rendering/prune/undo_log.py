@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from promptkit.rendering.tree import NEVER_REMOVED, EntryTaken, Item, Leaf, Node
 
@@ -10,78 +10,55 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class ItemRemoved:
-    """An item was removed.
+class ItemRemoved(NamedTuple):
+    """An item was removed."""
 
-    `reason` is `budget`, `kept-with`, `tool-pair` or `empty`. `partner` is the node whose removal
-    caused this one. `counted` says whether the item was one of its parent's `live_items`.
-    """
-
-    __slots__ = ("counted", "parent", "partner", "position", "reason")
-
-    def __init__(
-        self, parent: Node, position: int, reason: str, partner: Node | None, *, counted: bool
-    ) -> None:
-        self.parent = parent
-        self.position = position
-        self.reason = reason
-        self.partner = partner
-        self.counted = counted
+    parent: Node
+    position: int
+    reason: str
+    """`budget`, `kept-with`, `tool-pair` or `empty`."""
+    partner: Node | None
+    """The node whose removal caused this one."""
+    counted: bool
+    """Whether the item was one of its parent's `live_items`."""
 
 
-class SubtreeRemoved:
+class SubtreeRemoved(NamedTuple):
     """The active nodes of a removed subtree were deactivated."""
 
-    __slots__ = ("nodes",)
-
-    def __init__(self, nodes: list[Node]) -> None:
-        self.nodes = nodes
+    nodes: list[Node]
 
 
-class LeafUnlinked:
+class LeafUnlinked(NamedTuple):
     """A leaf was taken out of its message's chain."""
 
-    __slots__ = ("leaf",)
-
-    def __init__(self, leaf: Leaf) -> None:
-        self.leaf = leaf
+    leaf: Leaf
 
 
-class LeafLinked:
+class LeafLinked(NamedTuple):
     """A leaf of a fallback was put into its message's chain."""
 
-    __slots__ = ("leaf",)
-
-    def __init__(self, leaf: Leaf) -> None:
-        self.leaf = leaf
+    leaf: Leaf
 
 
-class CallRemoved:
+class CallRemoved(NamedTuple):
     """A tool call was removed from its message."""
 
-    __slots__ = ("index", "message", "partner", "reason")
-
-    def __init__(self, message: Node, index: int, reason: str, partner: Node | None) -> None:
-        self.message = message
-        self.index = index
-        self.reason = reason
-        self.partner = partner
+    message: Node
+    call: int
+    reason: str
+    partner: Node | None
 
 
-class FallbackActivated:
-    """A fallback was activated.
+class FallbackActivated(NamedTuple):
+    """A fallback was activated."""
 
-    `nodes` are the nodes of its subtree that became active. `counted` are the nodes that are now
-    one of their parents' `live_items`: the fallback, and the containers around it that were empty
-    before.
-    """
-
-    __slots__ = ("counted", "fallback", "nodes")
-
-    def __init__(self, fallback: Node, nodes: list[Node], counted: list[Node]) -> None:
-        self.fallback = fallback
-        self.nodes = nodes
-        self.counted = counted
+    fallback: Node
+    nodes: list[Node]
+    """The nodes of its subtree that became active."""
+    counted: list[Node]
+    """The nodes that are now one of their parents' `live_items`: the fallback, and the containers
+    around it that were empty before."""
 
 
 Change: TypeAlias = (
@@ -100,38 +77,30 @@ def undo(change: Change) -> None:
 
     The steps (`removed_at`, `activated_at`) are left to `mark_step`.
     """
-    if isinstance(change, ItemRemoved):
-        change.parent.live_items += change.counted
-    elif isinstance(change, LeafUnlinked):
-        _relink(change.leaf)
-    elif isinstance(change, SubtreeRemoved):
-        for node in change.nodes:
-            node.is_active = True
-    elif isinstance(change, LeafLinked):
-        unlink(change.leaf)
-    elif isinstance(change, FallbackActivated):
-        for node in change.nodes:
-            node.is_active = False
-        for node in change.counted:
-            set_counted(node, counted=False)
+    _apply(change, taken=False)
 
 
 def redo(change: Change) -> None:
     """Redo a change that was undone."""
+    _apply(change, taken=True)
+
+
+def _apply(change: Change, *, taken: bool) -> None:
     if isinstance(change, ItemRemoved):
-        change.parent.live_items -= change.counted
-    elif isinstance(change, LeafUnlinked):
-        unlink(change.leaf)
+        change.parent.live_items += -change.counted if taken else change.counted
+    elif isinstance(change, LeafUnlinked | LeafLinked):
+        if isinstance(change, LeafLinked) is taken:
+            _relink(change.leaf)
+        else:
+            unlink(change.leaf)
     elif isinstance(change, SubtreeRemoved):
         for node in change.nodes:
-            node.is_active = False
-    elif isinstance(change, LeafLinked):
-        _relink(change.leaf)
+            node.is_active = not taken
     elif isinstance(change, FallbackActivated):
         for node in change.nodes:
-            node.is_active = True
+            node.is_active = taken
         for node in change.counted:
-            set_counted(node, counted=True)
+            set_counted(node, counted=taken)
 
 
 def set_counted(node: Node, *, counted: bool) -> None:
@@ -146,7 +115,7 @@ def mark_step(change: Change, step: int) -> None:
     if isinstance(change, ItemRemoved):
         change.parent.removed_at[change.position] = step
     elif isinstance(change, CallRemoved):
-        change.message.calls_removed_at[change.index] = step
+        change.message.calls_removed_at[change.call] = step
     elif isinstance(change, FallbackActivated):
         change.fallback.activated_at = step
     elif isinstance(change, EntryTaken) and step == NEVER_REMOVED:
@@ -159,24 +128,23 @@ def unlink(leaf: Leaf) -> None:
     The leaf keeps the references to its neighbours, so that `_relink` can put it back, if leaves
     are relinked in reverse order.
     """
-    before, after = leaf.previous, leaf.following
-    if before is not None:
-        before.following = after
-    elif leaf.parent.message is not None:
-        leaf.parent.message.first_leaf = after
-    if after is not None:
-        after.previous = before
+    _set_neighbours(leaf, leaf.following, leaf.previous)
 
 
 def _relink(leaf: Leaf) -> None:
     """Link a leaf between its former neighbours, which it still refers to."""
+    _set_neighbours(leaf, leaf, leaf)
+
+
+def _set_neighbours(leaf: Leaf, following: Leaf | None, previous: Leaf | None) -> None:
+    """Set what follows the leaf before a leaf, and what precedes the leaf after it."""
     before, after = leaf.previous, leaf.following
     if before is not None:
-        before.following = leaf
+        before.following = following
     elif leaf.parent.message is not None:
-        leaf.parent.message.first_leaf = leaf
+        leaf.parent.message.first_leaf = following
     if after is not None:
-        after.previous = leaf
+        after.previous = previous
 
 
 def link_fallback(fallback: Node, last: Leaf | None) -> Iterator[Leaf]:

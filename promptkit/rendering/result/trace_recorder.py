@@ -304,19 +304,15 @@ class _ItemBuilder:
         if isinstance(content, Message):
             return self._describe_message(built, content)
         if isinstance(content, _Marker):
-            item = content.item
-            lifetime = evolve(
-                built,
-                fallback=True,
-                since=max(parent.since, content.since),
-                until=_find_earlier_state(parent.until, content.until),
-            )
             return evolve(
-                lifetime,
+                built,
                 kind="message",
                 role="user",
-                text=item.text,
-                tokens=self._sizer.count_item(item),
+                text=content.item.text,
+                tokens=self._sizer.count_item(content.item),
+                fallback=True,
+                since=max(parent.since, content.since),
+                until=_find_earlier(parent.until, content.until),
             )
         return evolve(built, kind="part", part=content, tokens=self._sizer.count_part(content))
 
@@ -458,9 +454,14 @@ def _find_lifetime(item: Item, removed_at: int, parent: TraceItem | None) -> tup
     return since, until
 
 
-def _find_earlier(until: int | None, removed_at: int) -> int | None:
-    """Return the earlier of two last states: `until` of the parent, and `removed_at` of the item."""
-    return _find_earlier_state(until, None if removed_at == NEVER_REMOVED else removed_at)
+def _find_earlier(until: int | None, removed_at: int | None) -> int | None:
+    """Return the earlier of two last states: `until` of the parent, and `removed_at` of the item.
+
+    None and NEVER_REMOVED are later than any.
+    """
+    if removed_at is None or removed_at == NEVER_REMOVED:
+        return until
+    return removed_at if until is None else min(until, removed_at)
 
 
 class _Place(NamedTuple):
@@ -500,8 +501,3 @@ def _list_parts(message: Message) -> Sequence[Part]:
     return (
         () if len(message.content) == 1 and isinstance(message.content[0], str) else message.content
     )
-
-
-def _find_earlier_state(until: int | None, other: int | None) -> int | None:
-    """Return the earlier of two last states. None is later than any."""
-    return other if until is None else until if other is None else min(until, other)

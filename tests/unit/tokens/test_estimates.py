@@ -425,5 +425,5 @@ class TestTruncateByCounting:
         kept = witness.truncate(text, tokens, keep=keep)
         assert BASE.count(kept) <= tokens
         assert len(kept) >= 0.99 * len(BASE.truncate(text, tokens, keep=keep))
-        # the excerpt of `TextCounter`, and its result
+        # the excerpt of `OpenAITokenizer`, and its result
         assert witness.characters <= 3 * (6 * tokens + 64 + 1_024 + len(kept)) + 4_000

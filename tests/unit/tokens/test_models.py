@@ -124,7 +124,7 @@ class TestEncodings:
         one, other = tokenizer_for("gpt-4o"), tokenizer_for("gpt-5")
         assert isinstance(one, OpenAITokenizer)
         assert isinstance(other, OpenAITokenizer)
-        assert one._counter is other._counter
+        assert one._cache is other._cache
 
     @pytest.mark.parametrize(
         ("name", "exact"),

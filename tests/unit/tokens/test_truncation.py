@@ -53,7 +53,8 @@ def cut(
     ratio: float = 0.4,
     tokenizer: Tokenizer = TOKENIZER,
 ) -> str:
-    return truncate_text(text, tokens, keep=keep, ratio=ratio, marker=marker, tokenizer=tokenizer)
+    head = {"head": 1.0, "tail": 0.0, "middle": ratio}[keep]
+    return truncate_text(text, tokens, head=head, marker=marker, tokenizer=tokenizer)
 
 
 @settings(max_examples=examples(300))
@@ -180,7 +181,7 @@ def test_a_line_break_of_two_characters_stays_or_goes_as_a_whole(
 
 def test_in_the_middle_the_head_has_two_fifths_if_nothing_else_is_said() -> None:
     assert (
-        truncate_text("x" * 1_000, 101, keep="middle", marker="|", tokenizer=Chars())
+        truncate_text("x" * 1_000, 101, head=0.4, marker="|", tokenizer=Chars())
         == "x" * 40 + "|" + "x" * 60
     )
 

@@ -23,7 +23,7 @@ from promptkit.compaction import PRESETS, UsageByPart, first_match
 from promptkit.compaction.policy.rules import compact_at
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import tokenizer_for
-from promptkit.tokens.counter import CountCache
+from promptkit.tokens.openai_tokenizer import CountCache
 from promptkit.tokens.tokenizer import count_message
 from tests.behaviour.conversation_strategies import talks
 from tests.conversations import ConversationBuilder, words

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from hypothesis import given, strategies as st
 
-from promptkit.tokens import counter as module
-from promptkit.tokens.counter import CountCache
+from promptkit.tokens import openai_tokenizer as module
+from promptkit.tokens.openai_tokenizer import CountCache
 
 # pyright: reportPrivateUsage=false
 # Some promises can only be seen from inside.
