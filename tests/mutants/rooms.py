@@ -87,7 +87,7 @@ ROOMS: Mapping[str, Room] = {
                 "encodings",
                 "request",
                 "truncation",
-                "counter",
+                "count_cache",
                 "estimates",
                 "tokenizer",
                 "openai_tokenizer",

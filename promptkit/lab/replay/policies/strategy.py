@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,7 +34,7 @@ class ReplayPolicy(Protocol):
         ...
 
 
-class PolicyRun:
+class PolicyRun(ABC):
     """A policy that manages the context window of one conversation.
 
     `transcript_path` is the path of the transcript that the policy keeps; None: dropped messages
@@ -41,24 +42,24 @@ class PolicyRun:
     """
 
     def __init__(self, transcript_path: str | None = None) -> None:
-        self.checkpoints = 0
+        self.checkpoints: int = 0
         """Summaries so far that replaced messages."""
-        self.waits = 0
+        self.waits: int = 0
         """Requests so far that waited for a summary."""
         self.summary_calls: list[SummaryCall] = []
         """The summaries so far."""
         self.transcript_path = transcript_path
 
+    @abstractmethod
     async def add(self, message: Message) -> None:
         """Append a message of the user or a tool result."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def request(self) -> Sequence[Message]:
         """Return the messages of the next request, without system messages.
 
         If they exceed the window, an overflow is counted.
         """
-        raise NotImplementedError
 
     async def add_reply(self, reply: Message, usage: Usage | None) -> None:
         """Append the model's reply, by default as any message.
@@ -73,7 +74,7 @@ class PolicyRun:
         _ = usage
         await self.add(reply)
 
-    async def close(self) -> None:
+    async def close(self) -> None:  # noqa: B027  # most policies have nothing to end
         """End the conversation. By default nothing runs in the background."""
 
 
