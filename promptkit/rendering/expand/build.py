@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isnan
 from typing import TYPE_CHECKING
 
 from promptkit.elements import AssistantMessage, Document, Group, Image, Opaque, Text, TextChunk
@@ -69,7 +70,7 @@ def read_priority(element: PromptElement, parent: Node) -> float:
 
 def _is_number(value: object) -> bool:
     """Return whether a value is a number. Callers may not be type-checked, and NaN is a float."""
-    return isinstance(value, int | float) and value == value  # noqa: PLR0124  # NaN differs from itself
+    return isinstance(value, int) or (isinstance(value, float) and not isnan(value))
 
 
 def _check_flex(element: PromptElement, node: Node) -> None:
