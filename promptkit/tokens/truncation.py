@@ -63,7 +63,7 @@ def truncate_text(
 def list_shorter_texts(text: str, length: int, *, head: float, marker: str) -> list[str]:
     """List ever shorter truncations of a text, the longest first. The last is the marker.
 
-    Each keeps two thirds of the characters of the one before it. A marker that is blank, or no
+    Each keeps half of the characters of the one before it. A marker that is blank, or no
     shorter than what is shown, is none.
 
     Args:
@@ -73,18 +73,18 @@ def list_shorter_texts(text: str, length: int, *, head: float, marker: str) -> l
         marker: As there.
     """
     found: list[str] = []
-    room = length * 2 // 3
+    room = length // 2
     while room >= max(_SHORTEST, len(marker)):
         head_room = int(room * head)
         start = _cut_head(text, head_room, marker)
         rest = text[len(start) :]
         found.append(start + marker + _cut_tail(rest, len(rest) - (room - head_room), marker))
-        room = room * 2 // 3
+        room //= 2
     found.append(marker)
     return [each for each in found if len(each) < length and not each.isspace() and each]
 
 
-_SHORTEST = 32  # characters of a text that is not worth to be shortened any more
+_SHORTEST = 64  # characters of a text that is not worth to be shortened any more
 
 
 def _cut_head(text: str, end: int, marker: str) -> str:
