@@ -273,7 +273,10 @@ class RecordedMessages(PromptElement):
             (fitted.unspent, set(fitted.sources)) if fitted is not None else (0, set[int]())
         )
         return Rounds(
-            rounds=[messages[start:end] for start, end in blocks],
+            rounds=[
+                messages[start] if end - start == 1 else messages[start:end]
+                for start, end in blocks
+            ],
             order=order,
             priorities=priorities,
             marker=self.marker,

@@ -63,7 +63,7 @@ def truncate_text(
 def list_shorter_texts(text: str, length: int, *, head: float, marker: str) -> list[str]:
     """List ever shorter truncations of a text, the longest first. The last is the marker.
 
-    Each keeps half of the characters of the one before it. A marker that is blank, or no
+    Each keeps a third of the characters of the one before it. A marker that is blank, or no
     shorter than what is shown, is none.
 
     Args:
@@ -73,13 +73,13 @@ def list_shorter_texts(text: str, length: int, *, head: float, marker: str) -> l
         marker: As there.
     """
     found: list[str] = []
-    room = length // 2
+    room = length // 3
     while room >= max(_SHORTEST, len(marker)):
         head_room = int(room * head)
         start = _cut_head(text, head_room, marker)
         rest = text[len(start) :]
         found.append(start + marker + _cut_tail(rest, len(rest) - (room - head_room), marker))
-        room //= 2
+        room //= 3
     found.append(marker)
     return [each for each in found if len(each) < length and not each.isspace() and each]
 
