@@ -1,4 +1,4 @@
-"""What all commands print with: escaped and clipped text, tables, bars, a spinner, JSON, and the error that ends a command."""
+"""The output helpers of all commands: escaped and clipped text, tables, bars, a spinner, JSON, and the error that ends a command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a context window a conversation takes: the provider's last count plus a local count of everything after it, the tokens of a request by part, and the least that requests can be compacted to."""
+"""Measure how much of a context window a conversation takes: the provider's last count plus a local count of everything after it, the tokens of a request by part, and the least that requests can be compacted to."""
 
 from __future__ import annotations
 
@@ -471,7 +471,7 @@ class UsageByPart:
 
     @property
     def total(self) -> int:
-        """All parts together."""
+        """The sum of all parts."""
         return self.system + self.tools + self.summary + self.messages + self.results
 
     def __add__(self, other: UsageByPart) -> UsageByPart:
@@ -533,12 +533,12 @@ class LeastSize:
 
     @property
     def total(self) -> int:
-        """All parts together."""
+        """The sum of all parts."""
         return self.instructions + self.tools + self.newest + self.summary + self.beside
 
     @property
     def is_possible(self) -> bool:
-        """Whether requests fit: without a summary, and with one after a compaction.
+        """Return whether requests fit: without a summary, and with one after a compaction.
 
         A large newest message alone is no obstacle.
         """

@@ -40,7 +40,7 @@ class RequestLimits:
     """Tokens of every request besides the conversation: system prompt, tool definitions, framing."""
     tokenizer: Tokenizer
     pruned: bool = False
-    """Whether messages may be dropped, because no summary made the request fit."""
+    """True if messages may be dropped because no summary made the request fit."""
     request: Message | None = None
     """The last message of the user, in a pruned request. Messages of the program may follow it."""
     cut_markers: Mapping[str, str] = attrs.field(factory=dict[str, str])

@@ -78,7 +78,7 @@ class ReduceToolResults:
     """Names of tools whose results are never pruned for age. The results of tools that load skills
     never are. Superseded results are replaced."""
     protect_reads: bool = False
-    """Whether results of calls that read files are never pruned for age either."""
+    """True: results of calls that read files are never pruned for age either."""
     superseded: bool = True
     """Whether superseded results are replaced."""
     warm_ratio: float = 0.5
@@ -186,7 +186,7 @@ def prune_outputs(
 
 
 _Subject: TypeAlias = tuple[str | None, str]
-"""What an output shows: a tool with the arguments of its call, or None with the path of a file. A
+"""The source of an output: a tool with the arguments of its call, or None with the path of a file. A
 newer output of the same subject supersedes it."""
 
 

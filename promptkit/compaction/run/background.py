@@ -63,7 +63,7 @@ class Background:
 
     @property
     def error(self) -> BaseException | None:
-        """What the pass raised, if it failed."""
+        """The error that the pass raised, or None."""
         task = self._task
         if task is None or not self._ended:
             return None

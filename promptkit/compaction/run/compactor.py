@@ -148,7 +148,7 @@ class Compactor:
     max_result_tokens: int | None = attrs.field(default=None, kw_only=True)
     """The most tokens of one tool result in the view; None: no limit."""
     result_limits: ResultLimits = attrs.field(factory=ResultLimits, kw_only=True)
-    """What tools have as limits of their own."""
+    """The limits that tools declare for themselves."""
     tools: Sequence[ToolDefinition] = attrs.field(default=(), kw_only=True)
     """The tools of the conversation. Some providers refuse tool calls in a request without them."""
     hooks: CompactionHooks = attrs.field(factory=CompactionHooks, kw_only=True)

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True)
 class _Course:
-    """What follows from decisions in one kind of phase."""
+    """The decisions that one kind of phase carries out, and when the policy decides again."""
 
     carries_out: tuple[type[Decision], ...]
     """The decisions that are carried out. Any other one ends the phase."""
@@ -109,7 +109,7 @@ class _Moment:
 
     @property
     def fits(self) -> bool:
-        """Whether the next request still fits, as far as is known."""
+        """True unless the next request is known to be too large."""
         return self.course is not _MAKE_ROOM
 
 

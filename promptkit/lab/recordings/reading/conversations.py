@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -82,7 +83,7 @@ def _generalize(path: JsonPath) -> PathPattern:
     return tuple(part if isinstance(part, str) else None for part in path[1:])
 
 
-class JsonFormat:
+class JsonFormat(ABC):
     """Read files that are JSON texts with messages in them.
 
     A format says where the messages are, and overrides what is its own. By default a message is an
@@ -91,9 +92,9 @@ class JsonFormat:
 
     name: str
 
+    @abstractmethod
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, as `walk_members` does."""
-        raise NotImplementedError
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message."""
