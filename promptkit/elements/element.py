@@ -22,7 +22,7 @@ from collections.abc import (
     Sized,
 )
 from difflib import get_close_matches
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature
 from itertools import pairwise, zip_longest
 from typing import (
@@ -58,6 +58,10 @@ T = TypeVar("T", bound="PromptElement")
 V = TypeVar("V")
 
 
+def _bind_count_message(sizing: Sizing) -> Callable[[Message], int]:
+    return partial(count_message, tokenizer=sizing.tokenizer)
+
+
 @attrs.define(eq=False, repr=False)
 class Sizing:
     """The budget, tokenizer, model and `prune_step` of the current render, for a component's `render` method.
@@ -75,9 +79,11 @@ class Sizing:
     prune_step: int = attrs.field(default=0, kw_only=True)
     """The `prune_step` of the render, in tokens. Unless it is 0, a component shows the same at
     every budget: the prefix is held."""
-    _count_message: Callable[[Message], int] | None = attrs.field(
-        alias="count_message", default=None, kw_only=True
+    count_message: Callable[[Message], int] = attrs.field(
+        default=attrs.Factory(_bind_count_message, takes_self=True), kw_only=True
     )
+    """Counts the tokens of a message, framing included. The render and the next one count each
+    message object once."""
     _find: Callable[[type], object] | None = attrs.field(alias="find", default=None, kw_only=True)
     budget_reads: set[int] = attrs.field(factory=set[int], init=False)
     """The values of `token_budget` that were read; empty until it is read."""
@@ -107,17 +113,6 @@ class Sizing:
     def count_tokens(self, text: str) -> int:
         """Count the tokens of a text with this render's tokenizer."""
         return self.tokenizer.count(text)
-
-    def count_message(self, message: Message) -> int:
-        """Count the tokens of a message, framing included.
-
-        The render and the next one count each message object once.
-        """
-        return (
-            count_message(message, self.tokenizer)
-            if self._count_message is None
-            else self._count_message(message)
-        )
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(attrs.field,))

@@ -299,7 +299,7 @@ def _grant_older(
     choice: _Choice, sizes: _Sizes, blocks: Iterable[tuple[int, int]], budget: int
 ) -> None:
     """Grant tokens to older rounds, in the order in which they are kept, until one does not fit."""
-    granted, measure, find_measured = choice.granted, sizes.measure, sizes.whole.get
+    granted, measure = choice.granted, sizes.measure
     # tokens that any older message may have
     short = budget * RESULT_EIGHTHS // UNIT if sizes.may_shorten_older else budget
     left = choice.left * UNIT
@@ -309,13 +309,15 @@ def _grant_older(
             continue
         room = left
         for at in range(start, end):
-            tokens = find_measured(at)
-            if tokens is None:
-                tokens = measure(at)
-            eighths = tokens * UNIT if tokens <= short else _plan(sizes, at, budget)
-            granted[at] = eighths // UNIT
-            left -= eighths
-            spent += eighths // UNIT
+            tokens = measure(at)
+            if tokens > short:
+                eighths = _plan(sizes, at, budget)
+                tokens = eighths // UNIT
+                left -= eighths
+            else:
+                left -= tokens * UNIT
+            granted[at] = tokens
+            spent += tokens
         if left < 0:
             spent -= sum([granted.pop(at) for at in range(start, end)])
             choice.left -= spent

@@ -184,8 +184,7 @@ class RecordedMessages(PromptElement):
         paired = pair_tool_calls(self.messages)
         given: list[Message] = []
         messages: list[Message] = []
-        for message in paired.messages:
-            shown = show_message(message)
+        for message, shown in zip(paired.messages, map(show_message, paired.messages), strict=True):
             if shown is not None and (self.keep_system or shown.role != "system"):
                 given.append(message)
                 messages.append(shown)

@@ -227,8 +227,11 @@ class _Writer:
                     **self._write_groups(item),
                 }
                 written.append(self.add(record, item))
-                if item.fallback is not None:
-                    record["fallback"] = self.add({"type": "Group"}, item.fallback)
+                replaced = item
+                while (fallback := replaced.fallback) is not None:
+                    group: dict[str, Json] = {"type": "Group"}
+                    record["fallback"] = self.add(group, fallback)
+                    record, replaced = group, fallback
         return written
 
     def write_attachments(self, node: Node) -> list[Json]:
@@ -434,7 +437,8 @@ def _build_element(
         value = record["value"]
         props["value"] = Repair(**value["repair"]) if "repair" in value else value["json"]
     if "fallback" in record:
-        props["fallback"] = built[record["fallback"]].children
+        fallback = built[record["fallback"]]
+        props["fallback"] = fallback.children if fallback.fallback is None else fallback
     _check_types(kind, props)
     element = _TYPES[kind](**props)
     children = record.get("children", [])

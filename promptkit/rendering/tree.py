@@ -452,6 +452,30 @@ class Run:
         self.steps.append(step)
         return EntryTaken(self)
 
+    def find_item(self, entry: int) -> MessageItem | None:
+        """Return the item that an entry of the order removes; None for a marker."""
+        position = self.order[entry]
+        item = None if position == MARKER else self.node.items[position]
+        return item if isinstance(item, MessageItem) else None
+
+    def mark(self, entry: int, step: int) -> None:
+        """Set the step that removes the item of an entry."""
+        position = self.order[entry]
+        if position != MARKER:
+            self.node.removed_at[position] = step
+
+    def count_item(self, entry: int, sign: int) -> None:
+        """Count the item of an entry as content of its node again, or (sign -1) no longer."""
+        item = self.find_item(entry)
+        if item is not None and item.messages != ():
+            self.node.live_items += sign
+
+    def take_back(self, entry: int) -> None:
+        """Put the item of an entry back. It is the one that was removed last."""
+        self.steps.pop()
+        self.mark(entry, NEVER_REMOVED)
+        self.count_item(entry, 1)
+
 
 class EntryTaken(NamedTuple):
     """The change of a step that takes the next entry of a run and removes more: the container, of which it was the last."""
@@ -459,43 +483,8 @@ class EntryTaken(NamedTuple):
     run: Run
 
 
-class RunStep(NamedTuple):
-    """A step of the removal order: an entry of a run is removed."""
-
-    run: Run
-    entry: int
-    """The index of the entry in the order of the run."""
-
-    @property
-    def position(self) -> int:
-        """The position of the item that is removed, or MARKER."""
-        return self.run.order[self.entry]
-
-    @property
-    def item(self) -> MessageItem | None:
-        """The item that is removed; None for a marker."""
-        run, entry = self
-        position = run.order[entry]
-        item = None if position == MARKER else run.node.items[position]
-        return item if isinstance(item, MessageItem) else None
-
-    def mark(self, step: int) -> None:
-        """Set the step that removes the item."""
-        position = self.position
-        if position != MARKER:
-            self.run.node.removed_at[position] = step
-
-    def count_item(self, sign: int) -> None:
-        """Count the item as content of its node again, or (sign -1) no longer."""
-        item = self.item
-        if item is not None and item.messages != ():
-            self.run.node.live_items += sign
-
-    def take_back(self) -> None:
-        """Put the item back. It is the one that was removed last of its run."""
-        self.run.steps.pop()
-        self.mark(NEVER_REMOVED)
-        self.count_item(1)
+RunStep: TypeAlias = "tuple[Run, int]"
+"""A step of the removal order: the entry of a run, by its index in the order of the run, is removed."""
 
 
 def build_run(node: Node) -> Run | None:

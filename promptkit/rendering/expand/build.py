@@ -228,10 +228,13 @@ def is_plain(element: PromptElement, *, required: bool = False) -> bool:
 
     With `required`, it may be required, too.
     """
+    return (required or not element.required) and element.fallback is None and _is_unsized(element)
+
+
+def _is_unsized(element: PromptElement) -> bool:
+    """Return whether an element has no flex props, and does not pass its priority on."""
     return (
-        (required or not element.required)
-        and element.fallback is None
-        and element.flex_grow is None
+        element.flex_grow is None
         and element.flex_basis == 1
         and element.flex_reserve is None
         and not element.pass_priority
@@ -298,6 +301,26 @@ def clear_node(node: Node) -> None:
     node.removed_at = []
     node.layout = None
     node.used = node.own_size = node.token_bound = None
+
+
+def read_fallback(element: PromptElement, node: Node) -> PromptElement | None:
+    """Return the fallback of a node's element, or None if it has none.
+
+    It is a Group around the prop's value. A Group whose only prop is a fallback of its own stays as
+    it is: then both are fallbacks in the same container, one after the other.
+    """
+    child = element.fallback
+    if child is None:
+        return None
+    if (
+        type(child) is Group
+        and child.fallback is not None
+        and child.priority is None
+        and not child.required
+        and _is_unsized(child)
+    ):
+        return child
+    return wrap_in_group(child, node)
 
 
 def wrap_in_group(child: Child, node: Node) -> PromptElement:

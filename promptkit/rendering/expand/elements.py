@@ -414,7 +414,7 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     node.alternatives = []
     shown: layout.Group | None = None
     for each in reversed([] if element.required or cut.isspace() else shorter):
-        shown = layout.Group(priority=element.priority, fallback=shown)[each]
+        shown = layout.Group(fallback=shown)[each]
     return (layout.Group(priority=element.priority, fallback=shown)[cut],)
 
 

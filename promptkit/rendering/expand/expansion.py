@@ -42,7 +42,7 @@ from promptkit.rendering.expand.build import (
     build_message_item,
     build_node,
     build_round,
-    wrap_in_group,
+    read_fallback,
 )
 from promptkit.rendering.expand.elements import (
     close_node,
@@ -209,12 +209,13 @@ class Expansion:
 
         Renders share an item by the identity of its messages.
         """
-        cached = self.cache.message_items
+        is_loose = node.in_fallback
+        cached = {} if is_loose else self.cache.message_items
         find = cached.get
         items: list[MessageItem] = []
         for messages in iter_rounds(rounds):
             key = id(messages[0])
-            item = None if node.in_fallback else find(key)
+            item = find(key)
             # an item holds its messages, so that with the key its first message is the same
             size = len(messages)
             if (
@@ -224,13 +225,11 @@ class Expansion:
             ):
                 item = build_round(messages)
                 item.tokens = self.sizer.find_tokens(item.messages or ())
-                if node.in_fallback:
-                    item.is_loose = True
-                else:
-                    cached[key] = item
+                item.is_loose = is_loose
+                cached[key] = item
             items.append(item)
         node.items += items
-        if not node.in_fallback:
+        if not is_loose:
             self.message_items += items
 
     def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
@@ -311,11 +310,12 @@ class Expansion:
                 items.append(leaf)
                 plain += 1
             else:
-                inner = self._build_node(child, node)
+                inner: Node | None = self._build_node(child, node)
                 grow = _DEFAULT_GROW if child.flex_grow is None else child.flex_grow
-                groups.setdefault(grow, []).append(inner)
-                if inner.fallback:
-                    groups[grow].append(inner.fallback)
+                members = groups.setdefault(grow, [])
+                while inner is not None:
+                    members.append(inner)
+                    inner = inner.fallback
         node.removed_at = [NEVER_REMOVED] * len(items)
         if plain and node.run is None:
             node.run = build_run(node)
@@ -335,20 +335,20 @@ class Expansion:
         return False
 
     def _build_node(self, element: PromptElement, parent: Node) -> Node:
-        """Build the node of an element, and that of its fallback."""
-        node = build_node(element, parent)
+        """Build the node of an element, and those of its fallback and of what that falls back to."""
+        node = replaced = build_node(element, parent)
         prepare_node(node, element)
         if isinstance(element, KeepWith | AssistantMessage):
             self._grouped.append(node)
-        if element.fallback is not None:
-            fallback = Node(wrap_in_group(element.fallback, node), parent, node.priority)
-            fallback.replaces = node
+        while (value := read_fallback(element, replaced)) is not None:
+            element = value
+            fallback = Node(element, parent, node.priority)
+            fallback.replaces = replaced
             fallback.in_fallback = fallback.in_prioritized = True
             fallback.activated_at = NEVER_REMOVED
-            fallback.label = f"fallback[{node.position}]"
-            fallback.priority = node.priority
+            fallback.label = f"fallback[{replaced.position}]"
             parent.append_node(fallback)
-            node.fallback = fallback
+            replaced.fallback = replaced = fallback
         return node
 
     def _attach(self, node: Node, element: PromptElement) -> None:

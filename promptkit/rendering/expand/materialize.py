@@ -157,7 +157,7 @@ def _settle(node: Node) -> None:
     live = 0
     for item, removed_at in zip(node.items, node.removed_at, strict=True):
         if removed_at == NEVER_REMOVED and type(item) is not Node:
-            live += is_content(item)
+            live += item.messages != () if type(item) is MessageItem else is_content(item)
     for child in node.nodes:
         if child.activated_at < 0 and node.removed_at[child.position] == NEVER_REMOVED:
             child.is_counted = has_content(child)

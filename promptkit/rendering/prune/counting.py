@@ -23,7 +23,7 @@ from promptkit.rendering.prune.undo_log import (
     undo,
 )
 from promptkit.rendering.subtree import iter_leaves, iter_messages
-from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, Run, RunStep, is_node_alive
+from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, Run, is_node_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -131,15 +131,7 @@ class BackwardScan:
             step = steps[self.state - 1]
             # A restored text that is too long for the budget need not be counted: it is in every
             # earlier state, so none of them fits.
-            if isinstance(step, RunStep):
-                item = step.item
-                if (
-                    item is not None
-                    and item.tokens < 0
-                    and self._is_too_long(item, shortest, budget)
-                ):
-                    break
-            elif self._restores_too_long(step, shortest, budget):
+            if self._restores_too_long(step, shortest, budget):
                 break
             self.step_back()
         states = range(self.state, len(self.steps) + 1)
@@ -148,8 +140,14 @@ class BackwardScan:
             None,
         )
 
-    def _restores_too_long(self, step: list[Change], shortest: int, budget: int) -> bool:
+    def _restores_too_long(self, step: Step, shortest: int, budget: int) -> bool:
         """Return whether undoing a step restores a text that is too long for the budget."""
+        if isinstance(step, tuple):
+            run, entry = step
+            item = run.find_item(entry)
+            return (
+                item is not None and item.tokens < 0 and self._is_too_long(item, shortest, budget)
+            )
         at = self.state - 1
         for change in step:
             if isinstance(change, LeafUnlinked):
@@ -191,10 +189,11 @@ class BackwardScan:
         """Undo one step and count the state before it."""
         self.state -= 1
         step = self.steps[self.state]
-        if isinstance(step, RunStep):
-            item = step.item
+        if isinstance(step, tuple):
+            run, entry = step
+            item = run.find_item(entry)
             if item is not None and item.messages != ():
-                step.run.node.live_items += 1
+                run.node.live_items += 1
                 self._add_item(item)
         else:
             for change in reversed(step):

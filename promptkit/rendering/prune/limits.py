@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from promptkit.rendering.prune.counting import BackwardScan, Overhead
 from promptkit.rendering.prune.undo_log import CallRemoved, Change, ItemRemoved
 from promptkit.rendering.subtree import iter_message_places, measure
-from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, Run, RunStep
+from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -137,8 +137,10 @@ def _count_saved(step: Step, state: int, root: Node, sizer: Sizer) -> int | None
 
     Returns None if it removed a part of a long message.
     """
-    if isinstance(step, RunStep):
-        return 0 if step.item is None else sizer.count_item(step.item)
+    if isinstance(step, tuple):
+        run, entry = step
+        removed = run.find_item(entry)
+        return 0 if removed is None else sizer.count_item(removed)
     _forget_settled(step, root)
     saved = 0
     for item in _list_messages(step, state, root):

@@ -29,7 +29,6 @@ from promptkit.rendering.tree import (
     Leaf,
     MessageItem,
     Node,
-    RunStep,
     is_item_alive,
     is_node_alive,
 )
@@ -351,8 +350,9 @@ def end_before_last_message(root: Node, steps: list[Step]) -> LastMessage | None
     last = find_last_message(root, len(steps), steps)
     if last is not None:
         for step in reversed(steps[last.step :]):
-            if isinstance(step, RunStep):
-                step.take_back()
+            if isinstance(step, tuple):
+                run, entry = step
+                run.take_back(entry)
             else:
                 for change in reversed(step):
                     undo(change)
@@ -394,10 +394,12 @@ def _is_message(item: Item, role: Role | None) -> bool:
 
 def _find_removed_message(step: Step, role: Role | None) -> tuple[Node, int] | None:
     """Return the parent and position of the last message of a role that a step removes."""
-    if isinstance(step, RunStep):
+    if isinstance(step, tuple):
+        run, entry = step
+        removed = run.find_item(entry)
         return (
-            (step.run.node, step.position)
-            if step.item is not None and _is_message(step.item, role)
+            (run.node, run.order[entry])
+            if removed is not None and _is_message(removed, role)
             else None
         )
     found: tuple[Node, int] | None = None
@@ -486,8 +488,9 @@ class RemovalRounding:
 
 def build_removal_keys(step: Step) -> set[RemovalKey]:
     """Return the keys of the items that a step removes."""
-    if isinstance(step, RunStep):
-        return set() if step.item is None else {_build_key(step.run.node, step.position)}
+    if isinstance(step, tuple):
+        run, entry = step
+        return set() if run.find_item(entry) is None else {_build_key(run.node, run.order[entry])}
     return {
         _build_key(change.parent, change.position)
         for change in step

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappush
-from itertools import repeat
 from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.expand.materialize import (
@@ -207,19 +206,20 @@ class RemovalOrder:
         if run.marker is not None:
             end = min(end, len(order) - 1)
         first = step = self._step
+        live, least = node.live_items, 1 if run.marker is None else -1
         for position in order[start:end]:
-            if run.marker is None and node.live_items <= 1:
+            if live <= least:
                 break
             if position != MARKER:
                 removed_at[position] = step
                 item = items[position]
-                if isinstance(item, MessageItem) and item.messages != ():
-                    node.live_items -= 1
+                if type(item) is MessageItem and item.messages != ():
+                    live -= 1
             step += 1
-        self._step = step
+        self._step, node.live_items = step, live
         taken = step - first
         run.steps.extend(range(first, step))
-        steps.extend(map(RunStep, repeat(run), range(start, start + taken)))
+        steps.extend([(run, entry) for entry in range(start, start + taken)])
         if taken:
             source.add_run(run)
             if not batch and node.path_index > 0:
@@ -236,13 +236,15 @@ class RemovalOrder:
                 for change in step:
                     redo(change)
             else:
-                step.count_item(-1)
+                run, entry = step
+                run.count_item(entry, -1)
         final: dict[Run, int] = {}
         for index, step in enumerate(steps):
             mark = -1 if index < state else NEVER_REMOVED
-            if isinstance(step, RunStep):
-                final[step.run] = final.get(step.run, step.run.final) + (index < state)
-                step.mark(mark)
+            if isinstance(step, tuple):
+                run, entry = step
+                final[run] = final.get(run, run.final) + (index < state)
+                run.mark(entry, mark)
                 continue
             for change in step:
                 if isinstance(change, EntryTaken):
@@ -258,9 +260,10 @@ class RemovalOrder:
         The candidates that are left are those of the next limit around them.
         """
         for step in steps:
-            if isinstance(step, RunStep):
-                step.mark(-1)
-                step.run.settle(step.entry + 1)
+            if isinstance(step, tuple):
+                run, entry = step
+                run.mark(entry, -1)
+                run.settle(entry + 1)
                 continue
             for change in step:
                 mark_step(change, -1)
@@ -273,8 +276,9 @@ class RemovalOrder:
     def take_back(self, steps: list[Step]) -> None:
         """Undo all of the steps taken."""
         for step in reversed(steps):
-            if isinstance(step, RunStep):
-                step.take_back()
+            if isinstance(step, tuple):
+                run, entry = step
+                run.take_back(entry)
             else:
                 self._roll_back(step)
         self.reset()

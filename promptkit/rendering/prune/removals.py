@@ -16,7 +16,6 @@ from promptkit.rendering.tree import (
     Leaf,
     MessageItem,
     Node,
-    RunStep,
     find_marker,
     is_item_alive,
     read_given_priority,
@@ -219,14 +218,15 @@ def count_removed(removed: RemovedItem, sizer: Sizer) -> int:
 
 def _read_step(step: Step, state: int, reason: str) -> Iterator[RemovedItem]:
     """Yield what one step removed. `reason` replaces the reason `budget`."""
-    if isinstance(step, RunStep):
-        if step.item is not None:
+    if isinstance(step, tuple):
+        run, entry = step
+        if run.find_item(entry) is not None:
             yield RemovedItem(
                 0,
-                step.run.node,
-                step.position,
+                run.node,
+                run.order[entry],
                 state,
-                step.run.priorities[step.entry],
+                run.priorities[entry],
                 reason,
                 None,
             )
