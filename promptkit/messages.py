@@ -534,31 +534,23 @@ def read_tool_call(call: object) -> ToolCall:
     Raises:
         InvalidArgumentError: It is none of these.
     """
-    match as_wire_object(call):
-        case {
-            "id": str(call_id),
-            "function": {"name": str(name), "arguments": str() | Mapping() as arguments},
-        }:
-            return ToolCall(id=call_id, name=name, arguments=arguments)
-        case {
-            "type": "tool_use",
-            "id": str(call_id),
-            "name": str(name),
-            "input": str() | Mapping() as arguments,
-        }:
-            return ToolCall(id=call_id, name=name, arguments=arguments)
-        case {
-            "type": "function_call",
-            "call_id": str(call_id),
-            "name": str(name),
-            "arguments": str() | Mapping() as arguments,
-        }:
-            return ToolCall(id=call_id, name=name, arguments=arguments)
-        case {"id": str(call_id), "custom": {"name": str(name), "input": str(text)}}:
-            return ToolCall(id=call_id, name=name, arguments={"input": text})
-        case _:
-            problem = f"a tool call must be a ToolCall(id=…, name=…, arguments=…), or a provider's function call, not {call!r:.80}."
-            raise InvalidArgumentError(problem)
+    record = as_wire_object(call) or {}
+    kind, function = record.get("type"), as_wire_object(record.get("function"))
+    custom = as_wire_object(record.get("custom"))
+    call_id, name, arguments = record.get("id"), record.get("name"), record.get("input")
+    if function is not None:
+        name, arguments = function.get("name"), function.get("arguments")
+    elif kind == "function_call":
+        call_id, arguments = record.get("call_id"), record.get("arguments")
+    elif custom is not None:
+        name, text = custom.get("name"), custom.get("input")
+        arguments = {"input": text} if isinstance(text, str) else None
+    elif kind != "tool_use":
+        call_id = None
+    if isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, str | Mapping):
+        return ToolCall(id=call_id, name=name, arguments=arguments)
+    problem = f"a tool call must be a ToolCall(id=…, name=…, arguments=…), or a provider's function call, not {call!r:.80}."
+    raise InvalidArgumentError(problem)
 
 
 def read_part(block: Mapping[str, Json], provider: str | None = None) -> tuple[Part, ...]:

@@ -159,27 +159,30 @@ def count_message(message: Message, tokenizer: Tokenizer) -> int:
     """Count the tokens of a message, framing included."""
     count = tokenizer.base.count
     texts = others = 0
+    has_text = False
     for part in message.content:
         if isinstance(part, str):
             texts += count(part)
+            has_text = True
         else:
             others += count_part(part, tokenizer)
-    return count_frame(message, tokenizer).tokens + tokenizer.scale(texts) + others
+    frame = _count_frame(message, tokenizer, text=has_text)
+    return frame.tokens + tokenizer.scale(texts) + others
 
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:
     """Count the tokens around the content of a message."""
-    has_text = False
-    for part in message.content:  # a loop: a generator would take as long as all else here
-        if isinstance(part, str):
-            has_text = True
-            break
+    has_text = any(isinstance(part, str) for part in message.content)
+    return _count_frame(message, tokenizer, text=has_text)
+
+
+def _count_frame(message: Message, tokenizer: Tokenizer, *, text: bool) -> Count:
     return tokenizer.count_framing(
         message.role,
         name=message.name,
         tool_calls=message.tool_calls,
         tool_call_id=message.tool_call_id,
-        text=has_text,
+        text=text,
     )
 
 

@@ -105,9 +105,12 @@ def compact_arguments(arguments: str) -> str:
     return _compact_short(arguments) if len(arguments) <= _SHORT else _rewrite(arguments)
 
 
+_write_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def _rewrite(arguments: str) -> str:
     try:
-        return json.dumps(json.loads(arguments), ensure_ascii=False, separators=(",", ":"))
+        return _write_compact(json.loads(arguments))
     except (ValueError, RecursionError):
         return arguments
 

@@ -242,17 +242,15 @@ def _read_message(where: str, record: WireRecord) -> Message:
         attachments=role == "user",
         breakpoints=role != "assistant",
     )
-    calls: list[ToolCall] = []
+    calls: tuple[ToolCall, ...] = ()
     if role == "assistant" and (record.get("tool_calls") or record.get("function_call")):
         read = _read_calls(where, record)
         content += read.parts
-        calls = read.calls
+        calls = tuple(read.calls)
+    if fields:
+        content[:0] = fields_part(fields, "chat.message")
     return Message(
-        role=role,
-        content=(*fields_part(fields, "chat.message"), *content),
-        name=name,
-        tool_calls=tuple(calls),
-        tool_call_id=call_id,
+        role=role, content=tuple(content), name=name, tool_calls=calls, tool_call_id=call_id
     )
 
 
@@ -268,11 +266,8 @@ def _read_calls(where: str, record: WireRecord) -> AssistantContent:
             extra = omit_fields(function, *_FUNCTION_FIELDS)
             more |= {"function": extra} if extra else {}
         calls.add_call(read_call(fields, where), more)
-    match as_wire_object(record.get("function_call")):
-        case {"name": str(name), "arguments": str(arguments)}:
-            calls.add_call(
-                ToolCall(id=name, name=name, arguments=arguments), {"type": "function_call"}
-            )
-        case _:
-            pass
+    function = as_wire_object(record.get("function_call")) or {}
+    name, arguments = function.get("name"), function.get("arguments")
+    if isinstance(name, str) and isinstance(arguments, str):
+        calls.add_call(ToolCall(id=name, name=name, arguments=arguments), {"type": "function_call"})
     return calls

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-import attrs
-
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -165,7 +163,6 @@ def fields_part(fields: Mapping[str, Json], provider: str) -> tuple[Part, ...]:
     )
 
 
-@attrs.define
 class AssistantContent:
     """The parts and tool calls of an assistant message in the order of the wire.
 
@@ -173,11 +170,12 @@ class AssistantContent:
     fields, an opaque part keeps their place.
     """
 
-    target: WireFormat
-    parts: list[Part] = attrs.field(factory=list[Part])
-    calls: list[ToolCall] = attrs.field(factory=list[ToolCall])
-    unplaced: list[str] = attrs.field(factory=list[str])
-    """The ids of the calls that have no place in `parts` yet."""
+    def __init__(self, target: WireFormat) -> None:
+        self.target = target
+        self.parts: list[Part] = []
+        self.calls: list[ToolCall] = []
+        self.unplaced: list[str] = []
+        """The ids of the calls that have no place in `parts` yet."""
 
     def add_parts(self, parts: Iterable[Part]) -> None:
         """Append content."""
