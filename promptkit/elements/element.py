@@ -164,6 +164,7 @@ def _read_prop_docs(cls: type) -> str:
     except (OSError, TypeError, SyntaxError):  # typed into an interpreter, or made of a function
         return ""
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    names = {field.name: prop_name(field) for field in getattr(cls, "__attrs_attrs__", ())}
     entries: list[str] = []
     for prop, below in pairwise(body):
         if (
@@ -173,7 +174,7 @@ def _read_prop_docs(cls: type) -> str:
             and isinstance(below.value, ast.Constant)
         ):
             text = " ".join(str(below.value.value).split())
-            entries.append(f"    {prop.target.id}: {text}")
+            entries.append(f"    {names.get(prop.target.id, prop.target.id)}: {text}")
     return "\n".join(["Props:", *entries]) if entries else ""
 
 
@@ -188,7 +189,12 @@ def _order_props(cls: type[PromptElement]) -> Signature:
 
 def signature_names(cls: type[PromptElement]) -> tuple[str, ...]:
     """Return the names of the props that a class takes."""
-    return tuple(field.name for field in cls.__attrs_attrs__ if field.init)
+    return tuple(prop_name(field) for field in cls.__attrs_attrs__ if field.init)
+
+
+def prop_name(field: attrs.Attribute[object]) -> str:
+    """Return the name of a prop where an element is written. Its attribute may have another one."""
+    return field.alias or field.name
 
 
 def _check_arguments(init: Callable[..., None], signature: Signature) -> Callable[..., None]:
@@ -246,9 +252,9 @@ def describe_props(
         )
         return f"{name} has no prop {prop}: {advice}"
     missing = [
-        field.name
+        prop_name(field)
         for field in cls.__attrs_attrs__
-        if field.init and field.default is attrs.NOTHING and field.name not in props
+        if field.init and field.default is attrs.NOTHING and prop_name(field) not in props
     ]
     return (
         f"{name} needs {' and '.join(missing)}: write {name}({', '.join(f'{each}=…' for each in missing)})."
@@ -260,7 +266,9 @@ def describe_props(
 def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: bool = False) -> str:
     """Say how to write an element of this class with these values: as children, or as the props that a component needs."""
     needed = [
-        field.name for field in cls.__attrs_attrs__ if field.init and field.default is attrs.NOTHING
+        prop_name(field)
+        for field in cls.__attrs_attrs__
+        if field.init and field.default is attrs.NOTHING
     ]
     problem = ""
     try:
@@ -410,8 +418,9 @@ class PromptElement:
         clone = object.__new__(cls)
         for field in cls.__attrs_attrs__:
             name = field.name
+            prop = field.alias or name
             object.__setattr__(
-                clone, name, changes.pop(name) if name in changes else getattr(self, name)
+                clone, name, changes.pop(prop) if prop in changes else getattr(self, name)
             )
         if changes:
             raise BadPropError(describe_props(cls.__name__, cls, changes))
@@ -631,7 +640,7 @@ def _repr_element(element: PromptElement) -> list[object]:
     ):
         value: object = getattr(element, field.name)
         if field.name != "children" and not _is_default(value, field):
-            given.append([_Verbatim(f"{field.name}="), value])
+            given.append([_Verbatim(f"{prop_name(field)}="), value])
     parts: list[object] = [_Verbatim(f"{type(element).__name__}("), *_join(given), _Verbatim(")")]
     if element.children:
         parts += [_Verbatim("["), *_join([[child] for child in element.children]), _Verbatim("]")]

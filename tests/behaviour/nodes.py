@@ -127,7 +127,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         chunk=isinstance(element, Chunk),
         legacy=isinstance(element, LegacyPrioritization),
         limit=element.max_tokens if isinstance(element, TokenLimit) else None,
-        group=(element.group,) if isinstance(element, KeepWith) else (),
+        group=(element.key,) if isinstance(element, KeepWith) else (),
     )
     if isinstance(element, Image):
         node.kind, node.part = (

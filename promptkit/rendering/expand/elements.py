@@ -560,8 +560,8 @@ def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
 
 
 def _prepare_keep_with(node: Node, element: layout.KeepWith) -> None:
-    _require_hashable("group", element.group, node)
-    node.keep_groups = (element.group,)
+    _require_hashable("group", element.key, node)
+    node.keep_groups = (element.key,)
 
 
 def _prepare_legacy(node: Node, _element: layout.LegacyPrioritization) -> None:
