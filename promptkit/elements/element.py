@@ -329,7 +329,7 @@ class PromptElement:
     priority: float | None = None
     """A higher priority is kept longer. It is compared only with siblings in the same container.
     None is the highest priority. The strings among the children are kept longer than the other
-    children, but strings on both sides of these leave with the last of them."""
+    children, but strings on both sides of some of these leave with the last of them."""
 
     pass_priority: bool = False
     """Compare the children directly with the siblings of this element. Its own priority is ignored

@@ -66,7 +66,7 @@ class Node:
     born_empty: bool = False
     prioritized: bool = False
     in_fallback: bool = False
-    encloses: bool = False  # its text stands on both sides of children that can leave
+    enclosure: int | None = None  # of the texts and the children between them that leave together
     role: Role = "user"
     name: str | None = None
     calls: list[tuple[int, ToolCall]] = attrs.field(factory=list[tuple[int, ToolCall]])

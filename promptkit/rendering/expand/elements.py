@@ -32,6 +32,7 @@ from promptkit.rendering.tree import (
     Node,
     Run,
     is_literal,
+    iter_upwards,
 )
 from promptkit.tokens.truncation import list_shorter_texts
 
@@ -101,7 +102,18 @@ def close_node(context: ElementContext, node: Node) -> Children | None:
     if element is None:
         return None
     handler = _RESOLVED.get(type(element)) or _resolve(type(element))
-    return handler.close(context, node, element) if handler.close is not None else None
+    children = handler.close(context, node, element) if handler.close is not None else None
+    if node.is_cut and not node.items:
+        _mark_cut_away(node)
+    return children
+
+
+def _mark_cut_away(node: Node) -> None:
+    """Mark a node whose share holds nothing of its content, and the nodes around it."""
+    for above in iter_upwards(node):
+        if above.is_cut_away:
+            return
+        above.is_cut_away = True
 
 
 # Group, and every element without a handler of its own: its children.
@@ -501,7 +513,10 @@ def _close_first(context: ElementContext, node: Node, _element: layout.First) ->
         return None
     _keep_attachments(node, node.nodes, shown=False)
     clear_node(node)
-    return node.alternatives.pop()
+    child = node.alternatives.pop()
+    if child == (None,):
+        _mark_cut_away(node)
+    return child
 
 
 # PrioritizedList: gives its children priorities by position.

@@ -91,19 +91,19 @@ def _is_component(node: Node) -> bool:
 
 
 def _iter_items(values: Iterable[object]) -> Iterator[object]:
-    """Iterate over the values of props: over the values of a mapping, and the items of a sequence and of those in it."""
-    stack = [iter(value.values() if isinstance(value, Mapping) else (value,)) for value in values]
-    seen: set[int] = set()  # a list may contain itself
-    while stack:
-        for value in stack[-1]:
-            if not isinstance(value, tuple | list):
-                yield value
-            elif id(value) not in seen:
-                seen.add(id(value))
-                stack.append(iter(value))
-                break
-        else:
-            stack.pop()
+    """Iterate over the values of props, over the values of mappings, and over the items of lists at any depth, in any order."""
+    todo: list[object] = []
+    for value in values:
+        todo += value.values() if isinstance(value, Mapping) else (value,)
+    opened: set[int] = set()  # a list may contain itself
+    while todo:
+        value = todo.pop()
+        key = id(value)
+        if not isinstance(value, tuple | list):
+            yield value
+        elif key not in opened:
+            opened.add(key)
+            todo += value
 
 
 def find_provided(node: Node, kind: type) -> object:

@@ -226,7 +226,7 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
                 if is_never_removed(item):
                     continue
                 if text_last and is_literal(item):
-                    texts.append((_LAST, bool(parent.enclosing_texts), order, parent, position))
+                    texts.append((_LAST, bool(parent.enclosures), order, parent, position))
                     continue
             if type(item) is Node:
                 if item.required:
