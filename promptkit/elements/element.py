@@ -273,10 +273,7 @@ def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: boo
     problem = ""
     try:
         # an iterator may have no end
-        flatten(
-            cast("Child", [value for value in values if not isinstance(value, Iterator)]),
-            cls.__name__,
-        )
+        flatten([value for value in values if not isinstance(value, Iterator)], cls.__name__)
     except TreeError as error:
         problem = str(error)
     if needed and cls.render is not PromptElement.render and (problem or not brackets):
@@ -669,11 +666,11 @@ def _is_default(value: object, field: attrs.Attribute[object]) -> bool:
     return value is default or (type(value) is type(default) and value == default)
 
 
-def flatten(child: Child, owner: str) -> Children:
+def flatten(child: object, owner: str) -> Children:
     """Flatten a child and its nested sequences into one tuple.
 
     Args:
-        child: Any valid child.
+        child: Any valid child. Other values are refused.
         owner: The name of the element for the error message.
 
     Raises:

@@ -33,6 +33,7 @@ from promptkit import (
     Text,
     TextChunk,
     TokenLimit,
+    Tool,
     ToolCall,
     ToolMessage,
     Truncate,
@@ -41,6 +42,7 @@ from promptkit import (
     render,
     render_async,
     tag,
+    tool,
 )
 from promptkit.bench.sweep import measure
 from promptkit.elements import LegacyPrioritization
@@ -894,3 +896,30 @@ def test_neighbouring_system_messages_are_sent_as_one_with_merge_system() -> Non
     merged = made.to_openai(merge_system=True)
     assert [message["content"] for message in merged] == ["a\nb", "q", "c"]
     assert [item["content"] for item in made.to_responses(merge_system=True)] == ["a\nb", "q", "c"]
+
+
+@tool
+def read_file(path: str) -> str:
+    """Read a file."""
+    return path
+
+
+@pytest.mark.parametrize("tools", [[], [read_file]])
+@pytest.mark.parametrize("first", ["You are terse.", "You are terse.\n", "One   \n"])
+def test_merged_system_messages_are_counted_as_they_are_sent(first: str, tools: list[Tool]) -> None:
+    second, rest = "Answer in French.", (UserMessage()["q"], SystemMessage()["c"])
+    made = render((SystemMessage()[first], SystemMessage()[second], *rest), tools=tools)
+    sent = render((SystemMessage()[f"{first}\n{second}"], *rest), tools=tools)
+    for target in ("chat", "responses"):
+        assert made.count_tokens(target, merge_system=True) == sent.count_tokens(target)
+        assert made.count_tokens(target, merge_system=True) < made.count_tokens(target)
+    assert made.count_tokens("anthropic", merge_system=True) == made.count_tokens("anthropic")
+
+
+def test_merged_system_messages_keep_their_cache_breakpoints() -> None:
+    made = render(
+        (SystemMessage()["a", CacheBreakpoint()], SystemMessage()["b"], UserMessage()["q"])
+    )
+    (system, _) = made.to_openai(merge_system=True)
+    assert [part["text"] for part in system["content"]] == ["a", "\nb"]
+    assert "prompt_cache_breakpoint" in system["content"][0]
