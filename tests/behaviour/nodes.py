@@ -18,6 +18,7 @@ from promptkit.elements.chat import (
 from promptkit.elements.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.layout import (
     CacheBreakpoint,
+    Group,
     Chunk,
     KeepWith,
     LegacyPrioritization,
@@ -195,5 +196,8 @@ def _prioritized(element: PrioritizedList) -> Child:
     for index, child in enumerate(element.children):
         wrapped = TextChunk()[child] if isinstance(child, str) else child
         rank = top - index if element.descending else top - count + index
-        ranked.append(wrapped and wrapped.replace(priority=rank))
+        if isinstance(wrapped, SystemMessage) and wrapped.priority is None:
+            ranked.append(Group(priority=rank).replace(children=(wrapped,)))
+        else:
+            ranked.append(wrapped and wrapped.replace(priority=rank))
     return tuple(ranked)

@@ -208,6 +208,28 @@ class TestSystemMessages:
         ]
         assert failure(prompt, 1).required == 2
 
+    def test_the_last_one_stays_in_a_prioritized_list(self) -> None:
+        rules = SystemMessage(label="rules")["be brief"]
+        prompt = (
+            PrioritizedList()[SystemMessage()["hi"], rules, UserMessage()["a"]],
+            UserMessage()["q"],
+        )
+        assert [texts(prompt, budget) for budget in (5, 4, 3)] == [
+            ["hi", "be brief", "a", "q"],
+            ["be brief", "a", "q"],
+            ["be brief", "q"],
+        ]
+        assert failure(prompt, 2).required == 3
+        assert texts(from_json(to_json(prompt)), 3) == ["be brief", "q"]
+        assert texts(prompt, 2, "prompt-tsx") == ["a", "q"]
+        small = render(prompt, budget=3, tokenizer=WORDS)
+        assert [removal.label for removal in small.removals] == [
+            "SystemMessage[0]",
+            "UserMessage[2]",
+        ]
+        prioritized = PrioritizedList()[SystemMessage(priority=1)["hi"], UserMessage()["q"]]
+        assert texts(prioritized, 1) == ["q"]
+
     def test_a_group_does_not_take_it_along(self) -> None:
         prompt = (
             KeepWith(group=1)[SystemMessage()["about x"]],

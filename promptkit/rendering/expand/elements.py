@@ -523,7 +523,7 @@ def _close_first(context: ElementContext, node: Node, _element: layout.First) ->
 
 
 def _open_prioritized_list(
-    _context: ElementContext, _node: Node, element: layout.PrioritizedList
+    context: ElementContext, _node: Node, element: layout.PrioritizedList
 ) -> Children | None:
     top = element.priority or 0
     count = len(element.children)
@@ -532,6 +532,20 @@ def _open_prioritized_list(
         priority = top - index if element.descending else top - count + index
         if isinstance(child, str):
             ranked.append(text.TextChunk(priority=priority)[child])
+        elif (
+            isinstance(child, chat.SystemMessage)
+            and child.priority is None
+            and not (child.pass_priority or context.sizer.prompt_tsx)
+        ):
+            # it has no priority of its own, and the last such system message stays
+            around = layout.Group(
+                priority=priority,
+                flex_grow=child.flex_grow,
+                flex_basis=child.flex_basis,
+                flex_reserve=child.flex_reserve,
+            )
+            alone = child.replace(flex_grow=None, flex_basis=1, flex_reserve=None)
+            ranked.append(around.replace(children=(alone,)))
         elif child is not None:
             ranked.append(child.replace(priority=priority))
     return tuple(ranked)
