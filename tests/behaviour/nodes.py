@@ -18,8 +18,8 @@ from promptkit.elements.chat import (
 from promptkit.elements.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.layout import (
     CacheBreakpoint,
-    Group,
     Chunk,
+    Group,
     KeepWith,
     LegacyPrioritization,
     PrioritizedList,

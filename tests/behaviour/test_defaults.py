@@ -111,7 +111,7 @@ class TestSystemMessages:
         "system",
         [
             SystemMessage(priority=1)["be brief"],
-            PrioritizedList()[SystemMessage()["be brief"]],
+            PrioritizedList()[SystemMessage(priority=1)["be brief"]],
         ],
     )
     def test_one_with_a_priority_of_its_own_is_pruned_like_anything_else(
@@ -224,8 +224,8 @@ class TestSystemMessages:
         assert texts(prompt, 2, "prompt-tsx") == ["a", "q"]
         small = render(prompt, budget=3, tokenizer=WORDS)
         assert [removal.label for removal in small.removals] == [
-            "SystemMessage[0]",
-            "UserMessage[2]",
+            "PrioritizedList[0] > SystemMessage[0]",
+            "PrioritizedList[0] > UserMessage[2]",
         ]
         prioritized = PrioritizedList()[SystemMessage(priority=1)["hi"], UserMessage()["q"]]
         assert texts(prioritized, 1) == ["q"]
