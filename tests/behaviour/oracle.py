@@ -8,7 +8,7 @@ import attrs
 
 from tests.behaviour.assembly import assembled, count_messages, limited_tokens, reserved
 from tests.behaviour.nodes import MAX, Node, is_empty, is_leaf, walk
-from tests.behaviour.trees import LockedError, Tree, encloses, planted
+from tests.behaviour.trees import LockedError, Tree, planted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -236,7 +236,7 @@ def _pick(scope: Node, held: set[int], *, text_last: bool) -> Node | None:
 def _key(node: Node, *, text_last: bool) -> tuple[bool, float, float]:
     """D12: text comes after all else, on both sides of others last, unless the defaults are those of prompt-tsx."""
     if text_last and node.kind == "text":
-        return True, bool(node.parent and encloses(node.parent)), 0
+        return True, node.enclosure is not None, 0
     return False, node.priority, _lowest_child(node)
 
 

@@ -198,11 +198,6 @@ def _list_enclosures(children: list[Node]) -> list[list[Node]]:
     return runs
 
 
-def encloses(node: Node) -> bool:
-    """Whether texts of a node leave with the children between them."""
-    return any(child.enclosure is not None for child in node.children)
-
-
 def planted(child: Child, tokenizer: Tokenizer, *, text_encloses: bool = True) -> Tree:
     """The tree of an element, unpruned.
 

@@ -389,7 +389,7 @@ class RemovalOrder:
         if (
             enclosure is None
             or parent.keeps_unprioritized
-            or parent in self._breakpoint_nodes
+            or enclosure.start < parent.protected_items
             or has_living_child(parent, enclosure)
         ):
             return
