@@ -69,7 +69,7 @@ class KeepGroup:
 
 
 GROUPS_MADE: ContextVar[list[KeepGroup] | None] = ContextVar("groups_made", default=None)
-"""Collects the groups that a pure component makes while it runs. None: no component runs."""
+"""Collects the groups that a component makes while it runs. None: no component runs."""
 
 
 @component

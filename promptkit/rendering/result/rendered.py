@@ -101,7 +101,8 @@ class Rendered:
         `to_responses` make of them.
         """
         tokenizer = self._sizer.tokenizer
-        messages, tokens = self.messages, self.tokens
+        tokens = self.tokens
+        messages: Sequence[Message] = self.messages
         if merge_system and target != "anthropic":
             messages = merge_system_messages(messages)
             tokens += self._count_request(messages) - self._count_request(self.messages)
