@@ -159,6 +159,7 @@ def _read_prop_docs(cls: type) -> str:
     except (OSError, TypeError, SyntaxError):  # typed into an interpreter, or made of a function
         return ""
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    names = {field.name: prop_name(field) for field in getattr(cls, "__attrs_attrs__", ())}
     entries: list[str] = []
     for prop, below in pairwise(body):
         if (
@@ -168,7 +169,7 @@ def _read_prop_docs(cls: type) -> str:
             and isinstance(below.value, ast.Constant)
         ):
             text = " ".join(str(below.value.value).split())
-            entries.append(f"    {prop.target.id}: {text}")
+            entries.append(f"    {names.get(prop.target.id, prop.target.id)}: {text}")
     return "\n".join(["Props:", *entries]) if entries else ""
 
 
@@ -183,7 +184,12 @@ def _order_props(cls: type[PromptElement]) -> Signature:
 
 def signature_names(cls: type[PromptElement]) -> tuple[str, ...]:
     """Return the names of the props that a class takes."""
-    return tuple(field.name for field in cls.__attrs_attrs__ if field.init)
+    return tuple(prop_name(field) for field in cls.__attrs_attrs__ if field.init)
+
+
+def prop_name(field: attrs.Attribute[object]) -> str:
+    """Return the name of a prop where an element is written. Its attribute may have another one."""
+    return field.alias or field.name
 
 
 def _check_arguments(init: Callable[..., None], signature: Signature) -> Callable[..., None]:
@@ -241,9 +247,9 @@ def describe_props(
         )
         return f"{name} has no prop {prop}: {advice}"
     missing = [
-        field.name
+        prop_name(field)
         for field in cls.__attrs_attrs__
-        if field.init and field.default is attrs.NOTHING and field.name not in props
+        if field.init and field.default is attrs.NOTHING and prop_name(field) not in props
     ]
     return (
         f"{name} needs {' and '.join(missing)}: write {name}({', '.join(f'{each}=…' for each in missing)})."
@@ -255,15 +261,14 @@ def describe_props(
 def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: bool = False) -> str:
     """Say how to write an element of this class with these values: as children, or as the props that a component needs."""
     needed = [
-        field.name for field in cls.__attrs_attrs__ if field.init and field.default is attrs.NOTHING
+        prop_name(field)
+        for field in cls.__attrs_attrs__
+        if field.init and field.default is attrs.NOTHING
     ]
     problem = ""
     try:
         # an iterator may have no end
-        flatten(
-            cast("Child", [value for value in values if not isinstance(value, Iterator)]),
-            cls.__name__,
-        )
+        flatten([value for value in values if not isinstance(value, Iterator)], cls.__name__)
     except TreeError as error:
         problem = str(error)
     if needed and cls.render is not PromptElement.render and (problem or not brackets):
@@ -316,7 +321,7 @@ class PromptElement:
     priority: float | None = None
     """A higher priority is kept longer. It is compared only with siblings in the same container.
     None is the highest priority. The strings among the children are kept longer than the other
-    children, but strings on both sides of these leave with the last of them."""
+    children, but strings on both sides of some of these leave with the last of them."""
 
     pass_priority: bool = False
     """Compare the children directly with the siblings of this element. Its own priority is ignored
@@ -405,8 +410,9 @@ class PromptElement:
         clone = object.__new__(cls)
         for field in cls.__attrs_attrs__:
             name = field.name
+            prop = field.alias or name
             object.__setattr__(
-                clone, name, changes.pop(name) if name in changes else getattr(self, name)
+                clone, name, changes.pop(prop) if prop in changes else getattr(self, name)
             )
         if changes:
             raise BadPropError(describe_props(cls.__name__, cls, changes))
@@ -626,7 +632,7 @@ def _repr_element(element: PromptElement) -> list[object]:
     ):
         value: object = getattr(element, field.name)
         if field.name != "children" and not _is_default(value, field):
-            given.append([_Verbatim(f"{field.name}="), value])
+            given.append([_Verbatim(f"{prop_name(field)}="), value])
     parts: list[object] = [_Verbatim(f"{type(element).__name__}("), *_join(given), _Verbatim(")")]
     if element.children:
         parts += [_Verbatim("["), *_join([[child] for child in element.children]), _Verbatim("]")]
@@ -655,11 +661,11 @@ def _is_default(value: object, field: attrs.Attribute[object]) -> bool:
     return value is default or (type(value) is type(default) and value == default)
 
 
-def flatten(child: Child, owner: str) -> Children:
+def flatten(child: object, owner: str) -> Children:
     """Flatten a child and its nested sequences into one tuple.
 
     Args:
-        child: Any valid child.
+        child: Any valid child. Other values are refused.
         owner: The name of the element for the error message.
 
     Raises:

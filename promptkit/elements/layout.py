@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from contextvars import ContextVar
+
+import attrs
 
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement
@@ -60,9 +63,13 @@ class TokenLimit(PromptElement):
 
 
 class KeepGroup:
-    """A group of `KeepWith.new_group()`."""
+    """A group of `KeepWith.group()`. It equals only itself."""
 
     __slots__ = ()
+
+
+GROUPS_MADE: ContextVar[list[KeepGroup] | None] = ContextVar("groups_made", default=None)
+"""Collects the groups that a component makes while it runs. None: no component runs."""
 
 
 @component
@@ -72,18 +79,23 @@ class KeepWith(PromptElement):
     >>> KeepWith(group="q1", priority=1)[UserMessage()["Why?"]], KeepWith(group="q1")[AssistantMessage()["Because."]]
     """
 
-    group: Hashable
+    key: Hashable = attrs.field(alias="group")
     """The group: any hashable value. Equal values that one component writes are the same group, and
-    each instance of the component has its own. A group of `KeepWith.new_group()` may be passed on
-    to other components as a prop, or as an item of a list or a mapping that is a prop."""
+    each instance of the component has its own. A group of `KeepWith.group()` may be passed on: it is
+    one group in the whole prompt."""
 
     @staticmethod
-    def new_group() -> KeepGroup:
-        """Return a new group that components may pass on to others as a prop.
+    def group() -> KeepGroup:
+        """Return a new group, for members that several components write.
 
-        It belongs to the component that made it, at each place where that is rendered.
+        Wherever a prompt contains this object, it is the same group. A component that makes one in
+        its `render` makes another one at each place where it is rendered.
         """
-        return KeepGroup()
+        group = KeepGroup()
+        made = GROUPS_MADE.get()
+        if made is not None:
+            made.append(group)
+        return group
 
 
 @component

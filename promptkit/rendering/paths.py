@@ -6,7 +6,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from promptkit.elements import Chunk, Group, KeepWith, Tag
-from promptkit.elements.element import ElementDocs, PromptElement, signature_names
+from promptkit.elements.element import ElementDocs, PromptElement
 from promptkit.elements.rounds import Rounds
 from promptkit.rendering.tree import Item, Leaf, Node, iter_upwards
 
@@ -195,7 +195,8 @@ def _describe(element: PromptElement) -> str:
     )
     if not (is_component or type(element) is Tag):
         return ""
-    own = [name for name in signature_names(cls) if name not in signature_names(PromptElement)]
+    layout = {field.name for field in PromptElement.__attrs_attrs__}
+    own = [field.name for field in cls.__attrs_attrs__ if field.name not in layout]
     first: object = getattr(element, own[0]) if own else None
     text = first if isinstance(first, str) else ""
     if not text or "\n" in text or len(text) > _LONGEST_NAME:

@@ -281,6 +281,7 @@ class Renderer:
         Return the pruner that can prune the whole tree.
         """
         pruner = self._build_pruner(root, ())
+        pruner.remove_empty_enclosures()
         for node in reversed(pruner.tree.limits):
             if node.limit is None:
                 continue
@@ -295,7 +296,7 @@ class Renderer:
         ):
             pruner.forget_order()
             pruner = self._build_pruner(root, pruner.limit_steps)
-        pruner.check_limits()
+        pruner.check_limits(budget)
         return pruner
 
     def _build_pruner(self, root: Node, limit_steps: Sequence[tuple[Node, list[Step]]]) -> Pruner:

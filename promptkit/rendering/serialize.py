@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from promptkit.elements import chat, layout, media, text
-from promptkit.elements.element import Child, PromptElement, flatten
+from promptkit.elements.element import Child, PromptElement, flatten, prop_name
 from promptkit.elements.rounds import Rounds, iter_rounds
 from promptkit.errors import TreeError
 from promptkit.messages import (
@@ -92,9 +92,14 @@ _PARTS: Mapping[str, type[ImagePart | DocumentPart | OpaquePart]] = {
 """The parts of recorded messages other than text, by their names in JSON."""
 
 _PROPS = {
-    name: [field.name for field in kind.__attrs_attrs__ if field.name not in _APPLIED_PROPS]
+    name: {
+        prop_name(field): field.name
+        for field in kind.__attrs_attrs__
+        if field.name not in _APPLIED_PROPS
+    }
     for name, kind in _TYPES.items()
 }
+"""For each type the props that are written, with their attributes."""
 
 _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
     "bool": (bool,),
@@ -255,9 +260,9 @@ class _Writer:
         kind = kind or _find_element_type(element)
         special = self._write_special_props(element)
         record: dict[str, Json] = {"type": kind}
-        for name in _PROPS[kind]:
+        for name, attribute in _PROPS[kind].items():
             # the other props of built-in elements are JSON
-            value: Json = getattr(element, name, None)
+            value: Json = getattr(element, attribute, None)
             if name in special:
                 record[name] = special[name]
             elif value is not None:

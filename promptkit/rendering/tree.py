@@ -145,6 +145,7 @@ class Node:
     required = False
     is_expandable = False
     is_cut = False  # its text was cut to its share of the budget
+    is_cut_away = False  # its share holds nothing of its content, or of that of a node in it
     in_fallback = False  # a fallback, or inside one
     # it, or a container around it, has a priority of its own, or is a fallback
     in_prioritized = False
@@ -185,8 +186,7 @@ class Node:
     keeps_unprioritized = False
     kept_position = -1  # the position of the text message in it that is never removed (D13)
     live_items = 0  # living items with content
-    # the texts on both sides of children that can leave: they leave with the last of these (D12)
-    enclosing_texts = 0
+    enclosures: Sequence[Enclosure] = ()  # by their literal texts, in written order (D12)
     is_counted = False  # as one of the parent's `live_items`
     index = 0  # among the nodes of the tree, in written order
     last_index = 0  # the index of the last node below it
@@ -239,6 +239,21 @@ class Node:
 
 
 Item: TypeAlias = MessageItem | Leaf | Node
+
+
+@attrs.define(eq=False)
+class Enclosure:
+    """Literal texts of a container, with the children between them: the texts leave with the last of these (D12)."""
+
+    start: int
+    """The position of the first text."""
+    end: int
+    """The position of the last text."""
+    living: int = attrs.field(init=False)
+    """The position from which on a living child is searched for."""
+
+    def __attrs_post_init__(self) -> None:
+        self.living = self.start
 
 
 def is_literal(item: Item) -> TypeGuard[Leaf]:

@@ -130,10 +130,19 @@ def merge_system_messages(messages: Sequence[Message]) -> list[Message]:
     for message in messages:
         last = merged[-1] if merged else None
         if last is not None and last.role == message.role == "system" and last.name == message.name:
-            merged[-1] = attrs.evolve(last, content=(*last.content, "\n", *message.content))
+            merged[-1] = attrs.evolve(last, content=_join_lines(last.content, message.content))
         else:
             merged.append(message)
     return merged
+
+
+def _join_lines(before: Sequence[Part], after: Sequence[Part]) -> tuple[Part, ...]:
+    """Join contents by a line break. Texts beside it become one text, as which they are sent and counted."""
+    head, end = (
+        (before[:-1], before[-1]) if before and isinstance(before[-1], str) else (before, "")
+    )
+    start, tail = (after[0], after[1:]) if after and isinstance(after[0], str) else ("", after)
+    return (*head, f"{end}\n{start}", *tail)
 
 
 def is_foreign(part: Part, target: WireFormat) -> bool:

@@ -19,6 +19,7 @@ from promptkit.elements.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.layout import (
     CacheBreakpoint,
     Chunk,
+    Group,
     KeepWith,
     LegacyPrioritization,
     PrioritizedList,
@@ -66,7 +67,7 @@ class Node:
     born_empty: bool = False
     prioritized: bool = False
     in_fallback: bool = False
-    encloses: bool = False  # its text stands on both sides of children that can leave
+    enclosure: int | None = None  # of the texts and the children between them that leave together
     role: Role = "user"
     name: str | None = None
     calls: list[tuple[int, ToolCall]] = attrs.field(factory=list[tuple[int, ToolCall]])
@@ -127,7 +128,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         chunk=isinstance(element, Chunk),
         legacy=isinstance(element, LegacyPrioritization),
         limit=element.max_tokens if isinstance(element, TokenLimit) else None,
-        group=(element.group,) if isinstance(element, KeepWith) else (),
+        group=(element.key,) if isinstance(element, KeepWith) else (),
     )
     if isinstance(element, Image):
         node.kind, node.part = (
@@ -195,5 +196,8 @@ def _prioritized(element: PrioritizedList) -> Child:
     for index, child in enumerate(element.children):
         wrapped = TextChunk()[child] if isinstance(child, str) else child
         rank = top - index if element.descending else top - count + index
-        ranked.append(wrapped and wrapped.replace(priority=rank))
+        if isinstance(wrapped, SystemMessage) and wrapped.priority is None:
+            ranked.append(Group(priority=rank).replace(children=(wrapped,)))
+        else:
+            ranked.append(wrapped and wrapped.replace(priority=rank))
     return tuple(ranked)

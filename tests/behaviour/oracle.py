@@ -236,7 +236,7 @@ def _pick(scope: Node, held: set[int], *, text_last: bool) -> Node | None:
 def _key(node: Node, *, text_last: bool) -> tuple[bool, float, float]:
     """D12: text comes after all else, on both sides of others last, unless the defaults are those of prompt-tsx."""
     if text_last and node.kind == "text":
-        return True, bool(node.parent and node.parent.encloses), 0
+        return True, node.enclosure is not None, 0
     return False, node.priority, _lowest_child(node)
 
 

@@ -17,6 +17,7 @@ from promptkit import (
     Chunk,
     ContextWindow,
     Expandable,
+    First,
     Group,
     Image,
     Isolate,
@@ -32,6 +33,7 @@ from promptkit import (
     Text,
     TextChunk,
     TokenLimit,
+    Tool,
     ToolCall,
     ToolMessage,
     Truncate,
@@ -39,6 +41,8 @@ from promptkit import (
     component,
     render,
     render_async,
+    tag,
+    tool,
 )
 from promptkit.bench.sweep import measure
 from promptkit.elements import LegacyPrioritization
@@ -107,7 +111,7 @@ class TestSystemMessages:
         "system",
         [
             SystemMessage(priority=1)["be brief"],
-            PrioritizedList()[SystemMessage()["be brief"]],
+            PrioritizedList()[SystemMessage(priority=1)["be brief"]],
         ],
     )
     def test_one_with_a_priority_of_its_own_is_pruned_like_anything_else(
@@ -203,6 +207,28 @@ class TestSystemMessages:
             ["three", "q"],
         ]
         assert failure(prompt, 1).required == 2
+
+    def test_the_last_one_stays_in_a_prioritized_list(self) -> None:
+        rules = SystemMessage(label="rules")["be brief"]
+        prompt = (
+            PrioritizedList()[SystemMessage()["hi"], rules, UserMessage()["a"]],
+            UserMessage()["q"],
+        )
+        assert [texts(prompt, budget) for budget in (5, 4, 3)] == [
+            ["hi", "be brief", "a", "q"],
+            ["be brief", "a", "q"],
+            ["be brief", "q"],
+        ]
+        assert failure(prompt, 2).required == 3
+        assert texts(from_json(to_json(prompt)), 3) == ["be brief", "q"]
+        assert texts(prompt, 2, "prompt-tsx") == ["a", "q"]
+        small = render(prompt, budget=3, tokenizer=WORDS)
+        assert [removal.label for removal in small.removals] == [
+            "PrioritizedList[0] > SystemMessage[0]",
+            "PrioritizedList[0] > UserMessage[2]",
+        ]
+        prioritized = PrioritizedList()[SystemMessage(priority=1)["hi"], UserMessage()["q"]]
+        assert texts(prioritized, 1) == ["q"]
 
     def test_a_group_does_not_take_it_along(self) -> None:
         prompt = (
@@ -317,6 +343,105 @@ class TestLiteralText:
             "<a> \ntwo-three </a>",
             "q",
         ]
+
+    def test_on_both_sides_of_some_of_the_children_it_leaves_with_the_last_of_these(self) -> None:
+        prompt = (
+            UserMessage(priority=1)[
+                TextChunk(priority=9)["intro"],
+                "<a> ",
+                TextChunk(priority=1)["one"],
+                TextChunk(priority=2)["two"],
+                "\n",
+                " </a>",
+                TextChunk(priority=8)["outro"],
+            ],
+            UserMessage()["q"],
+        )
+        assert texts(prompt, 5)[0] == "intro<a> \ntwo\n </a>\noutro"
+        assert texts(prompt, 4)[0] == texts(prompt, 3)[0] == "intro\noutro"
+
+    def test_each_pair_leaves_with_what_is_in_it(self) -> None:
+        prompt = (
+            UserMessage(priority=1)[
+                "<a>",
+                TextChunk(priority=1)["one"],
+                "</a> ",
+                "<b>",
+                TextChunk(priority=2)["two"],
+                "</b>",
+            ],
+            UserMessage()["q"],
+        )
+        assert texts(prompt, 4)[0] == texts(prompt, 3)[0] == "<b>\ntwo</b>"
+        assert texts(prompt, 2)[0] == "q"
+
+    def test_one_text_between_two_children_leaves_with_the_last_of_both(self) -> None:
+        for first, second in ((1, 2), (2, 1)):
+            prompt = (
+                UserMessage(priority=1)[
+                    "<a> ",
+                    TextChunk(priority=first)["one"],
+                    " </a> <b> ",
+                    TextChunk(priority=second)["two"],
+                    " </b>",
+                ],
+                UserMessage()["q"],
+            )
+            assert len(texts(prompt, 6)[0].split()) == 5
+            assert texts(prompt, 5) == ["q"]
+
+    @pytest.mark.parametrize(
+        "inner",
+        [
+            TextChunk(break_on="\n")["code of many words"],
+            TextChunk(break_on_whitespace=True, flex_grow=1)["code of"],
+            Group(flex_grow=1)[tag.code()[TextChunk(break_on="\n")["code of many words"]]],
+            Group()[
+                "<code>", TextChunk(break_on="\n", flex_grow=1)["code of many words"], "</code>"
+            ],
+            First(flex_grow=1)["code of many words " * 9, None],
+        ],
+    )
+    def test_on_both_sides_of_what_has_a_share_of_nothing_it_is_not_sent(
+        self, inner: Child
+    ) -> None:
+        prompt = (
+            UserMessage(priority=1, flex_grow=1)["<file> ", inner, " </file>"],
+            UserMessage()["q " * 5],
+        )
+        made = render(prompt, budget=6, tokenizer=WordTokenizer())
+        assert [message.text for message in made.messages] == ["q " * 5]
+        assert made.tokens == 5
+        assert [(row.reason, row.path) for row in made.removals] == [("share", "UserMessage[0]")]
+        assert made.notes == ()
+        assert texts(prompt, 99)[0] != "q " * 5
+        assert "</" in texts(prompt, 6, "prompt-tsx")[0]
+
+    def test_what_remains_beside_a_share_of_nothing_stays(self) -> None:
+        prompt = (
+            UserMessage(priority=1, flex_grow=1)[
+                TextChunk()["intro"], "<a>", TextChunk(break_on=" ", flex_grow=1)["b c"], "</a>"
+            ],
+            UserMessage()["q"],
+        )
+        made = render(prompt, budget=2, tokenizer=WordTokenizer())
+        assert [message.text for message in made.messages] == ["intro", "q"]
+        assert [(row.reason, row.path) for row in made.removals] == [
+            ("share", "UserMessage[0] > text[1]"),
+            ("share", "UserMessage[0] > text[3]"),
+        ]
+
+    def test_the_only_user_message_does_not_leave_with_a_share_of_nothing(self) -> None:
+        prompt = UserMessage(priority=1)["<a> ", TextChunk(break_on=" ")["b"], " </a>"]
+        with pytest.raises(BudgetExceededError, match="budget of 0"):
+            texts(prompt, 0)
+
+    def test_where_it_stays_around_nothing_the_receipt_says_so(self) -> None:
+        prompt = UserMessage()["<a> ", TextChunk(priority=1)["one"], " </a>", Text()["q"]]
+        made = render(prompt, budget=2, tokenizer=WordTokenizer())
+        assert made.messages[0].text == "<a>  </a>q"
+        assert made.notes == ("in UserMessage nothing is left between literal texts.",)
+        assert made.notes[0] in made.explain()
 
     def test_on_both_sides_of_what_must_stay_it_outlives_the_others(self) -> None:
         prompt = UserMessage(priority=1)[
@@ -793,3 +918,30 @@ def test_neighbouring_system_messages_are_sent_as_one_with_merge_system() -> Non
     merged = made.to_openai(merge_system=True)
     assert [message["content"] for message in merged] == ["a\nb", "q", "c"]
     assert [item["content"] for item in made.to_responses(merge_system=True)] == ["a\nb", "q", "c"]
+
+
+@tool
+def read_file(path: str) -> str:
+    """Read a file."""
+    return path
+
+
+@pytest.mark.parametrize("tools", [[], [read_file]])
+@pytest.mark.parametrize("first", ["You are terse.", "You are terse.\n", "One   \n"])
+def test_merged_system_messages_are_counted_as_they_are_sent(first: str, tools: list[Tool]) -> None:
+    second, rest = "Answer in French.", (UserMessage()["q"], SystemMessage()["c"])
+    made = render((SystemMessage()[first], SystemMessage()[second], *rest), tools=tools)
+    sent = render((SystemMessage()[f"{first}\n{second}"], *rest), tools=tools)
+    for target in ("chat", "responses"):
+        assert made.count_tokens(target, merge_system=True) == sent.count_tokens(target)
+        assert made.count_tokens(target, merge_system=True) < made.count_tokens(target)
+    assert made.count_tokens("anthropic", merge_system=True) == made.count_tokens("anthropic")
+
+
+def test_merged_system_messages_keep_their_cache_breakpoints() -> None:
+    made = render(
+        (SystemMessage()["a", CacheBreakpoint()], SystemMessage()["b"], UserMessage()["q"])
+    )
+    (system, _) = made.to_openai(merge_system=True)
+    assert [part["text"] for part in system["content"]] == ["a", "\nb"]
+    assert "prompt_cache_breakpoint" in system["content"][0]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TypeAlias
 
+import attrs
 import pytest
 
 from promptkit import (
@@ -14,7 +16,9 @@ from promptkit import (
     Chunk,
     Group,
     KeepWith,
+    Provide,
     Renderer,
+    Sizing,
     TextChunk,
     TokenLimit,
     ToolCall,
@@ -143,6 +147,47 @@ def box(children: Children, name: str, group: Hashable = "tags") -> Child:
     )
 
 
+@component
+def member(name: str, group: Hashable) -> Child:
+    return KeepWith(group=group)[TextChunk()[f"in_{name}"]]
+
+
+@attrs.frozen
+class Settings:
+    group: Hashable
+
+
+@component
+def reads_settings(settings: Settings, name: str) -> Child:
+    return member(name, settings.group)
+
+
+@component
+def reads_nested(groups: Mapping[str, Sequence[Sequence[Hashable]]], name: str) -> Child:
+    return member(name, groups[name][0][0])
+
+
+@component
+def reads_provided(sizing: Sizing, name: str) -> Child:
+    return member(name, sizing.get(Settings).group)
+
+
+@component
+def calls(make: Callable[[], Child]) -> Child:
+    return make()
+
+
+Carrier: TypeAlias = Callable[[Hashable, str], Child]
+
+CARRIERS: list[Carrier] = [
+    lambda group, name: member(name, group),
+    lambda group, name: reads_nested({name: [[group]]}, name),
+    lambda group, name: reads_settings(Settings(group), name),
+    lambda group, name: Provide(Settings(group))[reads_provided(name)],
+    lambda group, name: calls(lambda: member(name, group)),
+]
+
+
 class TestScope:
     def test_each_instance_of_a_component_has_groups_of_its_own(self) -> None:
         prompt = UserMessage()[
@@ -166,7 +211,7 @@ class TestScope:
     ) -> None:
         @component(pure=True)
         def pair() -> Child:
-            group = KeepWith.new_group()
+            group = KeepWith.group()
             return KeepWith(group=group)["a"], KeepWith(group=group)[TextChunk()["b"]]
 
         element = pair()
@@ -198,7 +243,7 @@ class TestScope:
         assert texts(prompt, 5) == ["<inner>\nx\ny\n</inner>\nz"]
         assert texts(prompt, 4) == ["<inner>\ny\n</inner>"]
 
-    def test_a_plain_value_does_not_reach_into_a_component_that_a_new_group_reaches(self) -> None:
+    def test_a_plain_value_does_not_reach_into_a_component_that_a_made_group_reaches(self) -> None:
         def show(group: Hashable, budget: int) -> list[str]:
             return texts(
                 UserMessage()[
@@ -210,13 +255,13 @@ class TestScope:
             )
 
         assert show("plain", 4) == ["<a>\nbody\n</a>\nend"]
-        assert show(KeepWith.new_group(), 5) == ["head\n<a>\nbody\n</a>\nend"]
-        assert show(KeepWith.new_group(), 4) == ["end"]
+        assert show(KeepWith.group(), 5) == ["head\n<a>\nbody\n</a>\nend"]
+        assert show(KeepWith.group(), 4) == ["end"]
 
     def test_a_group_made_by_a_component_is_shared_with_those_that_it_passes_it_to(self) -> None:
         @component
         def outer(name: str) -> Child:
-            group = KeepWith.new_group()
+            group = KeepWith.group()
             return (
                 KeepWith(group=group)[TextChunk()[f"{name}:"]],
                 box(name, group=group),
@@ -228,6 +273,41 @@ class TestScope:
         assert texts(prompt, 7) == ["a:\n<a>\n</a>\nb:\n<b>\n</b>\nend"]
         assert texts(prompt, 6) == texts(prompt, 4) == ["b:\n<b>\n</b>\nend"]
         assert texts(prompt, 3) == ["end"]
+
+    @pytest.mark.parametrize("carry", CARRIERS)
+    def test_a_made_group_is_one_group_however_it_is_carried(self, carry: Carrier) -> None:
+        @component
+        def outer(name: str) -> Child:
+            group = KeepWith.group()
+            head = KeepWith(group=group, priority=1)[TextChunk()[f"{name}:"]]
+            return head, carry(group, name)
+
+        prompt = UserMessage()[
+            outer("a").layout(priority=1), outer("b").layout(priority=2), TextChunk()["end"]
+        ]
+        assert texts(prompt, 5) == ["a:\nin_a\nb:\nin_b\nend"]
+        assert texts(prompt, 4) == ["b:\nin_b\nend"]
+
+    def test_a_made_group_of_the_prompt_reaches_every_component(self) -> None:
+        group = KeepWith.group()
+        prompt = UserMessage()[
+            member("a", group).layout(priority=1),
+            member("b", group).layout(priority=2),
+            TextChunk()["end"],
+        ]
+        assert texts(prompt, 3) == ["in_a\nin_b\nend"]
+        assert texts(prompt, 2) == ["end"]
+
+    def test_a_member_in_a_nested_list_belongs_to_the_component_that_wrote_it(self) -> None:
+        @component
+        def show(*, parts: Child) -> Child:
+            return parts, KeepWith(group="x")[TextChunk()["own"]]
+
+        prompt = UserMessage()[
+            show(parts=[["w", [KeepWith(group="x", priority=1)[TextChunk()["given"]]]]]),
+            KeepWith(group="x", priority=2)[TextChunk()["outside"]],
+        ]
+        assert texts(prompt, 3) == ["w\nown"]
 
     def test_calls_belong_to_the_component_that_wrote_their_message(self) -> None:
         @component

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING
 
 import attrs
@@ -84,18 +85,20 @@ class Tree:
                 below.in_fallback = True
             if self.text_encloses:
                 mark_enclosing(instead)
+            instead.enclosure = node.enclosure
             if instead.children:
                 parent.children.insert(place, instead)
-        if parent.encloses and node.kind != "text":
-            self._drop_enclosing_texts(parent, locked)
+        if node.enclosure is not None and node.kind != "text":
+            self._drop_enclosing_texts(parent, node.enclosure, locked)
         self._drop_if_hollow(parent, locked)
 
-    def _drop_enclosing_texts(self, parent: Node, locked: set[int]) -> None:
-        texts = [child for child in parent.children if child.kind == "text"]
-        others = [child for child in parent.children if child.kind != "text"]
+    def _drop_enclosing_texts(self, parent: Node, enclosure: int, locked: set[int]) -> None:
+        inside = [child for child in parent.children if child.enclosure == enclosure]
+        texts = [child for child in inside if child.kind == "text"]
+        others = [child for child in inside if child.kind != "text"]
         if any(map(is_said, others)) or any(text.key in locked for text in texts):
             return
-        parent.children = [child for child in parent.children if is_empty(child)]
+        parent.children = [child for child in parent.children if child not in texts]
 
     def _drop_if_hollow(self, node: Node, locked: set[int]) -> None:
         # A tool message is never nothing to its parent, yet it goes with its last content.
@@ -169,18 +172,30 @@ def is_said(node: Node) -> bool:
 
 
 def mark_enclosing(node: Node) -> None:
-    """D12: mark the containers of which text stands on both sides of the other children, if these can leave."""
+    """D12: number the texts with children between them that can all leave, together with these children."""
     if node.legacy:
         return
-    said = [child for child in node.children if is_said(child)]
-    others = [child for child in said if child.kind != "text"]
-    node.encloses = (
-        bool(others)
-        and said[0].kind == said[-1].kind == "text"
-        and not any(below.required and is_said(below) for child in others for below in walk(child))
-    )
+    for number, inside in enumerate(_list_enclosures(node.children)):
+        leaves = [
+            child
+            for child in inside
+            if not any(below.required and is_said(below) for below in walk(child))
+        ]
+        for child in inside if len(leaves) == len(inside) else ():
+            child.enclosure = number
     for child in node.children:
         mark_enclosing(child)
+
+
+def _list_enclosures(children: list[Node]) -> list[list[Node]]:
+    """The runs of siblings from a text to a text. Where several texts stand between others, the second one starts the next run."""
+    said = [child for child in children if is_said(child) and child.kind != "breakpoint"]
+    kinds = "".join("t" if child.kind == "text" else "o" for child in said)
+    runs: list[list[Node]] = []
+    for found in re.finditer(r"(?:^t+|(?<=ot)t+|(?<=o)t)o+(?:to+)*t(?:t+$)?", kinds):
+        first, last = said[found.start()], said[found.end() - 1]
+        runs.append(children[children.index(first) : children.index(last) + 1])
+    return runs
 
 
 def planted(child: Child, tokenizer: Tokenizer, *, text_encloses: bool = True) -> Tree:

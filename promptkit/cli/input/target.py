@@ -24,6 +24,7 @@ from promptkit import (
 from promptkit.cli.input.props import convert_prop, resolve_hints, suggest
 from promptkit.cli.output.terminal import usage_error
 from promptkit.elements.element import flatten
+from promptkit.errors import TreeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,12 +35,12 @@ TEMPLATE_SUFFIXES = (".j2", ".jinja", ".jinja2")
 Props: TypeAlias = "Mapping[str, object]"
 
 
-def load_target(source: str, props: Props) -> PromptElement:
-    """Create the element that a source and its props describe.
+def load_target(source: str, props: Props) -> Child:
+    """Create the element, or the elements, that a source and its props describe.
 
-    `FILE.py:Name` and `package.module:Name` name a component, a function that returns an element,
-    or an element. `:Name` may be left out if the module has only one component. `FILE.j2` is a
-    template.
+    `FILE.py:Name` and `package.module:Name` name a component, an element, elements in a tuple or a
+    list, or a function that returns one of these. `:Name` may be left out if the module has only
+    one component. `FILE.j2` is a template.
 
     Raises click.UsageError for anything that cannot be found, and whatever the user's code raises.
     """
@@ -48,18 +49,33 @@ def load_target(source: str, props: Props) -> PromptElement:
     place, name = _split(source)
     module = _module(place)
     value = _lookup(module, name, place) if name else _only_component(module, place)
-    if isinstance(value, PromptElement):
+    elements = _find_elements(value)
+    if elements is not None:
         if props:
             usage_error(f"{source} is an element, not a component: it takes no props.")
-        return value
+        return elements
     if not callable(value):
         usage_error(
             f"{source} is a {type(value).__name__}: name a component, a function or an element."
         )
-    element = _call(value, props, source)
-    if not isinstance(element, PromptElement):
-        usage_error(f"{source} returned a {type(element).__name__}, not an element.")
-    return element
+    made = _call(value, props, source)
+    elements = _find_elements(made)
+    if elements is None:
+        usage_error(
+            f"{source} returned a {type(made).__name__}, not an element or a sequence of elements."
+        )
+    return elements
+
+
+def _find_elements(value: object) -> Child:
+    """Return a value if it is an element, or the elements of a sequence, which may be rendered repeatedly. None: it has none."""
+    try:
+        elements = flatten(value, "the prompt")
+    except TreeError:
+        return None
+    if not any(isinstance(each, PromptElement) for each in elements):
+        return None
+    return next(iter(elements)) if len(elements) == 1 else elements
 
 
 def _split(source: str) -> tuple[str, str]:

@@ -35,6 +35,7 @@ REASONS = {
     "limit": "removed to fit a TokenLimit inside the prompt",
     "kept-with": "removed with an element of its KeepWith group, whose number stands behind it",
     "tool-pair": "removed with the tool call or tool result that it belongs to, whose number stands behind it",
+    "share": "removed because it is text around elements whose shares of the budget hold none of their content",
 }
 """Reason of a removal → what it means."""
 

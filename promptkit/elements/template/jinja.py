@@ -31,7 +31,7 @@ from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from promptkit.elements import chat, layout, media, text
-from promptkit.elements.element import Child, PromptElement, flatten, signature_names
+from promptkit.elements.element import Child, PromptElement, flatten, prop_name, signature_names
 from promptkit.elements.template.items import (
     TagDraft,
     TagKind,
@@ -85,7 +85,7 @@ class TagSpec:
         # attrs declares a tuple class
         fields = cast("Iterable[attrs.Attribute[object]]", attrs.fields(self.cls))
         return {
-            field.name.removeprefix("tool_"): field
+            prop_name(field).removeprefix("tool_"): field
             for field in fields
             if field.name not in self.hidden
         }
@@ -406,10 +406,9 @@ def _create_component(
         raise TemplateError(message, file=file, line=line)
     own = {prop: value for prop, value in props.items() if prop not in _LAYOUT}
     for field in cls.__attrs_attrs__:
-        if field.name in props and (
-            expected := _describe_expected(field.name, field, props[field.name])
-        ):
-            message = f"{name}(…) has {field.name}={props[field.name]!r}: it must be {expected}."
+        prop = prop_name(field)
+        if prop in props and (expected := _describe_expected(prop, field, props[prop])):
+            message = f"{name}(…) has {prop}={props[prop]!r}: it must be {expected}."
             raise TemplateError(message, file=file, line=line)
     try:
         create = cast("Callable[..., PromptElement]", made)  # checked above
@@ -612,7 +611,7 @@ def draft_tag(
             if expected:
                 message = f"{{% {name} %}} has {attribute}={value!r}: it must be {expected}."
                 raise TemplateError(message, file=file, line=line)
-            props[fields[attribute].name] = value
+            props[prop_name(fields[attribute])] = value
         elif value is not None:
             xml_attributes[attribute] = (
                 str(value).lower() if isinstance(value, bool) else str(value)

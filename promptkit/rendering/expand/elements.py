@@ -32,6 +32,7 @@ from promptkit.rendering.tree import (
     Node,
     Run,
     is_literal,
+    iter_upwards,
 )
 from promptkit.tokens.truncation import list_shorter_texts
 
@@ -101,7 +102,18 @@ def close_node(context: ElementContext, node: Node) -> Children | None:
     if element is None:
         return None
     handler = _RESOLVED.get(type(element)) or _resolve(type(element))
-    return handler.close(context, node, element) if handler.close is not None else None
+    children = handler.close(context, node, element) if handler.close is not None else None
+    if node.is_cut and not node.items:
+        _mark_cut_away(node)
+    return children
+
+
+def _mark_cut_away(node: Node) -> None:
+    """Mark a node whose share holds nothing of its content, and the nodes around it."""
+    for above in iter_upwards(node):
+        if above.is_cut_away:
+            return
+        above.is_cut_away = True
 
 
 # Group, and every element without a handler of its own: its children.
@@ -501,14 +513,17 @@ def _close_first(context: ElementContext, node: Node, _element: layout.First) ->
         return None
     _keep_attachments(node, node.nodes, shown=False)
     clear_node(node)
-    return node.alternatives.pop()
+    child = node.alternatives.pop()
+    if child == (None,):
+        _mark_cut_away(node)
+    return child
 
 
 # PrioritizedList: gives its children priorities by position.
 
 
 def _open_prioritized_list(
-    _context: ElementContext, _node: Node, element: layout.PrioritizedList
+    context: ElementContext, _node: Node, element: layout.PrioritizedList
 ) -> Children | None:
     top = element.priority or 0
     count = len(element.children)
@@ -517,6 +532,20 @@ def _open_prioritized_list(
         priority = top - index if element.descending else top - count + index
         if isinstance(child, str):
             ranked.append(text.TextChunk(priority=priority)[child])
+        elif (
+            isinstance(child, chat.SystemMessage)
+            and child.priority is None
+            and not (child.pass_priority or context.sizer.prompt_tsx)
+        ):
+            # it has no priority of its own, and the last such system message stays
+            around = layout.Group(
+                priority=priority,
+                flex_grow=child.flex_grow,
+                flex_basis=child.flex_basis,
+                flex_reserve=child.flex_reserve,
+            )
+            alone = child.replace(flex_grow=None, flex_basis=1, flex_reserve=None)
+            ranked.append(around.replace(children=(alone,)))
         elif child is not None:
             ranked.append(child.replace(priority=priority))
     return tuple(ranked)
@@ -560,8 +589,8 @@ def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
 
 
 def _prepare_keep_with(node: Node, element: layout.KeepWith) -> None:
-    _require_hashable("group", element.group, node)
-    node.keep_groups = (element.group,)
+    _require_hashable("group", element.key, node)
+    node.keep_groups = (element.key,)
 
 
 def _prepare_legacy(node: Node, _element: layout.LegacyPrioritization) -> None:

@@ -17,7 +17,7 @@ from functools import partial
 from itertools import takewhile
 from operator import is_
 from time import perf_counter
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -32,7 +32,8 @@ from promptkit.elements import (
     UserMessage,
 )
 from promptkit.elements.chat import MessageElement
-from promptkit.elements.element import Child, Children, PromptElement, Sizing, flatten
+from promptkit.elements.element import Children, PromptElement, Sizing, flatten
+from promptkit.elements.layout import GROUPS_MADE, KeepGroup
 from promptkit.elements.rounds import iter_rounds
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart, Message, Role
@@ -185,12 +186,18 @@ class Expansion:
         sizing = self.sizing(node)
         if self.seconds is not None:
             self.seconds[node] = -perf_counter()
-        result = element.render(sizing)
-        if inspect.isawaitable(result):
-            self.start(node, result, sizing)
-            return None  # what was awaited is never kept as pure: it was loaded
-        run = self._read_run(node, element, result, sizing)
+        made: list[KeepGroup] = []
+        outer = GROUPS_MADE.set(made)
+        try:
+            result = element.render(sizing)
+            if inspect.isawaitable(result):
+                self.start(node, result, sizing)
+                return None  # what was awaited is never kept as pure: it was loaded
+            run = self._read_run(node, element, result, sizing)
+        finally:
+            GROUPS_MADE.reset(outer)
         if type(element).__pure__:
+            run.makes_groups = bool(made)
             self.cache.store(run)
         return run.children
 
@@ -199,7 +206,7 @@ class Expansion:
     ) -> ComponentRun:
         if self.seconds is not None:
             self.seconds[node] += perf_counter()
-        children = flatten(cast("Child", result), type(element).__name__)  # flatten checks it
+        children = flatten(result, type(element).__name__)
         run = ComponentRun(element, children, sizing)
         self.runs.store(run)
         return run

@@ -5,6 +5,9 @@ This includes the pairs of tool calls and tool results, which are removed togeth
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import chain, groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,6 +18,7 @@ from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
     STARTS_LINE_NEVER,
+    Enclosure,
     Item,
     Leaf,
     MessageItem,
@@ -145,7 +149,7 @@ def _keep_by_default(tree: RenderTree) -> None:
     """Set what stays without a priority."""
     if not tree.prompt_tsx:
         for node in tree.nodes:
-            node.enclosing_texts = _count_enclosing_texts(node)
+            node.enclosures = _find_enclosures(node)
         _keep_system_message(tree)
     if tree.keeps_request:
         _keep_last_user_message(tree)
@@ -172,38 +176,86 @@ def _settle(node: Node) -> None:
         node.pinned = True
 
 
-def _count_enclosing_texts(node: Node) -> int:
-    """Count the literal texts of a node of which some stand on both sides of its other children, if all of these can leave."""
-    places = range(len(node.items))
-    first, last = (
-        next((at for at in order if _is_living_content(node, at)), None)
-        for order in (places, reversed(places))
-    )
+def _find_enclosures(node: Node) -> list[Enclosure]:
+    """Find the literal texts of a node that have children between them which can all leave.
+
+    Of several texts between two children, the first one ends an enclosure and the next one starts
+    another; a single one does both, so that there is one enclosure. The texts at either end of the
+    node belong to the children beside them.
+    """
+    items = node.items
     if (
-        first is None
-        or last is None
+        node.message is None
+        or node.required
         or node.legacy
         or node.in_legacy
-        or not (is_literal(node.items[first]) and is_literal(node.items[last]))
+        or sum(map(is_literal, items)) <= 1
     ):
-        return 0
-    texts = 0
-    has_others = False
-    for at in places:
-        item = node.items[at]
-        if not _is_living_content(node, at):
+        return []
+    places = (at for at in range(len(items)) if _is_text_or_child(node, at))
+    runs = [list(run) for _, run in groupby(places, key=lambda at: is_literal(items[at]))]
+    spans: list[tuple[int, int, bool]] = []  # (first text, last text, whether a child stays)
+    for at, (before, children, after) in enumerate(zip(runs, runs[1:], runs[2:], strict=False)):
+        if not is_literal(items[before[0]]):
             continue
-        if is_literal(item):
-            texts += 1
-        elif type(item) is Node and (item.pinned or item.required):
-            return 0
+        stays = any(_stays(items[child]) for child in children)
+        end = after[-1] if after is runs[-1] else after[0]
+        if spans and len(before) == 1:
+            start, _, other_stays = spans.pop()
+            spans.append((start, end, stays or other_stays))
         else:
-            has_others = True
-    return texts if has_others else 0
+            is_inner = at > 0 and len(before) > 1
+            spans.append((before[1 if is_inner else 0], end, stays))
+    return [Enclosure(start, end) for start, end, stays in spans if not stays]
 
 
-def _is_living_content(node: Node, position: int) -> bool:
-    return node.removed_at[position] == NEVER_REMOVED and is_content(node.items[position])
+def _is_text_or_child(node: Node, position: int) -> bool:
+    """Return whether an item is literal text, or a child that has content or would have some with a larger share."""
+    item = node.items[position]
+    return node.removed_at[position] == NEVER_REMOVED and (
+        (is_content(item) and not _is_breakpoint(item)) or (type(item) is Node and item.is_cut_away)
+    )
+
+
+def _is_breakpoint(item: Item) -> bool:
+    return type(item) is Leaf and isinstance(item.part, CacheBreakpointPart)
+
+
+def _stays(item: Item) -> bool:
+    return type(item) is Node and (item.pinned or item.required)
+
+
+def has_living_child(node: Node, enclosure: Enclosure) -> bool:
+    """Return whether a child is left between the texts of an enclosure.
+
+    The search starts where one was found before, so that all searches together pass each child
+    once.
+    """
+    start = enclosure.living
+    if _is_living_child(node, start):
+        return True
+    for at in chain(range(start, enclosure.end), range(enclosure.start, start)):
+        if _is_living_child(node, at):
+            enclosure.living = at
+            return True
+    return False
+
+
+def _is_living_child(node: Node, position: int) -> bool:
+    item = node.items[position]
+    return (
+        node.removed_at[position] == NEVER_REMOVED
+        and is_content(item)
+        and not (is_literal(item) or _is_breakpoint(item))
+    )
+
+
+def find_enclosure(node: Node, position: int) -> Enclosure | None:
+    """Return the enclosure of a node that an item is in, or None."""
+    several = len(node.enclosures) > 1
+    at = bisect_right(node.enclosures, position, key=attrgetter("start")) - 1 if several else 0
+    found = node.enclosures[at]
+    return found if at >= 0 and found.start <= position <= found.end else None
 
 
 def _has_required_round(node: Node, run: Run) -> bool:

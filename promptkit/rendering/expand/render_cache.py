@@ -22,11 +22,20 @@ class ComponentRun:
     It holds no Sizing, which would hold the whole tree of the render.
     """
 
-    __slots__ = ("_budget_reads", "_provided_reads", "children", "element", "model", "tokenizer")
+    __slots__ = (
+        "_budget_reads",
+        "_provided_reads",
+        "children",
+        "element",
+        "makes_groups",
+        "model",
+        "tokenizer",
+    )
 
     def __init__(self, element: PromptElement, children: Children, sizing: Sizing) -> None:
         self.element = element
         self.children = children
+        self.makes_groups = False  # of KeepWith: another place of a prompt needs other groups
         self.model = sizing.model
         self.tokenizer = sizing.tokenizer
         # a function among the children may still read the budget
@@ -59,13 +68,16 @@ class RenderCache:
     def find(
         self, element: PromptElement, budget: Callable[[], int], find: Callable[[type], object]
     ) -> ComponentRun | None:
-        """Return a run of a pure component that is valid for a budget and the values that `find` returns."""
+        """Return a run of a pure component that is valid for a budget and the values that `find` returns.
+
+        A run that made KeepWith groups is valid at one place of a prompt.
+        """
         key = id(element)
+        used = self._current.get(key, ())
         found = (
             run
-            for runs in (self._current, self._earlier)
-            for run in runs.get(key, ())
-            if run.is_valid_for(budget, find)
+            for run in (*used, *self._earlier.get(key, ()))
+            if run.is_valid_for(budget, find) and not (run.makes_groups and run in used)
         )
         return next(found, None)
 

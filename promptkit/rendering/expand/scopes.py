@@ -1,8 +1,9 @@
 """The components that enclose a node: the one that wrote it, and the values that are provided to it.
 
 A component writes what its `render` returns, but not what it was given: the elements among its
-children and props were written where it was used. A KeepWith group belongs to the component that
-wrote the member, so that two instances of a component have groups of their own.
+children and props were written where it was used. The plain value of a KeepWith group belongs to
+the component that wrote the member, so that two instances of a component have groups of their own.
+A group of `KeepWith.group()` is an object, which is the same group wherever it is.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen
 class BoundGroup:
-    """A KeepWith group of one component: an equal group of another component is a different group."""
+    """A plain value as a KeepWith group: an equal value of another component is a different group."""
 
     writer: Node | None
     """The component that it belongs to, or None if the prompt itself wrote it."""
@@ -44,17 +45,14 @@ class Scopes:
         for node in nodes:
             element = node.element
             if isinstance(element, KeepWith):
-                node.keep_groups = (self._bind(node, element.group),)
+                node.keep_groups = (self._bind(node, element.key),)
             elif isinstance(element, AssistantMessage):
                 node.call_groups = {
                     call: self._bind(node, group) for call, group in element.keep_with.items()
                 }
 
-    def _bind(self, node: Node, group: Hashable) -> BoundGroup:
-        writer = self._find_writer(node)
-        if isinstance(group, KeepGroup):
-            writer = self._find_outside(writer, group)
-        return BoundGroup(writer, group)
+    def _bind(self, node: Node, group: Hashable) -> Hashable:
+        return group if isinstance(group, KeepGroup) else BoundGroup(self._find_writer(node), group)
 
     def _find_writer(self, node: Node) -> Node | None:
         """Return the component whose `render` wrote the element of a node, or None if none did."""
@@ -68,26 +66,23 @@ class Scopes:
                 self._writers[each] = self._find_outside(around, each.element)
         return self._writers[node]
 
-    def _find_outside(self, writer: Node | None, value: object) -> Node | None:
-        """Return the innermost component, from `writer` outwards, that was not given the value."""
-        while writer is not None and id(value) in self._list_given(writer):
+    def _find_outside(self, writer: Node | None, element: PromptElement | None) -> Node | None:
+        """Return the innermost component, from `writer` outwards, that was not given the element."""
+        while writer is not None and id(element) in self._list_given(writer):
             writer = self._writers[writer]
         return writer
 
     def _list_given(self, component: Node) -> frozenset[int]:
-        """Return the ids of the elements and groups among the children and props of a component."""
+        """Return the ids of the elements among the children and props of a component."""
         given = self._given.get(component)
         if given is None:
             element = component.element
             fields = type(element).__attrs_attrs__ if element is not None else ()
             values = (getattr(element, field.name) for field in fields)
             given = self._given[component] = frozenset(
-                id(value) for value in _iter_items(values) if isinstance(value, _PASSED)
+                id(value) for value in _iter_items(values) if isinstance(value, PromptElement)
             )
         return given
-
-
-_PASSED = (PromptElement, KeepGroup)
 
 
 def _is_component(node: Node) -> bool:
@@ -96,14 +91,19 @@ def _is_component(node: Node) -> bool:
 
 
 def _iter_items(values: Iterable[object]) -> Iterator[object]:
-    """Iterate over values, and over the items of those that are sequences or mappings."""
+    """Iterate over the values of props, over the values of mappings, and over the items of lists at any depth, in any order."""
+    todo: list[object] = []
     for value in values:
-        if isinstance(value, Mapping):
-            yield from value.values()
-        elif isinstance(value, tuple | list):
-            yield from value
-        else:
+        todo += value.values() if isinstance(value, Mapping) else (value,)
+    opened: set[int] = set()  # a list may contain itself
+    while todo:
+        value = todo.pop()
+        key = id(value)
+        if not isinstance(value, tuple | list):
             yield value
+        elif key not in opened:
+            opened.add(key)
+            todo += value
 
 
 def find_provided(node: Node, kind: type) -> object:

@@ -49,7 +49,7 @@ class Sizer:
 
     def __init__(self, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> None:
         self.tokenizer = tokenizer
-        self._prompt_tsx = prompt_tsx
+        self.prompt_tsx = prompt_tsx
         self._text_frames: dict[tuple[Role, str | None], int] = {}
         # by identity: the message is held, so no other gets its id
         self._counts: dict[int, tuple[Message, int]] = {}
@@ -315,7 +315,7 @@ class Sizer:
         return (
             item.role in ("system", "user")
             and item.priority >= HIGHEST_PRIORITY
-            and not self._prompt_tsx
+            and not self.prompt_tsx
         )
 
     def sum_group(self, parent: Node, group: FlexGroup) -> int:

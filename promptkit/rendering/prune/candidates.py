@@ -11,7 +11,7 @@ from bisect import bisect_left
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.rendering.expand.materialize import has_own_priority
+from promptkit.rendering.expand.materialize import find_enclosure, has_own_priority
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
     MARKER,
@@ -226,7 +226,10 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
                 if is_never_removed(item):
                     continue
                 if text_last and is_literal(item):
-                    texts.append((_LAST, bool(parent.enclosing_texts), order, parent, position))
+                    encloses = (
+                        bool(parent.enclosures) and find_enclosure(parent, position) is not None
+                    )
+                    texts.append((_LAST, encloses, order, parent, position))
                     continue
             if type(item) is Node:
                 if item.required:

@@ -70,6 +70,12 @@ class Pruner:
             node for node in tree.limits if _any_below(fallbacks, node)
         ] + tree.fallback_limits
 
+    def remove_empty_enclosures(self) -> None:
+        """Remove literal texts that have nothing between them from the start, permanently."""
+        steps = self._order.remove_empty_enclosures()
+        if steps:
+            self.limit_steps = (*self.limit_steps, (self.tree.root, steps))
+
     def prune_limit(self, node: Node) -> None:
         """Prune the subtree of a limit, permanently.
 
@@ -94,8 +100,8 @@ class Pruner:
         """Discard the removal order that the limits computed, because the tree is about to grow."""
         self._order.reset()
 
-    def check_limits(self) -> None:
-        """Raise BudgetExceededError if the limits removed all user messages, or all messages."""
+    def check_limits(self, budget: int) -> None:
+        """Raise BudgetExceededError if the limits, or shares of nothing, removed all user messages, or all messages."""
         if not self.tree.keeps_request:
             return
         removed = [(node, step) for node, steps in self.limit_steps for step in steps]
@@ -107,7 +113,7 @@ class Pruner:
         node = removed[last.step][0]
         path = Paths().shorten(last.parent, last.position)
         required = measure(node, self.sizer, -1)  # -1: the state before limits removed anything
-        budget = node.limit or 0
+        budget = budget if node.limit is None else node.limit
         raise BudgetExceededError(
             budget=budget,
             required=required,

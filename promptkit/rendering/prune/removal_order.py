@@ -27,7 +27,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.expand.materialize import (
     RenderTree,
+    find_enclosure,
     has_content,
+    has_living_child,
     has_removable_items,
     is_content,
     list_linked_leaves,
@@ -37,7 +39,6 @@ from promptkit.rendering.prune.candidates import (
     CandidateQueue,
     build_queue,
     has_items,
-    is_never_removed,
 )
 from promptkit.rendering.prune.undo_log import (
     CallRemoved,
@@ -173,8 +174,7 @@ class RemovalOrder:
         None, with nothing changed: some of that must stay.
         """
         changes: list[Change] = []
-        for each in (self._queue, self._call_queue, self._removed_groups):
-            each.clear()
+        self._clear()
         if run is not None:
             changes.append(run.take(self._step))
         if position != MARKER:
@@ -185,10 +185,21 @@ class RemovalOrder:
             and parent not in self._breakpoint_nodes
         ):
             self._queue.append((parent.parent, parent.position, "empty", None))
-        if self._remove(changes):
-            return changes
-        self._roll_back(changes)
-        return None
+        return self._remove_queued(changes)
+
+    def remove_empty_enclosures(self) -> list[Step]:
+        """Remove for good the literal texts that have nothing between them from the start, because the share of each child there is too small."""
+        self._protect_prefix(self.tree.root)
+        steps: list[Step] = []
+        for node in self.tree.nodes:
+            for enclosure in node.enclosures:
+                self._clear()
+                self._queue_enclosing_texts(node, enclosure.start, "share")
+                changes = self._remove_queued([])
+                steps += [changes] if changes else []
+        self.make_final(steps)
+        self.reset()
+        return steps
 
     def _take_run(
         self, run: Run, source: CandidateQueue, steps: list[Step], *, batch: bool
@@ -308,6 +319,17 @@ class RemovalOrder:
             node.protected_items = position
             self._breakpoint_nodes.add(node)
 
+    def _clear(self) -> None:
+        for each in (self._queue, self._call_queue, self._removed_groups):
+            each.clear()
+
+    def _remove_queued(self, changes: list[Change]) -> list[Change] | None:
+        """Return the changes with those that remove the queued items. None, with all undone: some of that must stay."""
+        if self._remove(changes):
+            return changes
+        self._roll_back(changes)
+        return None
+
     def _remove(self, changes: list[Change]) -> bool:
         """Remove the queued items and everything that is kept with them.
 
@@ -352,8 +374,8 @@ class RemovalOrder:
             self._activate(item.fallback, last, changes)
         if parent.path_index > 0:
             self._leave_path(parent)
-        if 0 < parent.live_items <= parent.enclosing_texts and not is_literal(item):
-            self._queue_enclosing_texts(parent)
+        if parent.enclosures and not is_literal(item):
+            self._queue_enclosing_texts(parent, position, "budget")
         has_calls = any(step == NEVER_REMOVED for step in parent.calls_removed_at)
         if (
             parent.live_items == 0
@@ -365,17 +387,21 @@ class RemovalOrder:
             elif not has_items(parent):
                 self._add_emptied(parent)
 
-    def _queue_enclosing_texts(self, parent: Node) -> None:
-        """Remove the texts on both sides of the children that have left, unless anything else is left."""
-        texts: list[int] = []
-        for position, item in enumerate(parent.items):
-            if parent.removed_at[position] != NEVER_REMOVED or not is_content(item):
-                continue
-            if not is_literal(item) or is_never_removed(item):
-                return
-            texts.append(position)
-        if parent not in self._breakpoint_nodes:
-            self._queue.extend((parent, position, "budget", None) for position in texts)
+    def _queue_enclosing_texts(self, parent: Node, position: int, reason: str) -> None:
+        """Remove the texts on both sides of a child that has left, unless another child is left between them."""
+        enclosure = find_enclosure(parent, position)
+        if (
+            enclosure is None
+            or parent.keeps_unprioritized
+            or enclosure.start < parent.protected_items
+            or has_living_child(parent, enclosure)
+        ):
+            return
+        self._queue.extend(
+            (parent, at, reason, None)
+            for at in range(enclosure.start, enclosure.end + 1)
+            if is_literal(parent.items[at])
+        )
 
     def _must_stay(self, parent: Node, position: int, item: Item, *, indirect: bool) -> bool:
         if type(item) is Node and (item.pinned or item in self._breakpoint_nodes):

@@ -58,6 +58,8 @@ class Removal:
     * `cut`: it is a Truncate, which was shortened and not removed yet.
     * `kept-with`: its KeepWith group was removed.
     * `tool-pair`: the tool call or the tool result that it belongs to was removed.
+    * `share`: it is literal text around elements whose shares of the budget hold none of their
+      content.
     """
 
     partner: str | None = None
@@ -90,7 +92,8 @@ class PrunedTree:
     """The reason of the scan's steps: `budget` or `limit`."""
 
     limit_steps: tuple[tuple[Node, list[Step]], ...]
-    """The steps that limits took before: (the node of the limit, its steps)."""
+    """The steps that were taken before, by limits and because of shares of nothing: (the node of
+    the limit, or the root, its steps)."""
 
 
 class RemovedItem(NamedTuple):

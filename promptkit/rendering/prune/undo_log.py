@@ -16,7 +16,7 @@ class ItemRemoved(NamedTuple):
     parent: Node
     position: int
     reason: str
-    """`budget`, `kept-with`, `tool-pair` or `empty`."""
+    """`budget`, `kept-with`, `tool-pair`, `share` or `empty`."""
     partner: Node | None
     """The node whose removal caused this one."""
     counted: bool

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from promptkit.rendering.expand.materialize import RenderTree, is_content
 from promptkit.rendering.paths import Paths
 from promptkit.rendering.prune.removals import PrunedTree, iter_removed
-from promptkit.rendering.tree import Node, is_item_alive, is_literal, is_node_alive
+from promptkit.rendering.tree import Enclosure, Node, is_item_alive, is_literal, is_node_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,30 +21,37 @@ def list_notes(pruned: PrunedTree) -> tuple[str, ...]:
     paths = Paths(described=True)
     bare = dict.fromkeys(removed.node for removed in iter_removed(pruned) if removed.position >= 0)
     # what its share leaves nothing of was never there to be removed
-    bare |= dict.fromkeys(
-        node.parent for node in pruned.tree.nodes if node.is_cut and not node.items and node.parent
-    )
+    bare |= dict.fromkeys(node for node in pruned.tree.nodes if node.is_cut_away)
     return (
-        *(
-            f"of {paths.shorten(node)} only its literal text is left."
-            for node in bare
-            if _is_bare(node, pruned.state)
-        ),
+        *(note for node in bare for note in _list_bare(node, pruned.state, paths)),
         *list_share_notes(pruned.tree, pruned.sizer),
     )
 
 
-def _is_bare(node: Node, state: int) -> bool:
-    """Return whether literal text is all that is left of a node."""
-    if node.message is None or node.calls or not is_node_alive(node, state):
-        return False
-    left = [
-        item
-        for item, removed_at in zip(node.items, node.removed_at, strict=True)
-        if is_item_alive(item, removed_at, state)
-        and (item.items if type(item) is Node else is_content(item))
-    ]
-    return bool(left) and all(map(is_literal, left))
+def _list_bare(node: Node, state: int, paths: Paths) -> Iterator[str]:
+    """Yield a note if literal text is all that is left of a node, or on both sides of what has left."""
+    if node.message is None or not is_node_alive(node, state):
+        return
+    left = [at for at in range(len(node.items)) if _is_left(node, at, state)]
+    texts = [at for at in left if is_literal(node.items[at])]
+    if not node.calls and left and left == texts:
+        yield f"of {paths.shorten(node)} only its literal text is left."
+    elif any(_is_left_empty(each, texts, left) for each in node.enclosures):
+        yield f"in {paths.shorten(node)} nothing is left between literal texts."
+
+
+def _is_left_empty(enclosure: Enclosure, texts: list[int], left: list[int]) -> bool:
+    """Return whether the texts of an enclosure are left, with no child between them."""
+    inside = range(enclosure.start, enclosure.end + 1)
+    return enclosure.start in texts and all(at in texts for at in left if at in inside)
+
+
+def _is_left(node: Node, position: int, state: int) -> bool:
+    """Return whether an item with content is left of a node."""
+    item = node.items[position]
+    return is_item_alive(item, node.removed_at[position], state) and bool(
+        item.items if type(item) is Node else is_content(item)
+    )
 
 
 def list_share_notes(tree: RenderTree, sizer: Sizer) -> Iterator[str]:

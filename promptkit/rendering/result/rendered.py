@@ -14,12 +14,12 @@ from promptkit.rendering.result.assemble import SourceSpan, map_sources
 from promptkit.rendering.result.notes import list_notes
 from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.tokens.budget import read_budget
-from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
+from promptkit.tokens.tokenizer import count_frame, count_message, count_part, is_exact
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
-from promptkit.wire.parts import WireFormat, is_foreign
+from promptkit.wire.parts import WireFormat, is_foreign, merge_system_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from promptkit.elements import Reference
     from promptkit.rendering.expand.sizing import Sizer
@@ -94,12 +94,25 @@ class Rendered:
             return False
         return all(is_exact(message, tokenizer) for message in self.messages)
 
-    def count_tokens(self, target: WireFormat) -> int:
-        """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send."""
+    def count_tokens(self, target: WireFormat, *, merge_system: bool = False) -> int:
+        """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send.
+
+        With `merge_system`, neighbouring system messages count as the one that `to_openai` and
+        `to_responses` make of them.
+        """
         tokenizer = self._sizer.tokenizer
-        return self.tokens - sum(
-            _count_omitted(message, target, tokenizer) for message in self.messages
-        )
+        tokens = self.tokens
+        messages: Sequence[Message] = self.messages
+        if merge_system and target != "anthropic":
+            messages = merge_system_messages(messages)
+            tokens += self._count_request(messages) - self._count_request(self.messages)
+        return tokens - sum(_count_omitted(message, target, tokenizer) for message in messages)
+
+    def _count_request(self, messages: Sequence[Message]) -> int:
+        tokenizer = self._sizer.tokenizer
+        system = next((message.text for message in messages if message.role == "system"), False)
+        overhead = tokenizer.count_overhead(self._tools, system=system)
+        return overhead.tokens + sum(count_message(message, tokenizer) for message in messages)
 
     @cached_property
     def removals(self) -> tuple[Removal, ...]:
@@ -166,7 +179,8 @@ class Rendered:
         """Return the messages for OpenAI's Chat Completions (`messages=`).
 
         `cache=False` leaves cache breakpoints out, for models that reject them. `merge_system=True`
-        joins neighbouring system messages, which saves tokens: `tokens` counts each by itself.
+        joins neighbouring system messages, which saves tokens: `tokens` counts each by itself, and
+        `count_tokens("chat", merge_system=True)` what is sent.
         """
         return to_chat(self.messages, cache=cache, merge_system=merge_system)
 
@@ -181,7 +195,8 @@ class Rendered:
     def to_anthropic(self, *, cache: bool = True) -> AnthropicRequest:
         """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`.
 
-        `cache=False` leaves cache breakpoints out.
+        `cache=False` leaves cache breakpoints out. System messages need no merging: those at the
+        start are blocks of one `system`, and a later one is a block of the turn around it.
         """
         return to_anthropic(self.messages, cache=cache)
 

@@ -7,6 +7,7 @@ const WHY = {
   limit: 'it had the lowest priority when a token limit was exceeded',
   'kept-with': 'its KeepWith group was removed',
   'tool-pair': 'its tool call or tool result was removed',
+  share: 'the share of what it encloses holds nothing of it',
 };
 
 class Detail {

@@ -19,6 +19,7 @@ from promptkit import (
     Renderer,
     Sizing,
     Tag,
+    Template,
     TextChunk,
     Truncate,
     UserMessage,
@@ -388,6 +389,29 @@ def test_a_factory_makes_a_default_of_its_own_for_each_element() -> None:
 def test_own_props_come_before_layout_props_in_the_signature() -> None:
     assert list(inspect.signature(Tag).parameters)[:3] == ["tag", "attributes", "priority"]
     assert list(inspect.signature(Tag.__init__).parameters)[:2] == ["self", "tag"]
+
+
+@component
+class Named(PromptElement):
+    key: str = attrs.field(alias="name")
+    """What it is called."""
+
+    def render(self, sizing: Sizing) -> Child:
+        return self.key
+
+
+def test_a_prop_whose_attribute_has_another_name_is_written_by_its_own() -> None:
+    element = Named(name="a")
+    assert repr(element) == "Named(name='a')"
+    assert element.replace(name="b") == Named(name="b")
+    assert "name: What it is called." in (Named.__doc__ or "")
+    template = Template(source="{% component Named(name='c') %}", values={"Named": Named})
+    assert show(template) == "c"
+    make = cast("Callable[[], Named]", Named)
+    with pytest.raises(BadPropError, match=r"Named needs name: write Named\(name=…\)"):
+        make()
+    with pytest.raises(BadPropError, match="Named has no prop key: its props are name"):
+        element.replace(key="b")
 
 
 class TestDocumentation:

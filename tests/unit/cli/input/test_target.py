@@ -35,6 +35,14 @@ number = 5
 
 def broken() -> str:
     return "text"
+
+several = (UserMessage()["one"], UserMessage()["two"])
+
+def pair(query: str) -> Child:
+    return UserMessage()["first"], [UserMessage()[query]]
+
+def numbers() -> list[int]:
+    return [1, 2]
 """
 
 
@@ -53,6 +61,14 @@ def test_a_component_or_a_function_takes_props(prompt: Path, name: str) -> None:
 
 def test_an_element_is_taken_as_it_is(prompt: Path) -> None:
     assert repr(load_target(f"{prompt}:element", {})) == "Review(query='fixed')"
+
+
+def test_a_sequence_of_elements_is_taken_as_render_takes_it(prompt: Path) -> None:
+    assert load_target(f"{prompt}:several", {}) == (UserMessage()["one"], UserMessage()["two"])
+    assert load_target(f"{prompt}:pair", {"query": "x"}) == (
+        UserMessage()["first"],
+        UserMessage()["x"],
+    )
 
 
 def test_a_component_of_a_module() -> None:
@@ -81,6 +97,8 @@ def test_a_file_may_import_its_neighbours(tmp_path: Path, monkeypatch: pytest.Mo
         (":element", {"query": "x"}, "is an element, not a component: it takes no props"),
         (":number", {}, "is a int: name a component, a function or an element"),
         (":broken", {}, "returned a str, not an element"),
+        (":numbers", {}, "returned a list, not an element or a sequence of elements"),
+        (":several", {"query": "x"}, "is an element, not a component: it takes no props"),
     ],
 )
 def test_a_mistake_says_what_to_do(
