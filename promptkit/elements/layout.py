@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from contextvars import ContextVar
 
 import attrs
 
@@ -68,10 +67,6 @@ class KeepGroup:
     __slots__ = ()
 
 
-GROUPS_MADE: ContextVar[list[KeepGroup] | None] = ContextVar("groups_made", default=None)
-"""Collects the groups that a component makes while it runs. None: no component runs."""
-
-
 @component
 class KeepWith(PromptElement):
     """A member of a group that is pruned together: when one member is pruned completely, so are the others.
@@ -91,11 +86,7 @@ class KeepWith(PromptElement):
         Wherever a prompt contains this object, it is the same group. A component that makes one in
         its `render` makes another one at each place where it is rendered.
         """
-        group = KeepGroup()
-        made = GROUPS_MADE.get()
-        if made is not None:
-            made.append(group)
-        return group
+        return KeepGroup()
 
 
 @component

@@ -351,14 +351,28 @@ class TestLiteralText:
                 "<a> ",
                 TextChunk(priority=1)["one"],
                 TextChunk(priority=2)["two"],
-                "\n",
                 " </a>",
+                " and",
                 TextChunk(priority=8)["outro"],
             ],
             UserMessage()["q"],
         )
-        assert texts(prompt, 5)[0] == "intro<a> \ntwo\n </a>\noutro"
-        assert texts(prompt, 4)[0] == texts(prompt, 3)[0] == "intro\noutro"
+        assert texts(prompt, 6)[0] == "intro<a> \ntwo </a> and\noutro"
+        assert texts(prompt, 5)[0] == texts(prompt, 4)[0] == "intro and\noutro"
+
+    def test_a_text_between_two_children_may_be_the_label_of_the_second_and_stays(self) -> None:
+        prompt = (
+            UserMessage(priority=1)[
+                "Notes: ",
+                TextChunk(priority=1)["one"],
+                " Question: ",
+                TextChunk(priority=2)["why?"],
+            ],
+            UserMessage()["q"],
+        )
+        made = render(prompt, budget=4, tokenizer=WordTokenizer())
+        assert made.messages[0].text == "Notes:  Question: \nwhy?"
+        assert made.notes == ("in UserMessage[0] nothing is left between literal texts.",)
 
     def test_each_pair_leaves_with_what_is_in_it(self) -> None:
         prompt = (

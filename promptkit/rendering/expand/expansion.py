@@ -33,7 +33,6 @@ from promptkit.elements import (
 )
 from promptkit.elements.chat import MessageElement
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
-from promptkit.elements.layout import GROUPS_MADE, KeepGroup
 from promptkit.elements.rounds import iter_rounds
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart, Message, Role
@@ -176,7 +175,7 @@ class Expansion:
             raise TreeError(message, path=format_path(node))
         budget = partial(self.sizer.budget_of, node)
         find = partial(find_provided, node)
-        run = self.cache.find(element, budget, find)
+        run = self.cache.take(element, budget, find)
         if run is not None:
             self.cache.store(run)
             return run.children
@@ -186,18 +185,12 @@ class Expansion:
         sizing = self.sizing(node)
         if self.seconds is not None:
             self.seconds[node] = -perf_counter()
-        made: list[KeepGroup] = []
-        outer = GROUPS_MADE.set(made)
-        try:
-            result = element.render(sizing)
-            if inspect.isawaitable(result):
-                self.start(node, result, sizing)
-                return None  # what was awaited is never kept as pure: it was loaded
-            run = self._read_run(node, element, result, sizing)
-        finally:
-            GROUPS_MADE.reset(outer)
+        result = element.render(sizing)
+        if inspect.isawaitable(result):
+            self.start(node, result, sizing)
+            return None  # what was awaited is never kept as pure: it was loaded
+        run = self._read_run(node, element, result, sizing)
         if type(element).__pure__:
-            run.makes_groups = bool(made)
             self.cache.store(run)
         return run.children
 

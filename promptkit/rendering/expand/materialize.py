@@ -180,7 +180,8 @@ def _find_enclosures(node: Node) -> list[Enclosure]:
     """Find the literal texts of a node that have children between them which can all leave.
 
     Of several texts between two children, the first one ends an enclosure and the next one starts
-    another; a single one does both, so that there is one enclosure. The texts at either end of the
+    another. A single one belongs to the children on both sides, so that these are in one enclosure,
+    which needs a text before the first and behind the last of them. The texts at either end of the
     node belong to the children beside them.
     """
     items = node.items
@@ -194,19 +195,21 @@ def _find_enclosures(node: Node) -> list[Enclosure]:
         return []
     places = (at for at in range(len(items)) if _is_text_or_child(node, at))
     runs = [list(run) for _, run in groupby(places, key=lambda at: is_literal(items[at]))]
-    spans: list[tuple[int, int, bool]] = []  # (first text, last text, whether a child stays)
-    for at, (before, children, after) in enumerate(zip(runs, runs[1:], runs[2:], strict=False)):
-        if not is_literal(items[before[0]]):
+    found: list[Enclosure] = []
+    start: int | None = None  # None: no text stands before the children
+    stays = False
+    for at, children in enumerate(runs):
+        if is_literal(items[children[0]]):
             continue
-        stays = any(_stays(items[child]) for child in children)
-        end = after[-1] if after is runs[-1] else after[0]
-        if spans and len(before) == 1:
-            start, _, other_stays = spans.pop()
-            spans.append((start, end, stays or other_stays))
-        else:
-            is_inner = at > 0 and len(before) > 1
-            spans.append((before[1 if is_inner else 0], end, stays))
-    return [Enclosure(start, end) for start, end, stays in spans if not stays]
+        before, after = runs[at - 1] if at else [], runs[at + 1] if at + 1 < len(runs) else []
+        if at <= 1 or len(before) > 1 or start is None:
+            is_inner = at > 1 and len(before) > 1
+            start, stays = (before[is_inner] if before else None), False
+        stays = stays or any(_stays(items[child]) for child in children)
+        is_last = at + 2 >= len(runs)
+        if after and (is_last or len(after) > 1) and start is not None and not stays:
+            found.append(Enclosure(start, after[-1] if is_last else after[0]))
+    return found
 
 
 def _is_text_or_child(node: Node, position: int) -> bool:

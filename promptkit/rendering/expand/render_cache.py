@@ -27,7 +27,6 @@ class ComponentRun:
         "_provided_reads",
         "children",
         "element",
-        "makes_groups",
         "model",
         "tokenizer",
     )
@@ -35,7 +34,6 @@ class ComponentRun:
     def __init__(self, element: PromptElement, children: Children, sizing: Sizing) -> None:
         self.element = element
         self.children = children
-        self.makes_groups = False  # of KeepWith: another place of a prompt needs other groups
         self.model = sizing.model
         self.tokenizer = sizing.tokenizer
         # a function among the children may still read the budget
@@ -65,27 +63,22 @@ class RenderCache:
         self._current: dict[int, list[ComponentRun]] = {}
         self._earlier: dict[int, list[ComponentRun]] = {}
 
-    def find(
+    def take(
         self, element: PromptElement, budget: Callable[[], int], find: Callable[[type], object]
     ) -> ComponentRun | None:
-        """Return a run of a pure component that is valid for a budget and the values that `find` returns.
+        """Take a run of the last render that is valid for a budget and the values that `find` returns.
 
-        A run that made KeepWith groups is valid at one place of a prompt.
+        A run is for one place of a prompt, since the KeepWith groups that it made are.
         """
-        key = id(element)
-        used = self._current.get(key, ())
-        found = (
-            run
-            for run in (*used, *self._earlier.get(key, ()))
-            if run.is_valid_for(budget, find) and not (run.makes_groups and run in used)
-        )
-        return next(found, None)
+        runs = self._earlier.get(id(element), ())
+        for index, run in enumerate(runs):
+            if run.is_valid_for(budget, find):
+                return self._earlier[id(element)].pop(index)
+        return None
 
     def store(self, run: ComponentRun) -> None:
-        """Cache a run of a pure component for this render and the next one."""
-        runs = self._current.setdefault(id(run.element), [])
-        if run not in runs:
-            runs.append(run)
+        """Cache a run of a pure component for the next render."""
+        self._current.setdefault(id(run.element), []).append(run)
 
     def start_next_render(self, message_items: list[MessageItem]) -> None:
         """Drop the components that this render did not use, and message items if there are many.

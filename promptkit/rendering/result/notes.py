@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import isfinite
 from typing import TYPE_CHECKING
 
 from promptkit.rendering.expand.materialize import RenderTree, is_content
 from promptkit.rendering.paths import Paths
 from promptkit.rendering.prune.removals import PrunedTree, iter_removed
-from promptkit.rendering.tree import Enclosure, Node, is_item_alive, is_literal, is_node_alive
+from promptkit.rendering.tree import Node, is_item_alive, is_literal, is_node_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,17 +34,26 @@ def _list_bare(node: Node, state: int, paths: Paths) -> Iterator[str]:
     if node.message is None or not is_node_alive(node, state):
         return
     left = [at for at in range(len(node.items)) if _is_left(node, at, state)]
-    texts = [at for at in left if is_literal(node.items[at])]
-    if not node.calls and left and left == texts:
+    texts = {at for at in left if is_literal(node.items[at])}
+    if not node.calls and left and len(left) == len(texts):
         yield f"of {paths.shorten(node)} only its literal text is left."
-    elif any(_is_left_empty(each, texts, left) for each in node.enclosures):
+    elif any(
+        before in texts and after in texts and _has_left(node, range(before + 1, after), state)
+        for before, after in pairwise(left)
+    ):
         yield f"in {paths.shorten(node)} nothing is left between literal texts."
 
 
-def _is_left_empty(enclosure: Enclosure, texts: list[int], left: list[int]) -> bool:
-    """Return whether the texts of an enclosure are left, with no child between them."""
-    inside = range(enclosure.start, enclosure.end + 1)
-    return enclosure.start in texts and all(at in texts for at in left if at in inside)
+def _has_left(node: Node, positions: range, state: int) -> bool:
+    """Return whether a child at one of these positions was removed, or has a share that holds none of its content."""
+    return any(
+        not is_literal(item) and (removed_at < state or (type(item) is Node and item.is_cut_away))
+        for item, removed_at in zip(
+            node.items[positions.start : positions.stop],
+            node.removed_at[positions.start : positions.stop],
+            strict=True,
+        )
+    )
 
 
 def _is_left(node: Node, position: int, state: int) -> bool:
