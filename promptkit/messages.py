@@ -382,7 +382,9 @@ class Message:
             problem = f"role must be 'system', 'developer', 'user', 'assistant' or 'tool', not {role!r:.80}."
             raise InvalidArgumentError(problem)
         parts = content if _is_plain_content(content) else _read_content(content)
-        calls = tool_calls if _are_plain_calls(tool_calls) else _read_tool_calls(tool_calls)
+        calls: tuple[ToolCall, ...] = ()
+        if tool_calls != ():  # most messages have none
+            calls = tool_calls if _are_plain_calls(tool_calls) else _read_tool_calls(tool_calls)
         if role == "developer":
             parts = (_DEVELOPER, *parts)
         if not (name is None or is_instance(name, str)):

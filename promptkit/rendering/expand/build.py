@@ -145,16 +145,18 @@ def show_message(message: Message) -> Message | None:
     Cache breakpoints are dropped: the prompt sets its own.
     """
     role, call_id = message.role, message.tool_call_id
+    if len(message.content) == 1 and message.name != "":
+        # most messages are one text and need no change
+        text = message.content[0]
+        if (
+            isinstance(text, str)
+            and text
+            and not text.isspace()
+            and (role == "assistant" or not message.tool_calls)
+            and (call_id is None) is (role != "tool")
+        ):
+            return message
     calls = message.tool_calls if role == "assistant" else ()
-    text = message.content[0] if len(message.content) == 1 else None
-    if (  # most messages are one text and need no change
-        isinstance(text, str)
-        and text
-        and calls is message.tool_calls
-        and (call_id is None) is (role != "tool")
-        and message.name != ""
-    ):
-        return None if text.isspace() and not (calls or role == "tool") else message
     call_id = (call_id or "") if role == "tool" else None
     content: list[Part] = []
     for part in message.content:
