@@ -1,0 +1,88 @@
+"""Texts that leave one by one are counted as they are sent, however the tokenizer counts where they join."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+from hypothesis import given, note, settings, strategies as st
+
+from promptkit import Chunk, Group, Image, Text, TextChunk, UserMessage
+from promptkit.testing import WordTokenizer
+from promptkit.tokens import CalibratedTokenizer
+from tests.behaviour.test_oracle_equality import check
+from tests.examples import examples
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hypothesis.strategies import SearchStrategy
+
+    from promptkit import Child
+    from promptkit.tokens import Tokenizer
+
+
+@attrs.frozen(kw_only=True)
+class Squares(WordTokenizer):
+    """A run of n letters, digits, white space or others is n * n tokens: joining texts costs more than both cost."""
+
+    cut: str = r"(?<=[a-z])(?![a-z])|(?<=\d)(?!\d)|(?<=\s)(?!\s)|(?<=\.)(?!\.)"
+    """Where counts add up: between two runs, and at the end of a text."""
+
+    @property
+    def safe_cut(self) -> re.Pattern[str] | None:
+        return re.compile(self.cut) if self.cut else None
+
+    def count(self, text: str) -> int:
+        runs = [len(list(run)) for _, run in groupby(text, _kind)]
+        return sum(length * length for length in runs)
+
+
+def _kind(character: str) -> str:
+    return "a" if character.isalpha() else "1" if character.isdigit() else character
+
+
+PRIORITIES = st.integers(0, 9)
+WORDS = st.text("ab1. \n", max_size=4) | st.text("ab", max_size=2)
+LONG = "a1" + 60 * "b"  # the last cut in it is far from its end
+
+
+def _pieces(words: SearchStrategy[str]) -> SearchStrategy[Child]:
+    """A text of one of the elements that texts are written in, or something between texts."""
+    priority = PRIORITIES
+
+    def several(build: Callable[[int, list[str]], Child]) -> SearchStrategy[Child]:
+        return st.builds(build, priority, st.lists(words, max_size=3))
+
+    return st.one_of(
+        words,
+        st.builds(lambda at, text: TextChunk(priority=at)[text], priority, words),
+        st.builds(lambda at, text: Text(priority=at)[text], priority, words),
+        several(lambda at, texts: Group(priority=at)[texts]),
+        several(lambda at, texts: Chunk(priority=at)[[Text()[text] for text in texts]]),
+        several(
+            lambda at, texts: Group(priority=at)[[TextChunk(priority=-at)[text] for text in texts]]
+        ),
+        st.builds(lambda at: Image(src="https://x/y.png", priority=at), priority),
+    )
+
+
+TOKENIZERS: dict[str, Tokenizer] = {
+    "cuts between runs": Squares(),
+    "cuts at lines": Squares(cut=r"(?<=\n)(?=[^\s.])", per_message=1, per_image=2),
+    "no cuts": Squares(cut=""),
+    "scaled": CalibratedTokenizer(Squares(), 1.3),
+}
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+@settings(max_examples=examples(300))
+@given(pieces=st.lists(_pieces(WORDS | st.just(LONG)), min_size=1, max_size=9))
+def test_a_message_is_counted_as_it_is_sent_whichever_of_its_texts_leave(
+    name: str, pieces: list[Child]
+) -> None:
+    note(repr(pieces))
+    check(UserMessage(priority=1)[pieces], TOKENIZERS[name])
