@@ -14,6 +14,7 @@ from promptkit import (
     Chunk,
     Group,
     Image,
+    KeepWith,
     TextChunk,
     ToolCall,
     ToolMessage,
@@ -183,6 +184,43 @@ TIES: dict[str, Child] = {
 def test_equals_the_oracle_where_priorities_tie(tie: str, defaults: Defaults) -> None:
     for tokenizer in (WordTokenizer(per_message=1, per_image=2), Runs(per_message=1)):
         check(TIES[tie], tokenizer, defaults=defaults)
+
+
+TOGETHER: dict[str, Child] = {
+    "a call and its result that are also kept together, beside another message": [
+        Group()[
+            KeepWith(group=1, priority=1)[
+                AssistantMessage(tool_calls=[ToolCall(id="c", name="f")])["x"]
+            ],
+            KeepWith(group=1)[ToolMessage(tool_call_id="c")["a result"]],
+            message(5),
+        ],
+        STAYS,
+    ],
+    "a call that is kept with a message, and the shorter result that replaces its result": [
+        KeepWith(group=1, priority=1)[UserMessage()["of the call"]],
+        AssistantMessage(tool_calls=[ToolCall(id="c", name="f")], keep_with={"c": 1})["text"],
+        ToolMessage(tool_call_id="c", fallback=ToolMessage(tool_call_id="c")["r"])["a result"],
+        STAYS,
+    ],
+    "a group whose blank message leaves first": [
+        Group()[UserMessage(priority=0)[" "], message(1), message(2)],
+        KeepWith(group=1, priority=3)[message(1)],
+        STAYS,
+    ],
+    "blank messages behind the last one of a group": [
+        Group()[message(1), UserMessage(priority=2)[" "], UserMessage(priority=3)[" "]],
+        Group()[message(2), UserMessage(priority=4)[" "], UserMessage(required=True)["y"]],
+        STAYS,
+    ],
+}
+
+
+@pytest.mark.parametrize("defaults", ["promptkit", "prompt-tsx"])
+@pytest.mark.parametrize("name", TOGETHER)
+def test_equals_the_oracle_where_something_leaves_with(name: str, defaults: Defaults) -> None:
+    for tokenizer in (WordTokenizer(per_message=1, per_call=2), Runs(per_message=1)):
+        check(TOGETHER[name], tokenizer, defaults=defaults)
 
 
 @pytest.mark.parametrize("feature", FEATURES)

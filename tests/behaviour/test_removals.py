@@ -23,6 +23,8 @@ from promptkit.rendering import Removal
 from promptkit.testing import WordTokenizer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from promptkit import Child
 
 QUESTION = UserMessage(required=True)["q"]
@@ -63,6 +65,35 @@ def test_a_removal_is(removal: str) -> None:
     prompt, budget, paths = REMOVALS[removal]
     made = render((prompt, QUESTION), budget=budget, tokenizer=WordTokenizer())
     assert [each.path for each in made.removals] == paths
+
+
+@pytest.mark.parametrize("marker", [None, lambda _: "x x"], ids=["", "marker"])
+@pytest.mark.parametrize("turns", [TURNS, TURNS[:1]])
+def test_a_conversation_of_which_nothing_is_left_takes_what_is_around_it_along(
+    turns: list[Message], marker: Callable[[int], str] | None
+) -> None:
+    conversation = RecordedMessages(
+        messages=turns, marker=marker, shorten=False, keep_request=False, priority=1
+    )
+    prompt = (
+        Group(fallback=UserMessage(required=True)["gone"])[conversation],
+        QUESTION,
+    )
+    made = render(prompt, budget=4, tokenizer=WordTokenizer(per_message=1))
+    assert [message.text for message in made.messages] == ["gone", "q"]
+
+
+def test_a_group_that_was_emptied_has_the_reason_of_what_left_it() -> None:
+    prompt = (
+        KeepWith(group=1, priority=1)[UserMessage()["a"]],
+        Group()[Group()[KeepWith(group=1)[UserMessage()["b"]]]],
+        QUESTION,
+    )
+    made = render(prompt, budget=1, tokenizer=WordTokenizer())
+    assert [(each.path, each.reason, each.partner) for each in made.removals] == [
+        ("KeepWith[0]", "budget", None),
+        ("Group[1]", "kept-with", "KeepWith[0]"),
+    ]
 
 
 def test_an_empty_group_is_a_removal() -> None:

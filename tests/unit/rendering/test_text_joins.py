@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import groupby
+from itertools import groupby, permutations
 from typing import TYPE_CHECKING
 
 import attrs
@@ -78,8 +78,15 @@ TOKENIZERS: dict[str, Tokenizer] = {
 }
 
 
+@pytest.mark.parametrize("priority", [1, 3])
+def test_a_line_is_counted_with_the_line_break_that_it_has_or_needs(priority: int) -> None:
+    for one, other in permutations(["a\n", "b", "a1\n\n", "1", "."], 2):
+        chunks = TextChunk(priority=2)[one], TextChunk(priority=priority)[other]
+        check(UserMessage()[chunks], Squares())
+
+
 @pytest.mark.parametrize("name", TOKENIZERS)
-@settings(max_examples=examples(300))
+@settings(max_examples=examples(150))
 @given(pieces=st.lists(_pieces(WORDS | st.just(LONG)), min_size=1, max_size=9))
 def test_a_message_is_counted_as_it_is_sent_whichever_of_its_texts_leave(
     name: str, pieces: list[Child]
