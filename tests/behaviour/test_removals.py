@@ -18,6 +18,7 @@ from promptkit import (
     UserMessage,
     render,
 )
+from promptkit.elements.rounds import Rounds
 from promptkit.fitting import RecordedMessages
 from promptkit.rendering import Removal
 from promptkit.testing import WordTokenizer
@@ -65,6 +66,13 @@ def test_a_removal_is(removal: str) -> None:
     prompt, budget, paths = REMOVALS[removal]
     made = render((prompt, QUESTION), budget=budget, tokenizer=WordTokenizer())
     assert [each.path for each in made.removals] == paths
+
+
+def test_blank_messages_of_a_conversation_cost_none_of_the_others_their_place() -> None:
+    turns = [Message(role="user", content=(" ",)), *TURNS]
+    rounds = Rounds(rounds=turns, order=[0, 1, 2], priorities=[0, 1, 2])
+    made = render((rounds, QUESTION), budget=3, tokenizer=WordTokenizer())
+    assert [message.text for message in made.messages] == ["b b", "q"]
 
 
 @pytest.mark.parametrize("marker", [None, lambda _: "x x"], ids=["", "marker"])
