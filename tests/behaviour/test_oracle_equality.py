@@ -15,6 +15,7 @@ from promptkit import (
     Group,
     Image,
     KeepWith,
+    SystemMessage,
     TextChunk,
     ToolCall,
     ToolMessage,
@@ -26,7 +27,7 @@ from promptkit.testing import WordTokenizer
 from promptkit.tokens import tokenizer_for
 from tests.behaviour.oracle import DoesNotFitError, Oracle, State, oracle
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers
-from tests.behaviour.tokenizers import Runs
+from tests.behaviour.tokenizers import Bounded, Runs
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -208,6 +209,21 @@ TOGETHER: dict[str, Child] = {
         KeepWith(group=1, priority=3)[message(1)],
         STAYS,
     ],
+    "a blank text before a fallback that fills its message": [
+        UserMessage(priority=0)[
+            TextChunk(priority=0)[" "], KeepWith(group=1, fallback="short one")[()]
+        ],
+        KeepWith(group=1, priority=1)[message(1)],
+        STAYS,
+    ],
+    "nothing but a fallback in a message, which comes": [
+        UserMessage()[KeepWith(group=1, fallback="short")[()]],
+        Group(priority=1)[KeepWith(group=1)[()]],
+    ],
+    "nothing but a fallback, which comes": [
+        KeepWith(group=1, fallback=[UserMessage()["short"], SystemMessage()["one"]])[()],
+        Group(priority=1)[KeepWith(group=1)[()]],
+    ],
     "blank messages behind the last one of a group": [
         Group()[message(1), UserMessage(priority=2)[" "], UserMessage(priority=3)[" "]],
         Group()[message(2), UserMessage(priority=4)[" "], UserMessage(required=True)["y"]],
@@ -219,7 +235,7 @@ TOGETHER: dict[str, Child] = {
 @pytest.mark.parametrize("defaults", ["promptkit", "prompt-tsx"])
 @pytest.mark.parametrize("name", TOGETHER)
 def test_equals_the_oracle_where_something_leaves_with(name: str, defaults: Defaults) -> None:
-    for tokenizer in (WordTokenizer(per_message=1, per_call=2), Runs(per_message=1)):
+    for tokenizer in (Bounded(per_message=1, per_call=2), Runs(per_message=1)):
         check(TOGETHER[name], tokenizer, defaults=defaults)
 
 

@@ -310,7 +310,7 @@ class BackwardScan:
         entry.missing_leaves = entry.root.leaf_count
         span = entry.span
         for leaf in self._iter_linked(entry):
-            entry.span = LeafRange(span.low, leaf.index + 1)
+            entry.span = LeafRange(span.low, leaf.index)
             self._add_leaf(entry, leaf, 1)
         entry.span = span
         self._content += entry.content

@@ -114,6 +114,17 @@ NESTED: dict[str, Callable[[int], Child]] = {
         ],
         STAYS,
     ],
+    "in messages with texts kept with others outside": lambda most: [
+        UserMessage()[
+            KeepWith(group=2)[chunk(5)],
+            TokenLimit(max_tokens=most // 3)[
+                KeepWith(group=1, priority=1)["a b"], KeepWith(group=2, priority=2)["c"], chunk(3)
+            ],
+            KeepWith(group=1)[chunk(4)],
+            chunk(5),
+        ],
+        STAYS,
+    ],
     "with a fallback": lambda most: [
         TokenLimit(max_tokens=most)[
             TokenLimit(max_tokens=14)[said(1), said(2), said(3)],
