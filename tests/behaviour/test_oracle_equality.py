@@ -216,6 +216,11 @@ TOGETHER: dict[str, Child] = {
         KeepWith(group=1, priority=1)[message(1)],
         STAYS,
     ],
+    "an image that costs more than what it replaces": UserMessage()[
+        TextChunk(priority=1, fallback=IMAGE)["a b"],
+        TextChunk(priority=2)["c"],
+        TextChunk(required=True)["z"],
+    ],
     "nothing but a fallback in a message, which comes": [
         UserMessage()[KeepWith(group=1, fallback="short")[()]],
         Group(priority=1)[KeepWith(group=1)[()]],
@@ -235,7 +240,7 @@ TOGETHER: dict[str, Child] = {
 @pytest.mark.parametrize("defaults", ["promptkit", "prompt-tsx"])
 @pytest.mark.parametrize("name", TOGETHER)
 def test_equals_the_oracle_where_something_leaves_with(name: str, defaults: Defaults) -> None:
-    for tokenizer in (Bounded(per_message=1, per_call=2), Runs(per_message=1)):
+    for tokenizer in (Bounded(per_message=1, per_call=2, per_image=5), Runs(per_message=1)):
         check(TOGETHER[name], tokenizer, defaults=defaults)
 
 

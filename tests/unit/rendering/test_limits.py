@@ -102,6 +102,14 @@ NESTED: dict[str, Callable[[int], Child]] = {
         ],
         STAYS,
     ],
+    "with messages kept with those of a limit before": lambda most: [
+        TokenLimit(max_tokens=most)[
+            TokenLimit(max_tokens=9)[KeepWith(group=1, priority=1)[said(1)], said(2)],
+            TokenLimit(max_tokens=14)[KeepWith(group=1)[said(5)], said(3), said(4)],
+            said(4),
+        ],
+        STAYS,
+    ],
     "in messages": lambda most: [
         UserMessage()[
             TokenLimit(max_tokens=most // 3)[
