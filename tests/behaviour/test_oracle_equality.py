@@ -135,6 +135,17 @@ TIES: dict[str, Child] = {
         Group(pass_priority=True)[message(3), message(4)],
         STAYS,
     ],
+    "of the last message of an open group and the one behind it": [
+        Group(pass_priority=True)[message(1), message(2)],
+        message(2, 2),
+        message(3),
+        STAYS,
+    ],
+    "with the fallback of an open group": [
+        Group(pass_priority=True, fallback=UserMessage(priority=3)["short"])[message(-1)],
+        message(0, 9),
+        STAYS,
+    ],
     "of an image and a chunk": UserMessage()[IMAGE, chunk(0), chunk(1)],
     "of a chunk and an image": UserMessage()[chunk(0), IMAGE, chunk(1)],
     "of a chunk and a text": UserMessage()[TextChunk()["b"], "a", chunk(9)],

@@ -17,6 +17,7 @@ from promptkit import (
     BudgetExceededError,
     Child,
     Group,
+    KeepWith,
     PromptElement,
     Rendered,
     Renderer,
@@ -357,3 +358,14 @@ def test_a_render_counts_no_text_twice_and_nothing_that_is_certainly_removed(sha
     assert rendered.tokens <= 60
     # what no longer fits is counted, calls beside results
     assert len({*long} - shown - {""}) <= 2 + len(long) // 2 * (shape == "tools")
+
+
+def test_a_renderer_shows_a_prompt_as_a_new_one_does_however_much_it_has_shown_before() -> None:
+    many = [UserMessage(priority=each)[f"message {each}"] for each in range(1_001)]
+    long = UserMessage()[lines(range(1_101))]
+    question = UserMessage()["q"]
+    tokenizer = WordTokenizer()
+    renderer = Renderer(budget=60, tokenizer=tokenizer)
+    # neither static, nor of few elements
+    for prompt in ([many, KeepWith(group=1)[question]], [long, question], many, [long, question]):
+        assert renderer.render(prompt) == Renderer(budget=60, tokenizer=tokenizer).render(prompt)
