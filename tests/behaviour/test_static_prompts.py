@@ -362,10 +362,11 @@ def test_a_render_counts_no_text_twice_and_nothing_that_is_certainly_removed(sha
 
 def test_a_renderer_shows_a_prompt_as_a_new_one_does_however_much_it_has_shown_before() -> None:
     many = [UserMessage(priority=each)[f"message {each}"] for each in range(1_001)]
-    long = UserMessage()[lines(range(1_101))]
-    question = UserMessage()["q"]
+    old = lines(range(1_101))
+    long, other = UserMessage()[old], UserMessage()[old[0], lines(range(1, 1_200))]
+    question = Group()[UserMessage()["q"]]
     tokenizer = WordTokenizer()
     renderer = Renderer(budget=60, tokenizer=tokenizer)
-    # neither static, nor of few elements
-    for prompt in ([many, KeepWith(group=1)[question]], [long, question], many, [long, question]):
+    not_static = [many, KeepWith(group=1)[question]]
+    for prompt in (not_static, [long, question], [other, question], many, [long, question]):
         assert renderer.render(prompt) == Renderer(budget=60, tokenizer=tokenizer).render(prompt)
