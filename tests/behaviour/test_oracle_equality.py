@@ -220,13 +220,6 @@ TOGETHER: dict[str, Child] = {
         KeepWith(group=1, priority=3)[message(1)],
         STAYS,
     ],
-    "a blank text before a fallback that fills its message": [
-        UserMessage(priority=0)[
-            TextChunk(priority=0)[" "], KeepWith(group=1, fallback="short one")[()]
-        ],
-        KeepWith(group=1, priority=1)[message(1)],
-        STAYS,
-    ],
     "an image that costs more than what it replaces": UserMessage()[
         TextChunk(priority=1, fallback=IMAGE)["a b"],
         TextChunk(priority=2)["c"],
@@ -235,6 +228,11 @@ TOGETHER: dict[str, Child] = {
     "nothing but a fallback in a message, which comes": [
         UserMessage()[KeepWith(group=1, fallback="short")[()]],
         Group(priority=1)[KeepWith(group=1)[()]],
+    ],
+    "a system message that replaces a message": [
+        UserMessage(priority=1, fallback=SystemMessage(priority=5)["short"])["a long text of it"],
+        message(3),
+        STAYS,
     ],
     "nothing but a fallback, which comes": [
         KeepWith(group=1, fallback=[UserMessage()["short"], SystemMessage()["one"]])[()],

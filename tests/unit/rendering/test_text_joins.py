@@ -41,6 +41,19 @@ class Squares(WordTokenizer):
         return sum(length * length for length in runs)
 
 
+@attrs.frozen(kw_only=True)
+class Ends(WordTokenizer):
+    """A line is one token; a text of n characters without a line break behind it is n * n: a line more may make a text cheaper."""
+
+    @property
+    def safe_cut(self) -> re.Pattern[str]:
+        return re.compile(r"(?<=\n)(?=.)")
+
+    def count(self, text: str) -> int:
+        *lines, end = text.split("\n")
+        return len(lines) + len(end) ** 2
+
+
 def _kind(character: str) -> str:
     return "a" if character.isalpha() else "1" if character.isdigit() else character
 
@@ -93,3 +106,16 @@ def test_a_message_is_counted_as_it_is_sent_whichever_of_its_texts_leave(
 ) -> None:
     note(repr(pieces))
     check(UserMessage(priority=1)[pieces], TOKENIZERS[name])
+
+
+@settings(max_examples=examples(300))
+@given(
+    lines=st.lists(st.tuples(st.text("ab", min_size=1, max_size=4), PRIORITIES), max_size=7),
+    factor=st.sampled_from([1, 1.3]),
+)
+def test_lines_are_counted_as_they_are_sent_whichever_of_them_leave(
+    lines: list[tuple[str, int]], factor: float
+) -> None:
+    message = UserMessage(priority=1)[[TextChunk(priority=at)[text] for text, at in lines]]
+    tokenizer = Ends() if factor == 1 else CalibratedTokenizer(Ends(), factor)
+    check((message, UserMessage(required=True)["z"]), tokenizer)
