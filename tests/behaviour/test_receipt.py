@@ -460,7 +460,7 @@ class TestNotes:
     @pytest.mark.parametrize(
         ("message", "label"),
         [
-            (UserMessage(priority=1)[Manual(page="parser")], "Manual(parser)"),
+            (UserMessage(priority=1)[Manual(page="parser")], "UserMessage[0] > Manual(parser)"),
             (UserMessage(priority=1)[TextChunk(priority=1)["one two"], "."], "UserMessage[0]"),
         ],
     )
