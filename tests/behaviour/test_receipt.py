@@ -221,6 +221,15 @@ class Manual(PromptElement):
 
 
 @component
+class Sheet(PromptElement):
+    page: str
+    text: str
+
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()[TextChunk(break_on="\n")[self.text]], UserMessage()["q"]
+
+
+@component
 class Greeting(PromptElement):
     person: str
 
@@ -496,6 +505,10 @@ class TestNotes:
         assert (made.tokens, len(made.notes)) == (words + 1, notes)
         alone = render(prompt[0], budget=10, tokenizer=WordTokenizer())
         assert (alone.tokens, alone.notes) == (words, ())
+        (*shown,) = render(Sheet(page="one", text=text), budget=20, tokenizer=WordTokenizer()).notes
+        assert [note.startswith("Sheet(one) > UserMessage[0] has") for note in shown] == [
+            True
+        ] * notes
 
     def test_say_that_a_message_without_flex_grow_cut_a_text_to_an_equal_share(self) -> None:
         text = "\n".join(f"line {number}" for number in range(2_000))

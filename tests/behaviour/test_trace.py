@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,20 +25,24 @@ from promptkit import (
     ToolCall,
     ToolDefinition,
     ToolMessage,
+    Truncate,
     UserMessage,
     component,
     render,
     render_async,
 )
 from promptkit.elements.rounds import Rounds
+from promptkit.fitting import RecordedMessages
 from promptkit.rendering.paths import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
-from promptkit.tokens import OpenAITokenizer
+from promptkit.tokens import Count, OpenAITokenizer
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 from tests.examples import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit import Rendered
     from promptkit.tokens import Tokenizer
 
@@ -205,6 +210,16 @@ def test_a_record_is_a_tree_in_written_order(prompt: Child, tokenizer: Tokenizer
 
 
 @component
+class Topic(PromptElement):
+    """A text on a topic."""
+
+    topic: str
+
+    def render(self, sizing: Sizing) -> Child:
+        return f"on the {self.topic}"
+
+
+@component
 class Filler(PromptElement):
     """As many words as it may have."""
 
@@ -232,11 +247,99 @@ def test_epochs_say_who_was_given_how_much_and_who_used_it() -> None:
     assert [trace.items[share.item].element for share in first.members] == ["Filler", "Filler"]
 
 
+class Unsure(WordTokenizer):
+    """Has a longer request with a system message."""
+
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
+        return Count(5 if system else 1)
+
+
+TURNS = [
+    Message(role=role, content=(f"{name} " * size,))
+    for name, size, role in (("a", 6, "user"), ("b", 9, "assistant"), ("c", 5, "user"))
+]
+CHOSEN: dict[str, Child] = {
+    "messages": [UserMessage(priority=at)["w " * at] for at in range(1, 6)],
+    "a limit around a fallback that exceeds it": [
+        TokenLimit(max_tokens=3)[
+            UserMessage(priority=1, fallback=UserMessage(priority=3)["a b c d"])["e f g"],
+        ],
+        UserMessage(priority=2)["h i j k"],
+        UserMessage()["q"],
+    ],
+    "a conversation that leaves tokens free": [
+        UserMessage(priority=-1)["w " * 12],
+        RecordedMessages(messages=TURNS, shorten=False),
+        UserMessage()["q"],
+    ],
+    "a system message that leaves": [
+        SystemMessage(priority=1)["rules of it"],
+        UserMessage(priority=2)["a b"],
+        UserMessage()["q"],
+    ],
+}
+
+
+@pytest.mark.parametrize("step", [0, 3])
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_record_says_which_state_each_budget_gets(name: str, step: int) -> None:
+    for budget in range(12, 36, 4):
+        try:
+            made = render(
+                CHOSEN[name], budget=budget, tokenizer=Unsure(), prune_step=step, trace=True
+            )
+        except BudgetExceededError:
+            continue
+        assert made.trace is not None
+        for other in range(40):
+            state = made.trace.state_at(other)
+            try:
+                again = made.at_budget(other)
+            except BudgetExceededError:
+                assert state is None
+            else:
+                assert state is not None
+                assert made.trace.counts[state] == again.tokens
+                assert again.trace is not None
+                assert again.trace.state == state
+
+
+@pytest.mark.parametrize(("budget", "available"), [(10, 6), (3, 0)])
+def test_what_a_message_says_itself_is_not_available_to_its_children(
+    budget: int, available: int
+) -> None:
+    prompt = UserMessage()["four words of text", Truncate(flex_grow=1, marker="")["a " * 30]]
+    trace: object = None
+    try:
+        trace = render(prompt, budget=budget, tokenizer=WordTokenizer(), trace=True).trace
+    except BudgetExceededError as error:
+        trace = error.trace
+    assert isinstance(trace, Trace)
+    (group,) = [each for each in trace.flex_groups if each.grow == 1]
+    assert group.available == available
+
+
+def test_the_labels_of_a_record_are_those_of_the_receipt() -> None:
+    made = render(
+        UserMessage()[Topic(topic="parser", priority=1), "q"],
+        budget=1,
+        tokenizer=WordTokenizer(),
+        trace=True,
+    )
+    assert made.trace is not None
+    assert [each.label for each in made.trace.removals] == ["UserMessage > Topic(parser)[0]"]
+    assert [each.label for each in made.removals] == ["UserMessage > Topic(parser)[0]"]
+
+
 def test_stages_and_components_are_timed() -> None:
+    began = perf_counter()
     trace = render(Filler(), budget=10, tokenizer=WordTokenizer(), trace=True).trace
     assert trace is not None
     assert [timing.stage for timing in trace.timings] == ["expand", "limit", "prune", "assemble"]
     assert all(timing.seconds >= 0 for timing in trace.timings)
+    assert sum(timing.seconds for timing in trace.timings) <= perf_counter() - began
     filler, message = trace.items[1:3]
     assert filler.seconds is not None
     assert filler.seconds > 0
