@@ -135,6 +135,12 @@ TIES: dict[str, Child] = {
         Group(pass_priority=True)[message(3), message(4)],
         STAYS,
     ],
+    "of a call and a message": [
+        AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")]),
+        ToolMessage(priority=5, tool_call_id="c")["a result"],
+        message(1),
+        STAYS,
+    ],
     "of the last message of an open group and the one behind it": [
         Group(pass_priority=True)[message(1), message(2)],
         message(2, 2),
@@ -218,6 +224,22 @@ TOGETHER: dict[str, Child] = {
     "a group whose blank message leaves first": [
         Group()[UserMessage(priority=0)[" "], message(1), message(2)],
         KeepWith(group=1, priority=3)[message(1)],
+        STAYS,
+    ],
+    "a call with a result that stays": [
+        AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")]),
+        ToolMessage(required=True, tool_call_id="c")["a result"],
+        message(2),
+        STAYS,
+    ],
+    "the last user message with its group, which it must not": [
+        Group(priority=1)[UserMessage()["q"]],
+        AssistantMessage(priority=2)["b"],
+        Group(priority=3)[AssistantMessage(priority=1)["c"]],
+    ],
+    "lines of a system message": [
+        SystemMessage(priority=2)[chunk(1), chunk(0)],
+        message(3),
         STAYS,
     ],
     "an image that costs more than what it replaces": UserMessage()[

@@ -559,3 +559,5 @@ class TestNotes:
         grown = render(prompt(1), budget=900, trace=True)
         assert grown.notes == ()
         assert grown.tokens > 2 * made.tokens
+        grouped = UserMessage()[Group()["Files:"], Truncate(flex_grow=1)[text]]
+        assert len(render((grouped, UserMessage()["q"]), budget=900).notes) == 1
