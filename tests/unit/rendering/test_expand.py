@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,14 @@ import pytest
 from promptkit.elements.chat import UserMessage
 from promptkit.elements.layout import Group
 from promptkit.elements.text import Expandable
-from promptkit.errors import BadChildError
+from promptkit.errors import BadChildError, BudgetExceededError
 from promptkit.rendering.renderer import render, render_async
 from promptkit.testing import WordTokenizer
+from tests.behaviour.tokenizers import Bounded
 
 if TYPE_CHECKING:
     from promptkit.elements.element import Child, Sizing
+    from promptkit.tokens import Tokenizer
 
 
 def second(value: Callable[[], object], *, is_async: bool) -> UserMessage:
@@ -81,7 +84,12 @@ def test_a_second_string_is_shown(run: Callable[[Child], str], is_async: bool) -
     assert run(second(lambda: "longer and longer", is_async=is_async)) == "text longer and longer"
 
 
-def test_what_grew_leaves_the_next_one_the_rest() -> None:
+@pytest.mark.parametrize(
+    ("tokenizer", "expected"),
+    [(WordTokenizer(), [5, 5, 10, 8]), (Bounded(), [4, 4, 4, 2])],
+    ids=["", "overhead"],
+)
+def test_what_grew_leaves_the_next_one_the_rest(tokenizer: Tokenizer, expected: list[int]) -> None:
     budgets: list[int] = []
 
     def value(sizing: Sizing) -> str:
@@ -91,6 +99,21 @@ def test_what_grew_leaves_the_next_one_the_rest() -> None:
     render(
         UserMessage()[Expandable(value=value), Expandable(value=value)],
         budget=11,
-        tokenizer=WordTokenizer(),
+        tokenizer=tokenizer,
     )
-    assert budgets == [5, 5, 10, 8]
+    assert budgets == expected
+
+
+@pytest.mark.parametrize(("budget", "room"), [(3, 1), (2, 0), (1, 0)])
+def test_a_component_has_the_room_that_the_request_leaves_and_never_less_than_none(
+    budget: int, room: int
+) -> None:
+    budgets: list[int] = []
+
+    def value(sizing: Sizing) -> str:
+        budgets.append(sizing.token_budget)
+        return ""
+
+    with contextlib.suppress(BudgetExceededError):
+        render(UserMessage()[Expandable(value=value)], budget=budget, tokenizer=Bounded())
+    assert budgets[0] == room
