@@ -33,6 +33,7 @@ from promptkit import (
 )
 from promptkit.elements.rounds import Rounds
 from promptkit.fitting import RecordedMessages
+from promptkit.messages import ImagePart
 from promptkit.rendering.paths import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Count, OpenAITokenizer
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit import Rendered
+    from promptkit.messages import Role
     from promptkit.tokens import Tokenizer
 
 TOOLS = (ToolDefinition(name="read", description="Reads a file."),)
@@ -256,10 +258,14 @@ class Unsure(WordTokenizer):
         return Count(5 if system else 1)
 
 
-TURNS = [
-    Message(role=role, content=(f"{name} " * size,))
-    for name, size, role in (("a", 6, "user"), ("b", 9, "assistant"), ("c", 5, "user"))
-]
+TALK: tuple[tuple[str, int, Role], ...] = (
+    ("a", 12, "assistant"),
+    ("b", 12, "assistant"),
+    ("c", 1, "assistant"),
+    ("d", 1, "user"),
+    ("e", 12, "assistant"),
+)
+TURNS = [Message(role=role, content=(f"{name} " * size,)) for name, size, role in TALK]
 CHOSEN: dict[str, Child] = {
     "messages": [UserMessage(priority=at)["w " * at] for at in range(1, 6)],
     "a limit around a fallback that exceeds it": [
@@ -270,8 +276,8 @@ CHOSEN: dict[str, Child] = {
         UserMessage()["q"],
     ],
     "a conversation that leaves tokens free": [
-        UserMessage(priority=-1)["w " * 12],
-        RecordedMessages(messages=TURNS, shorten=False),
+        UserMessage(priority=-1)["w w w"],
+        RecordedMessages(messages=TURNS),
         UserMessage()["q"],
     ],
     "a system message that leaves": [
@@ -285,7 +291,7 @@ CHOSEN: dict[str, Child] = {
 @pytest.mark.parametrize("step", [0, 3])
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_record_says_which_state_each_budget_gets(name: str, step: int) -> None:
-    for budget in range(12, 36, 4):
+    for budget in (12, 24, 28):
         try:
             made = render(
                 CHOSEN[name], budget=budget, tokenizer=Unsure(), prune_step=step, trace=True
@@ -331,6 +337,90 @@ def test_the_labels_of_a_record_are_those_of_the_receipt() -> None:
     assert made.trace is not None
     assert [each.label for each in made.trace.removals] == ["UserMessage > Topic(parser)[0]"]
     assert [each.label for each in made.removals] == ["UserMessage > Topic(parser)[0]"]
+
+
+def test_a_recorded_conversation_is_a_round_of_messages_of_parts_with_its_markers() -> None:
+    image = ImagePart(url="https://example.org/a.png")
+    turns = [
+        Message(role="user", content=("a b",)),
+        Message(role="assistant", content=("c",), tool_calls=(ToolCall(id="c", name="f"),)),
+        Message(role="tool", content=("d e",), tool_call_id="c"),
+        Message(role="user", content=("g h i", image, "j")),
+        Message(role="assistant", content=("k",)),
+    ]
+    conversation = RecordedMessages(messages=turns, marker=lambda count: f"{count} left out")
+    tokenizer = WordTokenizer(per_message=1, per_image=5, per_call=3)
+    prompt = conversation, UserMessage()["q"]
+    trace = render(prompt, budget=99, tokenizer=tokenizer, trace=True).trace
+    assert trace is not None
+    around = "RecordedMessages[0] > Rounds > "
+    shown = [
+        (
+            item.path.removeprefix(around),
+            trace.items[item.parent or 0].label,
+            item.position,
+            item.kind,
+            item.text or item.part,
+            item.tokens,
+            item.until,
+        )
+        for item in trace.items[3:-1]
+    ]
+    one, two = "turn 1 · f result", "turn 2 · request"
+    assert shown == [
+        ("turn 1 · request", "Rounds", 0, "message", "a b", 3, 1),
+        ("marker", "Rounds", 0, "message", "3 left out", 4, 2),
+        (one, "Rounds", 1, "container", None, 0, 0),
+        (f"{one} > AssistantMessage[0]", one, 0, "message", "c", 5, 0),
+        (f"{one} > ToolMessage[1]", one, 1, "message", "d e", 3, 0),
+        ("marker", "Rounds", 1, "message", "2 left out", 4, 1),
+        (two, "Rounds", 2, "message", None, 1, 4),
+        (f"{two} > text[0]", two, 0, "text", "g h i", 3, 4),
+        (f"{two} > ImagePart[1]", two, 1, "part", image, 5, 4),
+        (f"{two} > text[2]", two, 2, "text", "j", 1, 4),
+        ("marker", "Rounds", 2, "message", "5 left out", 4, 5),
+        ("turn 2 · reply", "Rounds", 3, "message", "k", 2, 2),
+        ("marker", "Rounds", 3, "message", "4 left out", 4, 3),
+    ]
+    assert [item.role for item in trace.items if item.kind == "message"][1:4] == [
+        "user",
+        "assistant",
+        "tool",
+    ]
+
+
+def test_what_a_leaf_and_a_message_say_of_themselves() -> None:
+    prompt = (
+        UserMessage()[
+            "a ",
+            Group(label="notes", required=True)["b", TextChunk()["c"]],
+            KeepWith(group=1, fallback="short")["d"],
+        ],
+        UserMessage()[" ", KeepWith(group=2, fallback="long")[()]],
+    )
+    tokenizer = WordTokenizer(per_message=1)
+    trace = render(prompt, budget=99, tokenizer=tokenizer, trace=True).trace
+    assert trace is not None
+    texts = [
+        (item.text, item.starts_line, item.tokens) for item in trace.items if item.kind == "text"
+    ]
+    assert texts[:3] == [("a ", "first", 1), ("b", "first", 1), ("c", "always", 1)]
+    assert [
+        (item.element, item.element_label, item.passes_on, item.tokens)
+        for item in trace.items
+        if item.kind in {"message", "container"} and not item.fallback and item.element
+    ] == [
+        ("UserMessage", None, False, 1),
+        ("Group", "notes", True, 0),
+        ("KeepWith", None, True, 0),
+        ("UserMessage", None, False, 0),
+        ("KeepWith", None, True, 0),
+    ]
+    assert {
+        item.text: [state for state in range(len(trace.counts)) if item.kept(state)]
+        for item in trace.items
+        if item.fallback and item.text
+    } == {"short": [], "long": [1]}
 
 
 def test_stages_and_components_are_timed() -> None:

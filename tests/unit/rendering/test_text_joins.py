@@ -10,7 +10,7 @@ import attrs
 import pytest
 from hypothesis import given, note, settings, strategies as st
 
-from promptkit import Chunk, Group, Image, Text, TextChunk, UserMessage
+from promptkit import Chunk, Group, Image, KeepWith, Text, TextChunk, UserMessage
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import CalibratedTokenizer
 from tests.behaviour.test_oracle_equality import check
@@ -58,6 +58,9 @@ def _kind(character: str) -> str:
     return "a" if character.isalpha() else "1" if character.isdigit() else character
 
 
+EXPANDED = KeepWith(group=1)[UserMessage(required=True)["z"]]
+"""A message with which a prompt is not static."""
+
 PRIORITIES = st.integers(0, 9)
 WORDS = st.text("ab1. \n", max_size=4) | st.text("ab", max_size=2)
 LONG = "a1" + 60 * "b"  # the last cut in it is far from its end
@@ -95,7 +98,7 @@ TOKENIZERS: dict[str, Tokenizer] = {
 def test_a_line_is_counted_with_the_line_break_that_it_has_or_needs(priority: int) -> None:
     for one, other in permutations(["a\n", "b", "a1\n\n", "1", "."], 2):
         chunks = TextChunk(priority=2)[one], TextChunk(priority=priority)[other]
-        check(UserMessage()[chunks], Squares())
+        check((UserMessage()[chunks], EXPANDED), Squares())
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
@@ -118,4 +121,5 @@ def test_lines_are_counted_as_they_are_sent_whichever_of_them_leave(
 ) -> None:
     message = UserMessage(priority=1)[[TextChunk(priority=at)[text] for text, at in lines]]
     tokenizer = Ends() if factor == 1 else CalibratedTokenizer(Ends(), factor)
-    check((message, UserMessage(required=True)["z"]), tokenizer)
+    for other in (UserMessage(required=True)["z"], EXPANDED):
+        check((message, other), tokenizer)
