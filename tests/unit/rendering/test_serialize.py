@@ -64,7 +64,10 @@ def test_the_marker_of_a_recorded_conversation_is_shown_as_before(*, omitted_mar
     )
     travelled = there_and_back(prompt)
     texts = [[message.text for message in shown(travelled, budget)] for budget in range(30)]
-    assert texts == [[message.text for message in shown(prompt, budget)] for budget in range(30)]
+    whole = render(prompt, budget=99, tokenizer=WordTokenizer(), defaults="prompt-tsx")
+    assert texts == [
+        [message.text for message in whole.at_budget(budget).messages] for budget in range(30)
+    ]
     assert (["[2 messages omitted]", "c " * 9] in texts) == omitted_marker
 
 
