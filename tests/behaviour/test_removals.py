@@ -68,6 +68,20 @@ def test_a_removal_is(removal: str) -> None:
     assert [each.path for each in made.removals] == paths
 
 
+def test_the_source_of_a_marker_is_the_conversation() -> None:
+    rounds = Rounds(
+        rounds=TURNS, order=[0, 1], priorities=[0, 1], marker=lambda count: f"{count}-gone"
+    )
+    made = render((rounds, QUESTION), budget=5, tokenizer=WordTokenizer())
+    assert [message.text for message in made.messages] == ["a a", "b b", "q"]
+    made = made.at_budget(4)
+    assert [(span.message, span.path) for span in made.source_map] == [
+        (0, "Rounds[0] > marker"),
+        (1, "Rounds[0] > turn 1 · reply"),
+        (2, "UserMessage[1]"),
+    ]
+
+
 def test_blank_messages_of_a_conversation_cost_none_of_the_others_their_place() -> None:
     turns = [Message(role="user", content=(" ",)), *TURNS]
     rounds = Rounds(rounds=turns, order=[0, 1, 2], priorities=[0, 1, 2])

@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.elements.chat import UserMessage
-from promptkit.elements.layout import Group
-from promptkit.elements.text import Expandable
+from promptkit.elements import IfEmpty
+from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
+from promptkit.elements.layout import Group, KeepWith, Reserve
+from promptkit.elements.media import Image
+from promptkit.elements.text import Expandable, TextChunk
 from promptkit.errors import BadChildError, BudgetExceededError
+from promptkit.messages import ToolCall
 from promptkit.rendering.renderer import render, render_async
 from promptkit.testing import WordTokenizer
 from tests.behaviour.tokenizers import Bounded
@@ -102,6 +105,38 @@ def test_what_grew_leaves_the_next_one_the_rest(tokenizer: Tokenizer, expected: 
         tokenizer=tokenizer,
     )
     assert budgets == expected
+
+
+CALL = ToolCall(id="1", name="f")
+SAYS_SOMETHING: dict[str, tuple[Child, bool]] = {
+    "a message": (UserMessage()["a"], True),
+    "a blank message": (UserMessage()[" "], False),
+    "a message of chunks": (Group()[UserMessage()[TextChunk()["a"]]], True),
+    "a message of an image": (UserMessage()[Image(src="https://example.org/a.png")], True),
+    "a message of calls, and an empty result": (
+        [AssistantMessage(tool_calls=[CALL]), ToolMessage(tool_call_id="1")],
+        True,
+    ),
+    "an empty result": (ToolMessage(tool_call_id="1"), True),
+    "a reserve": (Group()[Reserve(tokens=1)], True),
+    "a fallback": (KeepWith(group=1, fallback=UserMessage()["a"])[()], False),
+    "an empty tag": (UserMessage()[Group()[()], Group()[" "]], False),
+    "what is not empty itself": (IfEmpty(alt=None)[UserMessage()["a"]], True),
+    "what is empty itself": (IfEmpty(alt=None)[UserMessage()[" "]], False),
+    "what is empty before what is not": (
+        [IfEmpty(alt=None)[UserMessage()[" "]], IfEmpty(alt=None)[UserMessage()["a"]]],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAYS_SOMETHING)
+def test_an_alternative_stands_where_nothing_is_said(name: str) -> None:
+    child, says_something = SAYS_SOMETHING[name]
+    prompt = IfEmpty(alt=UserMessage()["alternative"])[child], UserMessage()["q"]
+    made = render(prompt, budget=50, tokenizer=WordTokenizer(), pairing="lenient")
+    texts = [message.text for message in made.messages]
+    assert ("alternative" in texts) == (not says_something)
 
 
 @pytest.mark.parametrize(("budget", "room"), [(3, 1), (2, 0), (1, 0)])
