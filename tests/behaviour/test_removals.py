@@ -21,6 +21,7 @@ from promptkit import (
 from promptkit.elements.rounds import Rounds
 from promptkit.fitting import RecordedMessages
 from promptkit.rendering import Removal
+from promptkit.rendering.paths import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
 
 if TYPE_CHECKING:
@@ -66,6 +67,18 @@ def test_a_removal_is(removal: str) -> None:
     prompt, budget, paths = REMOVALS[removal]
     made = render((prompt, QUESTION), budget=budget, tokenizer=WordTokenizer())
     assert [each.path for each in made.removals] == paths
+
+
+@pytest.mark.parametrize("groups", [38, 39, 40, 59])
+def test_of_a_long_path_the_first_steps_and_the_last_ones_are_shown(groups: int) -> None:
+    prompt: Child = UserMessage()["a", TextChunk(priority=1)["b"]]
+    for number in range(groups - 1, -1, -1):
+        prompt = Group(label=f"g{number}")[prompt]
+    (removal,) = render(prompt, budget=1, tokenizer=WordTokenizer()).removals
+    steps = [*(f"Group(g{number})" for number in range(groups)), "UserMessage"]
+    if (missing := len(steps) - 2 * MAX_PATH_STEPS) > 0:
+        steps[MAX_PATH_STEPS:-MAX_PATH_STEPS] = [f"… {missing} more …"]
+    assert removal.path.split(" > ") == [*steps, "TextChunk[1]"]
 
 
 def test_the_source_of_a_marker_is_the_conversation() -> None:
