@@ -367,6 +367,12 @@ def test_a_renderer_shows_a_prompt_as_a_new_one_does_however_much_it_has_shown_b
     question = Group()[UserMessage()["q"]]
     tokenizer = WordTokenizer()
     renderer = Renderer(budget=60, tokenizer=tokenizer)
-    not_static = [many, KeepWith(group=1)[question]]
-    for prompt in (not_static, [long, question], [other, question], many, [long, question]):
+    prompts: tuple[Child, ...] = (
+        [many, KeepWith(group=1)[question]],  # which is not static
+        [long, question],
+        [other, question],
+        many,
+        [long, question],
+    )
+    for prompt in prompts:
         assert renderer.render(prompt) == Renderer(budget=60, tokenizer=tokenizer).render(prompt)

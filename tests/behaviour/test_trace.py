@@ -389,6 +389,37 @@ def test_a_recorded_conversation_is_a_round_of_messages_of_parts_with_its_marker
     ]
 
 
+def test_members_that_have_no_share_of_their_own_are_recorded_together() -> None:
+    prompt = UserMessage()["a b"], Filler(), Filler(flex_grow=1), Filler(flex_grow=0)
+    trace = render(prompt, budget=20, tokenizer=WordTokenizer(), trace=True).trace
+    assert trace is not None
+    assert trace.items[0].passes_on
+    assert [
+        (group.available, group.plain, group.plain_share, group.plain_used)
+        for group in trace.flex_groups
+        if group.container == 0
+    ] == [(20, 1, 10, 2), (8, 0, 0, 0), (0, 0, 0, 0)]
+
+
+def test_a_message_with_calls_costs_in_a_record_what_it_costs_with_all_of_them() -> None:
+    calls = [ToolCall(id=each, name="f") for each in "12"]
+    prompt = (
+        [
+            (
+                AssistantMessage(tool_calls=calls)[said],
+                ToolMessage(tool_call_id="1", priority=0)["r"],
+                ToolMessage(tool_call_id="2")["s"],
+            )
+            for said in ((), TextChunk()["one text"])
+        ],
+        UserMessage()["q"],
+    )
+    tokenizer = WordTokenizer(per_message=1, per_call=3)
+    trace = render(prompt, budget=99, tokenizer=tokenizer, trace=True).trace
+    assert trace is not None
+    assert [item.tokens for item in trace.items if item.calls] == [6, 7]
+
+
 def test_what_a_leaf_and_a_message_say_of_themselves() -> None:
     prompt = (
         UserMessage()[
@@ -479,9 +510,10 @@ def test_a_limit_that_removed_something_did_so_in_every_state() -> None:
     assert not trace.items[removal.item].kept(0)
 
 
-def test_what_tools_cost_is_counted_in_every_state() -> None:
+@pytest.mark.parametrize("ends", [("Be brief.", "Be kind."), ("Be brief.", "Be kind!*")])
+def test_what_tools_cost_is_counted_in_every_state(ends: tuple[str, str]) -> None:
     prompt = (
-        SystemMessage(priority=5)["Be brief.", TextChunk(priority=1)["Be kind."]],
+        SystemMessage(priority=5)[ends[0], TextChunk(priority=1)[ends[1]]],
         UserMessage(priority=9)["Hello"],
     )
     rendered = render(prompt, budget=1_000, tools=TOOLS, trace=True)
