@@ -25,8 +25,6 @@ from promptkit.rendering.paths import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from promptkit import Child
 
 QUESTION = UserMessage(required=True)["q"]
@@ -102,13 +100,17 @@ def test_blank_messages_of_a_conversation_cost_none_of_the_others_their_place() 
     assert [message.text for message in made.messages] == ["b b", "q"]
 
 
-@pytest.mark.parametrize("marker", [None, lambda _: "x x"], ids=["", "marker"])
+@pytest.mark.parametrize("is_marked", [True, False])
 @pytest.mark.parametrize("turns", [TURNS, TURNS[:1]])
 def test_a_conversation_of_which_nothing_is_left_takes_what_is_around_it_along(
-    turns: list[Message], marker: Callable[[int], str] | None
+    turns: list[Message], *, is_marked: bool
 ) -> None:
     conversation = RecordedMessages(
-        messages=turns, marker=marker, shorten=False, keep_request=False, priority=1
+        messages=turns,
+        marker=(lambda _: "x x") if is_marked else None,
+        shorten=False,
+        keep_request=False,
+        priority=1,
     )
     prompt = (
         Group(fallback=UserMessage(required=True)["gone"])[conversation],

@@ -70,19 +70,22 @@ def _pieces(words: SearchStrategy[str]) -> SearchStrategy[Child]:
     """A text of one of the elements that texts are written in, or something between texts."""
     priority = PRIORITIES
 
+    def one(build: Callable[[int, str], Child]) -> SearchStrategy[Child]:
+        return st.builds(build, priority, words)
+
     def several(build: Callable[[int, list[str]], Child]) -> SearchStrategy[Child]:
         return st.builds(build, priority, st.lists(words, max_size=3))
 
     return st.one_of(
         words,
-        st.builds(lambda at, text: TextChunk(priority=at)[text], priority, words),
-        st.builds(lambda at, text: Text(priority=at)[text], priority, words),
+        one(lambda at, text: TextChunk(priority=at)[text]),
+        one(lambda at, text: Text(priority=at)[text]),
         several(lambda at, texts: Group(priority=at)[texts]),
         several(lambda at, texts: Chunk(priority=at)[[Text()[text] for text in texts]]),
         several(
             lambda at, texts: Group(priority=at)[[TextChunk(priority=-at)[text] for text in texts]]
         ),
-        st.builds(lambda at: Image(src="https://x/y.png", priority=at), priority),
+        one(lambda at, _: Image(src="https://x/y.png", priority=at)),
     )
 
 
