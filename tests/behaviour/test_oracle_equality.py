@@ -230,11 +230,11 @@ TOGETHER: dict[str, Child] = {
         AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")]),
         ToolMessage(required=True, tool_call_id="c")["a result"],
         message(2),
-        STAYS,
+        message(3),
     ],
     "the last user message with its group, which it must not": [
         Group(priority=1)[UserMessage()["q"]],
-        AssistantMessage(priority=2)["b"],
+        UserMessage(priority=2)["b"],
         Group(priority=3)[AssistantMessage(priority=1)["c"]],
     ],
     "lines of a system message": [

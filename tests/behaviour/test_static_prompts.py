@@ -363,7 +363,7 @@ def test_a_render_counts_no_text_twice_and_nothing_that_is_certainly_removed(sha
 def test_a_renderer_shows_a_prompt_as_a_new_one_does_however_much_it_has_shown_before() -> None:
     many = [UserMessage(priority=each)[f"message {each}"] for each in range(1_001)]
     old = lines(range(1_101))
-    others = [TextChunk(priority=each)[f"other {each}"] for each in range(1, 1_200)]
+    others = [TextChunk(priority=each)[f"other {each}"] for each in range(1, 1_101)]
     long, other = UserMessage(priority=1)[old], UserMessage(priority=1)[old[0], others]
     question = Group()[UserMessage()["q"]]
     tokenizer = WordTokenizer()
