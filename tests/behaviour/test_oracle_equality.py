@@ -237,6 +237,10 @@ TOGETHER: dict[str, Child] = {
         UserMessage(priority=2)["b"],
         Group(priority=3)[AssistantMessage(priority=1)["c"]],
     ],
+    "the last user message behind one that stays": [
+        STAYS,
+        Group()[UserMessage()["q"], AssistantMessage()["a b c"]],
+    ],
     "lines of a system message": [
         SystemMessage(priority=2)[chunk(1), chunk(0)],
         message(3),
