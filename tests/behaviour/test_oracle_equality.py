@@ -241,6 +241,11 @@ TOGETHER: dict[str, Child] = {
         STAYS,
         Group()[UserMessage()["q"], AssistantMessage()["a b c"]],
     ],
+    "a call in a group with its result behind the group": [
+        Group()[AssistantMessage(tool_calls=[ToolCall(id="c", name="f")]), message(1)],
+        ToolMessage(priority=2, tool_call_id="c")["a result"],
+        STAYS,
+    ],
     "lines of a system message": [
         SystemMessage(priority=2)[chunk(1), chunk(0)],
         message(3),
