@@ -29,6 +29,7 @@ from promptkit import (
     count_request,
 )
 from promptkit.elements.rounds import Rounds
+from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 from promptkit.wire.chat import tools_to_chat
 
@@ -151,6 +152,15 @@ PROMPTS: dict[str, Child] = {
     "a conversation": [UserMessage(priority=1)["before it"], History(turns=TALK)],
     "a fallback of a conversation": [
         Group(priority=1, fallback=History(turns=TALK))[UserMessage()["a long text " * 20]],
+        UserMessage(priority=9)["go on"],
+    ],
+    "a fallback of a conversation with a system message": [
+        Group(
+            priority=1,
+            fallback=RecordedMessages(
+                messages=[Message(role="system", content=("Be brief.",)), *TALK]
+            ),
+        )[UserMessage()["a long text " * 20]],
         UserMessage(priority=9)["go on"],
     ],
     "a conversation that is kept with a message": [
