@@ -14,6 +14,8 @@ from promptkit import (
     Chunk,
     Group,
     Image,
+    KeepWith,
+    SystemMessage,
     TextChunk,
     ToolCall,
     ToolMessage,
@@ -25,7 +27,7 @@ from promptkit.testing import WordTokenizer
 from promptkit.tokens import tokenizer_for
 from tests.behaviour.oracle import DoesNotFitError, Oracle, State, oracle
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers
-from tests.behaviour.tokenizers import Runs
+from tests.behaviour.tokenizers import Bounded, Runs
 from tests.examples import examples
 
 if TYPE_CHECKING:
@@ -133,6 +135,23 @@ TIES: dict[str, Child] = {
         Group(pass_priority=True)[message(3), message(4)],
         STAYS,
     ],
+    "of a call and a message": [
+        AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")]),
+        ToolMessage(priority=5, tool_call_id="c")["a result"],
+        message(1),
+        STAYS,
+    ],
+    "of the last message of an open group and the one behind it": [
+        Group(pass_priority=True)[message(1), message(2)],
+        message(2, 2),
+        message(3),
+        STAYS,
+    ],
+    "with the fallback of an open group": [
+        Group(pass_priority=True, fallback=UserMessage(priority=3)["short"])[message(-1)],
+        message(0, 9),
+        STAYS,
+    ],
     "of an image and a chunk": UserMessage()[IMAGE, chunk(0), chunk(1)],
     "of a chunk and an image": UserMessage()[chunk(0), IMAGE, chunk(1)],
     "of a chunk and a text": UserMessage()[TextChunk()["b"], "a", chunk(9)],
@@ -183,6 +202,86 @@ TIES: dict[str, Child] = {
 def test_equals_the_oracle_where_priorities_tie(tie: str, defaults: Defaults) -> None:
     for tokenizer in (WordTokenizer(per_message=1, per_image=2), Runs(per_message=1)):
         check(TIES[tie], tokenizer, defaults=defaults)
+
+
+TOGETHER: dict[str, Child] = {
+    "a call and its result that are also kept together, beside another message": [
+        Group()[
+            KeepWith(group=1, priority=1)[
+                AssistantMessage(tool_calls=[ToolCall(id="c", name="f")])["x"]
+            ],
+            KeepWith(group=1)[ToolMessage(tool_call_id="c")["a result"]],
+            message(5),
+        ],
+        STAYS,
+    ],
+    "a call that is kept with a message, and the shorter result that replaces its result": [
+        KeepWith(group=1, priority=1)[UserMessage()["of the call"]],
+        AssistantMessage(tool_calls=[ToolCall(id="c", name="f")], keep_with={"c": 1})["text"],
+        ToolMessage(tool_call_id="c", fallback=ToolMessage(tool_call_id="c")["r"])["a result"],
+        STAYS,
+    ],
+    "a group whose blank message leaves first": [
+        Group()[UserMessage(priority=0)[" "], message(1), message(2)],
+        KeepWith(group=1, priority=3)[message(1)],
+        STAYS,
+    ],
+    "a call with a result that stays": [
+        AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")]),
+        ToolMessage(required=True, tool_call_id="c")["a result"],
+        message(2),
+        message(3),
+    ],
+    "the last user message with its group, which it must not": [
+        Group(priority=1)[UserMessage()["q"]],
+        UserMessage(priority=2)["b"],
+        Group(priority=3)[AssistantMessage(priority=1)["c"]],
+    ],
+    "the last user message behind one that stays": [
+        STAYS,
+        Group()[UserMessage()["q"], AssistantMessage()["a b c"]],
+    ],
+    "a call in a group with its result behind the group": [
+        Group()[AssistantMessage(tool_calls=[ToolCall(id="c", name="f")]), message(1)],
+        ToolMessage(priority=2, tool_call_id="c")["a result"],
+        STAYS,
+    ],
+    "lines of a system message": [
+        SystemMessage(priority=2)[chunk(1), chunk(0)],
+        message(3),
+        STAYS,
+    ],
+    "an image that costs more than what it replaces": UserMessage()[
+        TextChunk(priority=1, fallback=IMAGE)["a b"],
+        TextChunk(priority=2)["c"],
+        TextChunk(required=True)["z"],
+    ],
+    "nothing but a fallback in a message, which comes": [
+        UserMessage()[KeepWith(group=1, fallback="short")[()]],
+        Group(priority=1)[KeepWith(group=1)[()]],
+    ],
+    "a system message that replaces a message": [
+        UserMessage(priority=1, fallback=SystemMessage(priority=5)["short"])["a long text of it"],
+        message(3),
+        STAYS,
+    ],
+    "nothing but a fallback, which comes": [
+        KeepWith(group=1, fallback=[UserMessage()["short"], SystemMessage()["one"]])[()],
+        Group(priority=1)[KeepWith(group=1)[()]],
+    ],
+    "blank messages behind the last one of a group": [
+        Group()[message(1), UserMessage(priority=2)[" "], UserMessage(priority=3)[" "]],
+        Group()[message(2), UserMessage(priority=4)[" "], UserMessage(required=True)["y"]],
+        STAYS,
+    ],
+}
+
+
+@pytest.mark.parametrize("defaults", ["promptkit", "prompt-tsx"])
+@pytest.mark.parametrize("name", TOGETHER)
+def test_equals_the_oracle_where_something_leaves_with(name: str, defaults: Defaults) -> None:
+    for tokenizer in (Bounded(per_message=1, per_call=2, per_image=5), Runs(per_message=1)):
+        check(TOGETHER[name], tokenizer, defaults=defaults)
 
 
 @pytest.mark.parametrize("feature", FEATURES)

@@ -146,6 +146,24 @@ CALL = ToolCall(id="1", name="read", arguments="{}")
             ),
             2,
         ),
+        (
+            (
+                UserMessage(priority=1)[TextChunk()["a b"]],
+                MARK,
+                KeepWith(group=1)[UserMessage()["c"]],
+                KeepWith(group=1)[UserMessage(required=True)["d"]],
+            ),
+            2,
+        ),
+        (
+            (
+                UserMessage(priority=1)[TextChunk()["a b"]],
+                KeepWith(group=1)[MARK],
+                KeepWith(group=1)[UserMessage()["c"]],
+                QUESTION,
+            ),
+            2,
+        ),
         ((History(turns=TURNS, keep_turns=1), MARK), 3),
         (
             (

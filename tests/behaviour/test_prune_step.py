@@ -10,8 +10,10 @@ from hypothesis import assume, given, note, strategies as st
 
 from promptkit import (
     BudgetExceededError,
+    Chunk,
     Renderer,
     SystemMessage,
+    Text,
     TextChunk,
     UserMessage,
     render,
@@ -102,6 +104,27 @@ def test_what_was_dropped_stays_dropped_when_it_would_fit_again(
     renderer.render((*old, UserMessage()["long " * words]))
     other = renderer.render((UserMessage(priority=1)["another"], question))
     assert [message.text for message in other.messages] == ["another", "q"]
+
+
+def test_what_was_dropped_stays_dropped_where_nothing_else_may_leave() -> None:
+    renderer = Renderer(budget=10, tokenizer=WordTokenizer(), prune_step=1)
+    old = UserMessage(priority=1)["old"]
+    renderer.render((old, UserMessage()["long " * 10]))
+    again = renderer.render((old, UserMessage()["q"]))
+    assert [message.text for message in again.messages] == ["q"]
+
+
+def test_what_was_dropped_comes_back_where_what_replaces_it_does_not_fit() -> None:
+    renderer = Renderer(budget=10, tokenizer=WordTokenizer(), prune_step=1)
+
+    def prompt(words: int, fallback: int) -> Child:
+        instead = Text(required=True)["x " * fallback]
+        old = Chunk(priority=1, fallback=instead)[TextChunk()["old"], "w " * words]
+        return UserMessage()[old, TextChunk()["and now"]]
+
+    assert len(renderer.render(prompt(words=20, fallback=5)).removals) == 1
+    again = renderer.render(prompt(words=1, fallback=12))
+    assert (again.tokens, again.removals) == (3, ())
 
 
 def test_the_first_surviving_message_changes_once_in_many_turns() -> None:

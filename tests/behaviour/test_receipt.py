@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from string import ascii_lowercase
 
 import pytest
 
@@ -13,10 +14,12 @@ from promptkit import (
     Child,
     Chunk,
     Group,
+    Image,
     KeepWith,
     PrioritizedList,
     PromptElement,
     Rendered,
+    Reserve,
     Sizing,
     SystemMessage,
     Tag,
@@ -34,8 +37,11 @@ from promptkit import (
 from promptkit.cli.output.messages import rendered_to_json
 from promptkit.errors import BadPropError
 from promptkit.testing import WordTokenizer
+from promptkit.tokens import OpenAITokenizer
 from promptkit.tracing import trace_to_html
 from tests.calls import count_calls
+
+LONG_LABEL = (5 * ascii_lowercase)[:120]
 
 
 def rendered(prompt: Child, budget: int) -> Rendered:
@@ -114,6 +120,73 @@ class TestExplain:
         for expected in ("UserMessage[1]", "AssistantMessage[2]", "4"):
             assert expected in text
 
+    def test_is_a_table_of_what_left_below_the_sums(self) -> None:
+        prompt = (UserMessage(priority=1)["old one"], UserMessage()["q"], Reserve(tokens=2))
+        assert rendered(prompt, 3).explain().splitlines() == [
+            "1 of 3 tokens (33%) in 1 message",
+            "2 tokens reserved",
+            "3 tokens, as given",
+            "removed 1, lowest first:",
+            "      tokens  priority  element         reason",
+            "  1.       2         1  UserMessage[0]  budget",
+        ]
+
+    @pytest.mark.parametrize(
+        ("label", "partner", "shown"),
+        [
+            (
+                "old",
+                "first",
+                [
+                    "      tokens  priority  element  reason",
+                    "  1.       1    lowest  old      budget",
+                    "  2.   1,200       1.5  first    kept-with: old",
+                ],
+            ),
+            (
+                LONG_LABEL,
+                "first",
+                [
+                    "      tokens  priority  element                                reason",
+                    "  1.       1    lowest  abcdefghijkl…stuvwxyzabcdefghijklmnop  budget",
+                    "  2.   1,200       1.5  first                                  kept-with: a…stuvwxyzabcdefghijklmnop",
+                ],
+            ),
+            (
+                "old",
+                LONG_LABEL,
+                [
+                    "      tokens  priority  element                                                       reason",
+                    "  1.       1    lowest  old                                                           budget",
+                    "  2.   1,200       1.5  abcdefghijklmnopqrs…cdefghijklmnopqrstuvwxyzabcdefghijklmnop  kept-with: old",
+                ],
+            ),
+        ],
+    )
+    def test_shortens_long_names_in_the_middle_so_that_a_line_fits(
+        self, label: str, partner: str, shown: list[str]
+    ) -> None:
+        prompt = (
+            KeepWith(group=1, priority=1.5, label=partner)[UserMessage()["a " * 1_200]],
+            KeepWith(group=1, priority=-(2**53), label=label)[UserMessage()["b"]],
+            UserMessage()["q"],
+        )
+        lines = rendered(prompt, 1).explain().splitlines()
+        assert lines[-3:] == shown
+        assert max(map(len, lines)) <= 100
+
+    def test_says_where_the_tokens_are_estimated(self) -> None:
+        tokenizers = OpenAITokenizer(exact=False), OpenAITokenizer(exact=True)
+        prompt = SystemMessage()["rules"], UserMessage()["q"]
+        estimated, exact = (
+            render(prompt, budget=99, tokenizer=tokenizer) for tokenizer in tokenizers
+        )
+        assert (estimated.exact, exact.exact) == (False, True)
+        assert "tokens (13%), estimated in 2 messages" in estimated.explain()
+        assert "tokens (13%) in 2 messages" in exact.explain()
+        image = UserMessage()[Image(src="https://example.org/a.png")]
+        assert not render((*prompt, image), budget=9_999, tokenizer=tokenizers[1]).exact
+
     def test_says_so_when_everything_fits(self) -> None:
         assert "nothing was removed" in rendered(PROMPT, 9).explain()
 
@@ -137,6 +210,23 @@ class TestWhatif:
         assert made.context is not None
         assert made.context.tokens == 9
         assert made.at_budget(4).context is None
+
+
+@component
+class Manual(PromptElement):
+    page: str
+
+    def render(self, sizing: Sizing) -> Child:
+        return "Retrieved:", PrioritizedList()["one", "two"]
+
+
+@component
+class Sheet(PromptElement):
+    page: str
+    text: str
+
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()[TextChunk(break_on="\n")[self.text]], UserMessage()["q"]
 
 
 @component
@@ -376,6 +466,50 @@ class TestNotes:
             (),
         ]
 
+    @pytest.mark.parametrize(
+        ("message", "label"),
+        [
+            (UserMessage(priority=1)[Manual(page="parser")], "UserMessage[0] > Manual(parser)"),
+            (UserMessage(priority=1)[TextChunk(priority=1)["one two"], "."], "UserMessage[0]"),
+        ],
+    )
+    def test_name_an_element_as_the_receipt_does(self, message: Child, label: str) -> None:
+        made = rendered((message, UserMessage()["q"]), 2)
+        assert made.notes == (f"of {label} only its literal text is left.",)
+
+    @pytest.mark.parametrize(
+        "prompt",
+        [
+            UserMessage()["q", Group()],
+            UserMessage()["q", TextChunk(priority=1)["a b c"], TextChunk(priority=2)["d"]],
+            UserMessage()["q", TextChunk(priority=1)["a b c"], Group(priority=2)[Text()["d"]]],
+            [
+                AssistantMessage(tool_calls=[ToolCall(id="1", name="f")])[
+                    "q", TextChunk(priority=1)["a b c"]
+                ],
+                ToolMessage(tool_call_id="1")["d"],
+            ],
+        ],
+    )
+    def test_are_none_where_something_else_is_left_or_nothing_was_removed(
+        self, prompt: Child
+    ) -> None:
+        made = render(prompt, budget=2, tokenizer=WordTokenizer(), defaults="prompt-tsx")
+        assert (made.tokens in {1, 2}, made.notes) == (True, ())
+
+    @pytest.mark.parametrize(("words", "notes"), [(8, 1), (7, 0)])
+    def test_of_a_share_are_those_where_most_of_it_is_used(self, words: int, notes: int) -> None:
+        text = "a " * words + "\n" + "b " * 9
+        prompt = UserMessage()[TextChunk(break_on="\n")[text]], UserMessage()["q"]
+        made = render(prompt, budget=20, tokenizer=WordTokenizer())
+        assert (made.tokens, len(made.notes)) == (words + 1, notes)
+        alone = render(prompt[0], budget=10, tokenizer=WordTokenizer())
+        assert (alone.tokens, alone.notes) == (words, ())
+        (*shown,) = render(Sheet(page="one", text=text), budget=20, tokenizer=WordTokenizer()).notes
+        assert [note.startswith("Sheet(one) > UserMessage[0] has") for note in shown] == [
+            True
+        ] * notes
+
     def test_say_that_a_message_without_flex_grow_cut_a_text_to_an_equal_share(self) -> None:
         text = "\n".join(f"line {number}" for number in range(2_000))
 
@@ -425,3 +559,5 @@ class TestNotes:
         grown = render(prompt(1), budget=900, trace=True)
         assert grown.notes == ()
         assert grown.tokens > 2 * made.tokens
+        grouped = UserMessage()[Group()["Files:"], Truncate(flex_grow=1)[text]]
+        assert len(render((grouped, UserMessage()["q"]), budget=900).notes) == 1

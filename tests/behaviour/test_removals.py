@@ -18,8 +18,10 @@ from promptkit import (
     UserMessage,
     render,
 )
+from promptkit.elements.rounds import Rounds
 from promptkit.fitting import RecordedMessages
 from promptkit.rendering import Removal
+from promptkit.rendering.paths import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
 
 if TYPE_CHECKING:
@@ -63,6 +65,72 @@ def test_a_removal_is(removal: str) -> None:
     prompt, budget, paths = REMOVALS[removal]
     made = render((prompt, QUESTION), budget=budget, tokenizer=WordTokenizer())
     assert [each.path for each in made.removals] == paths
+
+
+@pytest.mark.parametrize("groups", [38, 39, 40, 59])
+def test_of_a_long_path_the_first_steps_and_the_last_ones_are_shown(groups: int) -> None:
+    prompt: Child = UserMessage()["a", TextChunk(priority=1)["b"]]
+    for number in range(groups - 1, -1, -1):
+        prompt = Group(label=f"g{number}")[prompt]
+    (removal,) = render(prompt, budget=1, tokenizer=WordTokenizer()).removals
+    steps = [*(f"Group(g{number})" for number in range(groups)), "UserMessage"]
+    if (missing := len(steps) - 2 * MAX_PATH_STEPS) > 0:
+        steps[MAX_PATH_STEPS:-MAX_PATH_STEPS] = [f"… {missing} more …"]
+    assert removal.path.split(" > ") == [*steps, "TextChunk[1]"]
+
+
+def test_the_source_of_a_marker_is_the_conversation() -> None:
+    rounds = Rounds(
+        rounds=TURNS, order=[0, 1], priorities=[0, 1], marker=lambda count: f"{count}-gone"
+    )
+    made = render((rounds, QUESTION), budget=5, tokenizer=WordTokenizer())
+    assert [message.text for message in made.messages] == ["a a", "b b", "q"]
+    made = made.at_budget(4)
+    assert [(span.message, span.path) for span in made.source_map] == [
+        (0, "Rounds[0] > marker"),
+        (1, "Rounds[0] > turn 1 · reply"),
+        (2, "UserMessage[1]"),
+    ]
+
+
+def test_blank_messages_of_a_conversation_cost_none_of_the_others_their_place() -> None:
+    turns = [Message(role="user", content=(" ",)), *TURNS]
+    rounds = Rounds(rounds=turns, order=[0, 1, 2], priorities=[0, 1, 2])
+    made = render((rounds, QUESTION), budget=3, tokenizer=WordTokenizer())
+    assert [message.text for message in made.messages] == ["b b", "q"]
+
+
+@pytest.mark.parametrize("is_marked", [True, False])
+@pytest.mark.parametrize("turns", [TURNS, TURNS[:1]])
+def test_a_conversation_of_which_nothing_is_left_takes_what_is_around_it_along(
+    turns: list[Message], *, is_marked: bool
+) -> None:
+    conversation = RecordedMessages(
+        messages=turns,
+        marker=(lambda _: "x x") if is_marked else None,
+        shorten=False,
+        keep_request=False,
+        priority=1,
+    )
+    prompt = (
+        Group(fallback=UserMessage(required=True)["gone"])[conversation],
+        QUESTION,
+    )
+    made = render(prompt, budget=4, tokenizer=WordTokenizer(per_message=1))
+    assert [message.text for message in made.messages] == ["gone", "q"]
+
+
+def test_a_group_that_was_emptied_has_the_reason_of_what_left_it() -> None:
+    prompt = (
+        KeepWith(group=1, priority=1)[UserMessage()["a"]],
+        Group()[Group()[KeepWith(group=1)[UserMessage()["b"]]]],
+        QUESTION,
+    )
+    made = render(prompt, budget=1, tokenizer=WordTokenizer())
+    assert [(each.path, each.reason, each.partner) for each in made.removals] == [
+        ("KeepWith[0]", "budget", None),
+        ("Group[1]", "kept-with", "KeepWith[0]"),
+    ]
 
 
 def test_an_empty_group_is_a_removal() -> None:

@@ -17,6 +17,7 @@ from promptkit import (
     BudgetExceededError,
     Child,
     Group,
+    KeepWith,
     PromptElement,
     Rendered,
     Renderer,
@@ -357,3 +358,24 @@ def test_a_render_counts_no_text_twice_and_nothing_that_is_certainly_removed(sha
     assert rendered.tokens <= 60
     # what no longer fits is counted, calls beside results
     assert len({*long} - shown - {""}) <= 2 + len(long) // 2 * (shape == "tools")
+
+
+def test_a_renderer_shows_a_prompt_as_a_new_one_does_however_much_it_has_shown_before() -> None:
+    many = [UserMessage(priority=each)[f"message {each}"] for each in range(1_001)]
+    old = lines(range(1_101))
+    others = [TextChunk(priority=each)[f"other {each}"] for each in range(1, 1_101)]
+    long, other = UserMessage(priority=1)[old], UserMessage(priority=1)[old[0], others]
+    question = Group()[UserMessage()["q"]]
+    tokenizer = WordTokenizer()
+    renderer = Renderer(budget=60, tokenizer=tokenizer)
+    prompts: tuple[Child, ...] = (
+        [many, KeepWith(group=1)[question]],  # which is not static
+        [long, question],
+        [other, question],
+        many,
+        [long, question],
+        [UserMessage(priority=1)["a"], question],
+        [long, question],
+    )
+    for prompt in prompts:
+        assert renderer.render(prompt) == Renderer(budget=60, tokenizer=tokenizer).render(prompt)

@@ -70,6 +70,16 @@ def test_an_extended_element_does_what_the_element_does() -> None:
     assert made.metadata == (3,)
 
 
+@component
+class Remark(UserMessage):
+    """A message without a render of its own."""
+
+
+def test_an_extended_message_has_the_role_of_the_message() -> None:
+    made = render((Remark(priority=1)["a"], UserMessage()["q"]), budget=99)
+    assert [(each.role, each.text) for each in made.messages] == [("user", "a"), ("user", "q")]
+
+
 def test_an_extended_message_may_render_its_content() -> None:
     assert (
         render(Greeting(who="Ada"), budget=9, tokenizer=WordTokenizer()).messages[0].text

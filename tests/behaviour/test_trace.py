@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,21 +25,27 @@ from promptkit import (
     ToolCall,
     ToolDefinition,
     ToolMessage,
+    Truncate,
     UserMessage,
     component,
     render,
     render_async,
 )
 from promptkit.elements.rounds import Rounds
+from promptkit.fitting import RecordedMessages
+from promptkit.messages import ImagePart
 from promptkit.rendering.paths import MAX_PATH_STEPS
 from promptkit.testing import WordTokenizer
-from promptkit.tokens import OpenAITokenizer
+from promptkit.tokens import Count, OpenAITokenizer
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 from tests.examples import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit import Rendered
+    from promptkit.messages import Role
     from promptkit.tokens import Tokenizer
 
 TOOLS = (ToolDefinition(name="read", description="Reads a file."),)
@@ -205,6 +212,16 @@ def test_a_record_is_a_tree_in_written_order(prompt: Child, tokenizer: Tokenizer
 
 
 @component
+class Topic(PromptElement):
+    """A text on a topic."""
+
+    topic: str
+
+    def render(self, sizing: Sizing) -> Child:
+        return f"on the {self.topic}"
+
+
+@component
 class Filler(PromptElement):
     """As many words as it may have."""
 
@@ -232,11 +249,218 @@ def test_epochs_say_who_was_given_how_much_and_who_used_it() -> None:
     assert [trace.items[share.item].element for share in first.members] == ["Filler", "Filler"]
 
 
+class Unsure(WordTokenizer):
+    """Has a longer request with a system message."""
+
+    def count_overhead(
+        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+    ) -> Count:
+        return Count(5 if system else 1)
+
+
+TALK: tuple[tuple[str, int, Role], ...] = (
+    ("a", 12, "assistant"),
+    ("b", 12, "assistant"),
+    ("c", 1, "assistant"),
+    ("d", 1, "user"),
+    ("e", 12, "assistant"),
+)
+TURNS = [Message(role=role, content=(f"{name} " * size,)) for name, size, role in TALK]
+CHOSEN: dict[str, Child] = {
+    "messages": [UserMessage(priority=at)["w " * at] for at in range(1, 6)],
+    "a limit around a fallback that exceeds it": [
+        TokenLimit(max_tokens=3)[
+            UserMessage(priority=1, fallback=UserMessage(priority=3)["a b c d"])["e f g"],
+        ],
+        UserMessage(priority=2)["h i j k"],
+        UserMessage()["q"],
+    ],
+    "a conversation that leaves tokens free": [
+        UserMessage(priority=-1)["w w w"],
+        RecordedMessages(messages=TURNS),
+        UserMessage()["q"],
+    ],
+    "a system message that leaves": [
+        SystemMessage(priority=1)["rules of it"],
+        UserMessage(priority=2)["a b"],
+        UserMessage()["q"],
+    ],
+}
+
+
+@pytest.mark.parametrize("step", [0, 3])
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_record_says_which_state_each_budget_gets(name: str, step: int) -> None:
+    for budget in (12, 24, 28):
+        try:
+            made = render(
+                CHOSEN[name], budget=budget, tokenizer=Unsure(), prune_step=step, trace=True
+            )
+        except BudgetExceededError:
+            continue
+        assert made.trace is not None
+        for other in range(40):
+            state = made.trace.state_at(other)
+            try:
+                again = made.at_budget(other)
+            except BudgetExceededError:
+                assert state is None
+            else:
+                assert state is not None
+                assert made.trace.counts[state] == again.tokens
+                assert again.trace is not None
+                assert again.trace.state == state
+
+
+@pytest.mark.parametrize(("budget", "available"), [(10, 6), (3, 0)])
+def test_what_a_message_says_itself_is_not_available_to_its_children(
+    budget: int, available: int
+) -> None:
+    prompt = UserMessage()["four words of text", Truncate(flex_grow=1, marker="")["a " * 30]]
+    trace: object = None
+    try:
+        trace = render(prompt, budget=budget, tokenizer=WordTokenizer(), trace=True).trace
+    except BudgetExceededError as error:
+        trace = error.trace
+    assert isinstance(trace, Trace)
+    (group,) = [each for each in trace.flex_groups if each.grow == 1]
+    assert group.available == available
+
+
+def test_the_labels_of_a_record_are_those_of_the_receipt() -> None:
+    made = render(
+        UserMessage()[Topic(topic="parser", priority=1), "q"],
+        budget=1,
+        tokenizer=WordTokenizer(),
+        trace=True,
+    )
+    assert made.trace is not None
+    assert [each.label for each in made.trace.removals] == ["UserMessage > Topic(parser)[0]"]
+    assert [each.label for each in made.removals] == ["UserMessage > Topic(parser)[0]"]
+
+
+def test_a_recorded_conversation_is_a_round_of_messages_of_parts_with_its_markers() -> None:
+    image = ImagePart(url="https://example.org/a.png")
+    turns = [
+        Message(role="user", content=("a b",)),
+        Message(role="assistant", content=("c",), tool_calls=(ToolCall(id="c", name="f"),)),
+        Message(role="tool", content=("d e",), tool_call_id="c"),
+        Message(role="user", content=("g h i", image, "j")),
+        Message(role="assistant", content=("k",)),
+    ]
+    conversation = RecordedMessages(messages=turns, marker=lambda count: f"{count} left out")
+    tokenizer = WordTokenizer(per_message=1, per_image=5, per_call=3)
+    prompt = conversation, UserMessage()["q"]
+    trace = render(prompt, budget=99, tokenizer=tokenizer, trace=True).trace
+    assert trace is not None
+    around = "RecordedMessages[0] > Rounds > "
+    shown = [
+        (
+            item.path.removeprefix(around),
+            trace.items[item.parent or 0].label,
+            item.position,
+            item.kind,
+            item.text or item.part,
+            item.tokens,
+            item.until,
+        )
+        for item in trace.items[3:-1]
+    ]
+    one, two = "turn 1 · f result", "turn 2 · request"
+    assert shown == [
+        ("turn 1 · request", "Rounds", 0, "message", "a b", 3, 1),
+        ("marker", "Rounds", 0, "message", "3 left out", 4, 2),
+        (one, "Rounds", 1, "container", None, 0, 0),
+        (f"{one} > AssistantMessage[0]", one, 0, "message", "c", 5, 0),
+        (f"{one} > ToolMessage[1]", one, 1, "message", "d e", 3, 0),
+        ("marker", "Rounds", 1, "message", "2 left out", 4, 1),
+        (two, "Rounds", 2, "message", None, 1, 4),
+        (f"{two} > text[0]", two, 0, "text", "g h i", 3, 4),
+        (f"{two} > ImagePart[1]", two, 1, "part", image, 5, 4),
+        (f"{two} > text[2]", two, 2, "text", "j", 1, 4),
+        ("marker", "Rounds", 2, "message", "5 left out", 4, 5),
+        ("turn 2 · reply", "Rounds", 3, "message", "k", 2, 2),
+        ("marker", "Rounds", 3, "message", "4 left out", 4, 3),
+    ]
+    assert [item.role for item in trace.items if item.kind == "message"][1:4] == [
+        "user",
+        "assistant",
+        "tool",
+    ]
+
+
+def test_members_that_have_no_share_of_their_own_are_recorded_together() -> None:
+    prompt = UserMessage()["a b"], Filler(), Filler(flex_grow=1), Filler(flex_grow=0)
+    trace = render(prompt, budget=20, tokenizer=WordTokenizer(), trace=True).trace
+    assert trace is not None
+    assert trace.items[0].passes_on
+    assert [
+        (group.available, group.plain, group.plain_share, group.plain_used)
+        for group in trace.flex_groups
+        if group.container == 0
+    ] == [(20, 1, 10, 2), (8, 0, 0, 0), (0, 0, 0, 0)]
+
+
+def test_a_message_with_calls_costs_in_a_record_what_it_costs_with_all_of_them() -> None:
+    calls = [ToolCall(id=each, name="f") for each in "12"]
+    prompt = (
+        [
+            (
+                AssistantMessage(tool_calls=calls)[said],
+                ToolMessage(tool_call_id="1", priority=0)["r"],
+                ToolMessage(tool_call_id="2")["s"],
+            )
+            for said in ((), TextChunk()["one text"])
+        ],
+        UserMessage()["q"],
+    )
+    tokenizer = WordTokenizer(per_message=1, per_call=3)
+    trace = render(prompt, budget=99, tokenizer=tokenizer, trace=True).trace
+    assert trace is not None
+    assert [item.tokens for item in trace.items if item.calls] == [6, 7]
+
+
+def test_what_a_leaf_and_a_message_say_of_themselves() -> None:
+    prompt = (
+        UserMessage()[
+            "a ",
+            Group(label="notes", required=True)["b", TextChunk()["c"]],
+            KeepWith(group=1, fallback="short")["d"],
+        ],
+        UserMessage()[" ", KeepWith(group=2, fallback="long")[()]],
+    )
+    tokenizer = WordTokenizer(per_message=1)
+    trace = render(prompt, budget=99, tokenizer=tokenizer, trace=True).trace
+    assert trace is not None
+    texts = [
+        (item.text, item.starts_line, item.tokens) for item in trace.items if item.kind == "text"
+    ]
+    assert texts[:3] == [("a ", "first", 1), ("b", "first", 1), ("c", "always", 1)]
+    assert [
+        (item.element, item.element_label, item.passes_on, item.tokens)
+        for item in trace.items
+        if item.kind in {"message", "container"} and not item.fallback and item.element
+    ] == [
+        ("UserMessage", None, False, 1),
+        ("Group", "notes", True, 0),
+        ("KeepWith", None, True, 0),
+        ("UserMessage", None, False, 0),
+        ("KeepWith", None, True, 0),
+    ]
+    assert {
+        item.text: [state for state in range(len(trace.counts)) if item.kept(state)]
+        for item in trace.items
+        if item.fallback and item.text
+    } == {"short": [], "long": [1]}
+
+
 def test_stages_and_components_are_timed() -> None:
+    began = perf_counter()
     trace = render(Filler(), budget=10, tokenizer=WordTokenizer(), trace=True).trace
     assert trace is not None
     assert [timing.stage for timing in trace.timings] == ["expand", "limit", "prune", "assemble"]
     assert all(timing.seconds >= 0 for timing in trace.timings)
+    assert sum(timing.seconds for timing in trace.timings) <= perf_counter() - began
     filler, message = trace.items[1:3]
     assert filler.seconds is not None
     assert filler.seconds > 0
@@ -286,9 +510,10 @@ def test_a_limit_that_removed_something_did_so_in_every_state() -> None:
     assert not trace.items[removal.item].kept(0)
 
 
-def test_what_tools_cost_is_counted_in_every_state() -> None:
+@pytest.mark.parametrize("ends", [("Be brief.", "Be kind."), ("Be brief.", "Be kind!*")])
+def test_what_tools_cost_is_counted_in_every_state(ends: tuple[str, str]) -> None:
     prompt = (
-        SystemMessage(priority=5)["Be brief.", TextChunk(priority=1)["Be kind."]],
+        SystemMessage(priority=5)[ends[0], TextChunk(priority=1)[ends[1]]],
         UserMessage(priority=9)["Hello"],
     )
     rendered = render(prompt, budget=1_000, tools=TOOLS, trace=True)

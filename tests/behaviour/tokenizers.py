@@ -32,7 +32,7 @@ class Bounded(WordTokenizer):
     def count_overhead(
         self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
     ) -> Count:
-        return Count(len(tools) + (3 if system else 2))
+        return Count(len(tools) + (6 if system else 2))
 
 
 @attrs.frozen(kw_only=True)

@@ -210,7 +210,7 @@ class BackwardScan:
             self._count_leaves(entry)
         else:
             for item in iter_messages(root, state, markers=False):
-                self._add(item, state)
+                self._add(item)
 
     def _undo(self, change: Change) -> None:
         if isinstance(change, LeafLinked):
@@ -229,7 +229,7 @@ class BackwardScan:
         elif isinstance(change, CallRemoved):
             entry = self._entries.get(change.message)
             if entry and entry.is_present and entry.root is change.message:
-                self._count_frame(entry, self.state)
+                self._count_frame(entry)
         elif isinstance(change, FallbackActivated):
             self._deactivate(change.fallback)
 
@@ -250,7 +250,7 @@ class BackwardScan:
             return  # inside a message, the leaves come back one by one
         if type(item) is Node:
             for message in iter_messages(item, self.state + 1, markers=False):
-                self._add(message, self.state + 1)
+                self._add(message)
         elif type(item) is MessageItem:
             self._add_item(item)
 
@@ -258,7 +258,7 @@ class BackwardScan:
         """Return whether a node is in the subtree that is counted."""
         return self.root.index <= node.index <= self.root.last_index
 
-    def _add(self, item: Node | MessageItem, state: int) -> None:
+    def _add(self, item: Node | MessageItem) -> None:
         if type(item) is MessageItem:
             self._add_item(item)
         elif type(item) is Node and item.is_counted:
@@ -269,7 +269,7 @@ class BackwardScan:
                 self._messages += 1
                 self._systems += item.role == "system"
                 self._count_leaves(entry)
-                self._count_frame(entry, state)
+                self._count_frame(entry)
 
     def _add_item(self, item: MessageItem) -> None:
         if item.messages == ():
@@ -309,7 +309,7 @@ class BackwardScan:
         entry.missing_leaves = entry.root.leaf_count
         span = entry.span
         for leaf in self._iter_linked(entry):
-            entry.span = LeafRange(span.low, leaf.index + 1)
+            entry.span = LeafRange(span.low, leaf.index)
             self._add_leaf(entry, leaf, 1)
         entry.span = span
         self._content += entry.content
@@ -347,11 +347,11 @@ class BackwardScan:
         self._content += entry.content
         self._slack += self._count_shrinkable(entry)
         if entry.root.calls and entry.texts <= 1:
-            self._count_frame(entry, self.state)  # whether the message has text may have changed
+            self._count_frame(entry)  # whether the message has text may have changed
 
-    def _count_frame(self, entry: _MessageTokens, state: int) -> None:
+    def _count_frame(self, entry: _MessageTokens) -> None:
         """Count the frame of a message again."""
-        frame = self.sizer.count_node_frame(entry.root, state, text=entry.texts > 0)
+        frame = self.sizer.count_node_frame(entry.root, self.state, text=entry.texts > 0)
         self._content += frame - entry.frame
         self._slack -= self._count_shrinkable(entry)
         entry.frame = frame

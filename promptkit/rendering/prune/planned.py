@@ -249,7 +249,7 @@ class _Counts:
 
     def _count_end(self, line: Line) -> tuple[int, int]:
         """Count what the line break adds to a line, and the end of the line, which the break may change."""
-        end = line.text[max(0, find_last_cut(self._base.safe_cut, line.text)) :]
+        end = line.text[find_last_cut(self._base.safe_cut, line.text) :]
         tokens = self._base.count(end)
         return (0 if end[-1] == "\n" else self._base.count(f"{end}\n") - tokens), tokens
 

@@ -22,6 +22,7 @@ from promptkit.elements.chat import MessageElement
 from promptkit.errors import TreeError
 from promptkit.rendering.expand.build import build_leaf, build_message_item, is_plain, read_priority
 from promptkit.rendering.expand.elements import is_plain_container
+from promptkit.rendering.prune.text_joins import is_safe_line_start
 from promptkit.rendering.tree import HIGHEST_PRIORITY, MessageItem, Node
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ class PlanCache:
         return self._last_lines
 
     def _plan_line(self, child: str | PromptElement | None) -> Line | None:
-        if self._safe_cut is None or type(child) is not TextChunk:
+        if type(child) is not TextChunk:
             return None
         try:
             leaf = build_leaf(_OUTSIDE, child)
@@ -276,7 +277,7 @@ class PlanCache:
             leaf is None
             or not leaf.text
             or leaf.text.isspace()
-            or self._safe_cut.match("\n" + leaf.text[:2], 1) is None
+            or not is_safe_line_start(self._safe_cut, leaf.text)
         ):
             return None
         line = self._lines[id(child)] = Line(child, leaf.text, leaf.priority)

@@ -132,8 +132,6 @@ class RemovalOrder:
             if changes is not None:
                 steps.append(changes)
                 self._step += 1
-                if source is not None and run is not None:
-                    source.add_run(run)
                 yield
 
     def _find_next(self, root: Node) -> tuple[CandidateQueue | None, Node, int] | None:
@@ -164,7 +162,7 @@ class RemovalOrder:
                 source.pop(candidate)
                 return source, parent, position
             item.path_index = len(path)
-            item.is_unrivalled = node.is_unrivalled and low is NO_TIE
+            item.is_unrivalled = low is NO_TIE
             path.append(item)
         return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, Leaf, Node
+from promptkit.rendering.tree import STARTS_LINE_ALWAYS, STARTS_LINE_FIRST, Leaf
 
 if TYPE_CHECKING:
     import re
@@ -38,17 +38,10 @@ def _follows_outer_text(nearest: Leaf, leaf: Leaf) -> bool:
     """Return whether the first text of a container stands directly after text of a container around it."""
     if nearest.is_element:
         return False
-    outer = nearest.parent
-    item: Leaf | Node = leaf if leaf.is_element else leaf.parent
-    while True:
-        parent = item.parent
-        if parent is None:
-            return False
-        if parent is outer:
-            return item.position > nearest.position
-        if parent.role is not None:
-            return False
-        item = parent
+    around = leaf.parent if leaf.is_element else leaf.parent.parent
+    while around is not None and around is not nearest.parent and around.role is None:
+        around = around.parent
+    return around is nearest.parent
 
 
 class LeafRange(NamedTuple):
@@ -108,7 +101,7 @@ class TextJoins:
         right = find_separator(leaf, after, after.previous) + tail if after else ""
         text = leaf.text
         first, last = self._find_cuts(leaf)
-        if first < 0:
+        if not first:
             now = count(left + text + right)
             return now - was, now - was
         start, end = text[:first], text[last:]
@@ -168,31 +161,28 @@ class TextJoins:
         return self.tokenizer.count(tail + "\n") - self.tokenizer.count(tail)
 
     def _read_tail(self, leaf: Leaf) -> str:
-        """Return the end of a leaf's text, from its last safe cut."""
-        return leaf.text[max(0, self._find_cuts(leaf)[1]) :]
+        """Return the end of a leaf's text, from its last safe cut, or the whole of it."""
+        return leaf.text[self._find_cuts(leaf)[1] :]
 
     def _starts_at_safe_cut(self, leaf: Leaf) -> bool:
         """Return whether a text always starts a line, and the line break before it is a safe cut."""
         result = leaf.starts_at_safe_cut
         if result is None:
-            cut = self.cut
-            result = leaf.starts_at_safe_cut = bool(
-                leaf.starts_line == STARTS_LINE_ALWAYS
-                and cut is not None
-                and cut.match("\n" + leaf.text[:2], 1)
+            result = leaf.starts_at_safe_cut = (
+                leaf.starts_line == STARTS_LINE_ALWAYS and is_safe_line_start(self.cut, leaf.text)
             )
         return result
 
     def _read_end(self, leaf: Leaf, span: LeafRange) -> str:
         """Return the end of the run up to and including this leaf, from its last safe cut."""
         last = self._find_cuts(leaf)[1]
-        if last >= 0:
+        if last:
             return leaf.text[last:]
         text = leaf.text
         while (before := span.find_before(leaf)) is not None:
             text = before.text + find_separator(before, leaf, leaf.previous) + text
             cut_at = find_last_cut(self.cut, text)
-            if cut_at >= 0:
+            if cut_at:
                 return text[cut_at:]
             leaf = before
         return text
@@ -200,32 +190,30 @@ class TextJoins:
     def _read_start(self, leaf: Leaf, span: LeafRange) -> str:
         """Return the start of the run that begins with this leaf, up to its first safe cut."""
         first = self._find_cuts(leaf)[0]
-        if first >= 0:
+        if first:
             return leaf.text[:first]
         text = leaf.text
         while (after := span.find_after(leaf)) is not None:
             text = text + find_separator(leaf, after, after.previous) + after.text
             cut_at = self._find_first_cut(text)
-            if cut_at >= 0:
+            if cut_at:
                 return text[:cut_at]
             leaf = after
         return text
 
     def _find_cuts(self, leaf: Leaf) -> tuple[int, int]:
-        """Return the positions of the first and the last safe cut inside a leaf's text, or -1."""
+        """Return the positions of the first and the last safe cut inside a leaf's text, or 0 if there is none."""
         cuts = leaf.safe_cuts
         if cuts is None:
             first = self._find_first_cut(leaf.text)
-            cuts = leaf.safe_cuts = (
-                first,
-                find_last_cut(self.cut, leaf.text) if first >= 0 else -1,
-            )
+            last = find_last_cut(self.cut, leaf.text) if first else 0
+            cuts = leaf.safe_cuts = (first, last)
         return cuts
 
     def _find_first_cut(self, text: str) -> int:
-        """Return the position of the first safe cut inside a text, or -1."""
+        """Return the position of the first safe cut inside a text, or 0 if there is none."""
         match = self.cut.search(text, 1) if self.cut else None
-        return match.start() if match and match.start() < len(text) else -1
+        return match.start() if match and match.start() < len(text) else 0
 
 
 def _previous_without(leaf: Leaf, after: Leaf) -> Leaf | None:
@@ -233,18 +221,23 @@ def _previous_without(leaf: Leaf, after: Leaf) -> Leaf | None:
     return leaf.previous if after.previous is leaf else after.previous
 
 
+def is_safe_line_start(cut: re.Pattern[str] | None, text: str) -> bool:
+    """Return whether the place between a line break and a text is a safe cut."""
+    return cut is not None and cut.match(f"\n{text}", 1) is not None
+
+
 def find_last_cut(cut: re.Pattern[str] | None, text: str) -> int:
-    """Return the position of the last safe cut inside a text, or -1."""
+    """Return the position of the last safe cut inside a text, or 0 if there is none."""
     if cut is None:
-        return -1
+        return 0
     reach = _SEARCH_LENGTH
     while True:
         start = max(len(text) - reach, 1)
-        cut_at = -1
+        cut_at = 0
         # with `start`, the pattern still sees the text before it
         for match in cut.finditer(text, start):
             if match.start() < len(text):
                 cut_at = match.start()
-        if cut_at >= 0 or start == 1:
+        if cut_at or start == 1:
             return cut_at
         reach *= 8

@@ -249,7 +249,7 @@ _NUMBER_COLUMNS = range(3)  # aligned to the right
 
 def _shorten(text: str, width: int) -> str:
     """Shorten a text to a number of characters. Its end, which tells most of a path, stays longer."""
-    head = max(0, (width - 1) // 3)
+    head = (width - 1) // 3
     return text if len(text) <= width else f"{text[:head]}…{text[len(text) - width + head + 1 :]}"
 
 

@@ -84,9 +84,7 @@ class TraceRecorder:
             removals=tuple(_iter_removals(pruner, scan, builder)),
             counts=counts,
             costs=costs,
-            unfit=frozenset(each for each in range(len(counts)) if not pruner.limits_hold(each))
-            if pruner.fallback_limits
-            else frozenset(),
+            unfit=frozenset(each for each in range(len(counts)) if not pruner.limits_hold(each)),
             state=state,
             budget=budget,
             reserved=pruner.tree.reserved,
@@ -106,7 +104,7 @@ def _count_states(
     changes = builder.find_system_changes()
     counts: list[int] = []
     costs: list[int] = []
-    saving = 0
+    saving = pruner.saving_at(scan, 0)
     for state in range(len(scan.steps) + 1):
         if state in changes:
             saving = pruner.saving_at(scan, state)
@@ -224,8 +222,8 @@ class _ItemBuilder:
         return self._children[self.ids[node]][position]
 
     def find_system_changes(self) -> set[int]:
-        """Return the states in which the text of the first system message may differ from the state before, and state 0."""
-        changes = {0}
+        """Return the states in which the text of the first system message may differ from the state before."""
+        changes: set[int] = set()
         for message in self.items:
             if message.role == "system":
                 for item in self.items[message.id : message.end]:

@@ -28,6 +28,8 @@ from promptkit import (
     component,
     count_request,
 )
+from promptkit.elements.rounds import Rounds
+from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 from promptkit.wire.chat import tools_to_chat
 
@@ -152,6 +154,15 @@ PROMPTS: dict[str, Child] = {
         Group(priority=1, fallback=History(turns=TALK))[UserMessage()["a long text " * 20]],
         UserMessage(priority=9)["go on"],
     ],
+    "a fallback of a conversation with a system message": [
+        Group(
+            priority=1,
+            fallback=RecordedMessages(
+                messages=[Message(role="system", content=("Be brief.",)), *TALK]
+            ),
+        )[UserMessage()["a long text " * 20]],
+        UserMessage(priority=9)["go on"],
+    ],
     "a conversation that is kept with a message": [
         UserMessage(priority=1)[KeepWith(group=1)["first"]],
         Group(priority=2)[KeepWith(group=1)[History(turns=TALK), UserMessage()["second"]]],
@@ -171,6 +182,32 @@ PROMPTS: dict[str, Child] = {
         KeepWith(group=1)[SystemMessage(priority=2)["second"]],
         KeepWith(group=1)[Group()[SystemMessage(priority=2)["third"]]],
         UserMessage(priority=9)["go on"],
+    ],
+    "a conversation that is kept with what must stay": [
+        KeepWith(group=1)[History(turns=TALK)],
+        KeepWith(group=1)[UserMessage(required=True)["go on"]],
+    ],
+    "a conversation that is kept with a message that leaves after some of it": [
+        KeepWith(group=1, priority=5)[UserMessage()["a question of some words"]],
+        KeepWith(group=1, pass_priority=True)[
+            Rounds(
+                rounds=TALK[3:],
+                order=[0, 1, 2],
+                priorities=[1, 8, 9],
+                marker=lambda count: f"{count} left out",
+                pass_priority=True,
+            )
+        ],
+        UserMessage(priority=9)["go on"],
+    ],
+    "a message with calls that is kept with a message": [
+        KeepWith(group=1, priority=1)[UserMessage()["a question of some words"]],
+        KeepWith(group=1)[
+            AssistantMessage(tool_calls=[call("c1"), call("c2")])[TextChunk()["now"]]
+        ],
+        ToolMessage(tool_call_id="c1")["a result"],
+        ToolMessage(tool_call_id="c2", priority=0)["another result"],
+        UserMessage(priority=4)["go on"],
     ],
     "a fallback of messages": [
         UserMessage(priority=1, fallback=[SystemMessage()["x"], UserMessage()["y"]])["z " * 20],
@@ -203,6 +240,12 @@ PROMPTS: dict[str, Child] = {
         SystemMessage(priority=1)["be kind"],
         UserMessage(priority=2)["three"],
         UserMessage(priority=3)["four five six"],
+    ],
+    "a system message of chunks and one of text": [
+        SystemMessage()[TextChunk(priority=2)["be brief"]],
+        SystemMessage(priority=3)["be kind"],
+        UserMessage(priority=1)["three"],
+        UserMessage(priority=4)["four five six"],
     ],
     "calls that leave after one of them": [
         AssistantMessage(priority=2, tool_calls=[call("c1"), call("c2")])["now"],

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.elements.chat import UserMessage
-from promptkit.elements.layout import Group
-from promptkit.elements.text import Expandable
-from promptkit.errors import BadChildError
+from promptkit.elements import IfEmpty
+from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
+from promptkit.elements.layout import Group, KeepWith, Reserve
+from promptkit.elements.media import Image
+from promptkit.elements.text import Expandable, TextChunk
+from promptkit.errors import BadChildError, BudgetExceededError
+from promptkit.messages import ToolCall
 from promptkit.rendering.renderer import render, render_async
 from promptkit.testing import WordTokenizer
+from tests.behaviour.tokenizers import Bounded
 
 if TYPE_CHECKING:
     from promptkit.elements.element import Child, Sizing
+    from promptkit.tokens import Tokenizer
 
 
 def second(value: Callable[[], object], *, is_async: bool) -> UserMessage:
@@ -81,7 +87,12 @@ def test_a_second_string_is_shown(run: Callable[[Child], str], is_async: bool) -
     assert run(second(lambda: "longer and longer", is_async=is_async)) == "text longer and longer"
 
 
-def test_what_grew_leaves_the_next_one_the_rest() -> None:
+@pytest.mark.parametrize(
+    ("tokenizer", "expected"),
+    [(WordTokenizer(), [5, 5, 10, 8]), (Bounded(), [4, 4, 4, 2])],
+    ids=["", "overhead"],
+)
+def test_what_grew_leaves_the_next_one_the_rest(tokenizer: Tokenizer, expected: list[int]) -> None:
     budgets: list[int] = []
 
     def value(sizing: Sizing) -> str:
@@ -91,6 +102,53 @@ def test_what_grew_leaves_the_next_one_the_rest() -> None:
     render(
         UserMessage()[Expandable(value=value), Expandable(value=value)],
         budget=11,
-        tokenizer=WordTokenizer(),
+        tokenizer=tokenizer,
     )
-    assert budgets == [5, 5, 10, 8]
+    assert budgets == expected
+
+
+CALL = ToolCall(id="1", name="f")
+SAYS_SOMETHING: dict[str, tuple[Child, bool]] = {
+    "a message": (UserMessage()["a"], True),
+    "a blank message": (UserMessage()[" "], False),
+    "a message of chunks": (Group()[UserMessage()[TextChunk()["a"]]], True),
+    "a message of an image": (UserMessage()[Image(src="https://example.org/a.png")], True),
+    "a message of calls, and an empty result": (
+        [AssistantMessage(tool_calls=[CALL]), ToolMessage(tool_call_id="1")],
+        True,
+    ),
+    "an empty result": (ToolMessage(tool_call_id="1"), True),
+    "a reserve": (Group()[Reserve(tokens=1)], True),
+    "a fallback": (KeepWith(group=1, fallback=UserMessage()["a"])[()], False),
+    "an empty tag": (UserMessage()[Group()[()], Group()[" "]], False),
+    "what is not empty itself": (IfEmpty(alt=None)[UserMessage()["a"]], True),
+    "what is empty itself": (IfEmpty(alt=None)[UserMessage()[" "]], False),
+    "what is empty before what is not": (
+        [IfEmpty(alt=None)[UserMessage()[" "]], IfEmpty(alt=None)[UserMessage()["a"]]],
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SAYS_SOMETHING)
+def test_an_alternative_stands_where_nothing_is_said(name: str) -> None:
+    child, says_something = SAYS_SOMETHING[name]
+    prompt = IfEmpty(alt=UserMessage()["alternative"])[child], UserMessage()["q"]
+    made = render(prompt, budget=50, tokenizer=WordTokenizer(), pairing="lenient")
+    texts = [message.text for message in made.messages]
+    assert ("alternative" in texts) == (not says_something)
+
+
+@pytest.mark.parametrize(("budget", "room"), [(3, 1), (2, 0), (1, 0)])
+def test_a_component_has_the_room_that_the_request_leaves_and_never_less_than_none(
+    budget: int, room: int
+) -> None:
+    budgets: list[int] = []
+
+    def value(sizing: Sizing) -> str:
+        budgets.append(sizing.token_budget)
+        return ""
+
+    with contextlib.suppress(BudgetExceededError):
+        render(UserMessage()[Expandable(value=value)], budget=budget, tokenizer=Bounded())
+    assert budgets[0] == room

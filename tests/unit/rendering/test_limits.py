@@ -9,8 +9,10 @@ import pytest
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
+    CacheBreakpoint,
     Group,
     KeepWith,
+    Message,
     TextChunk,
     TokenLimit,
     ToolCall,
@@ -19,9 +21,11 @@ from promptkit import (
     render,
 )
 from promptkit.elements import Metadata
+from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import tokenizer_for
-from tests.behaviour.oracle import oracle
+from tests.behaviour.test_oracle_equality import check
+from tests.behaviour.tokenizers import Bounded
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,8 +39,12 @@ def said(priority: float, words: int = 2) -> Child:
     return UserMessage(priority=priority)["w " * words]
 
 
+def chunk(priority: float) -> Child:
+    return TextChunk(priority=priority)["v w"]
+
+
 def lines(priority: float, *inner: float) -> Child:
-    return UserMessage(priority=priority)[[TextChunk(priority=each)["v w"] for each in inner]]
+    return UserMessage(priority=priority)[[chunk(each) for each in inner]]
 
 
 def asked(name: str, priority: float) -> Child:
@@ -94,17 +102,76 @@ NESTED: dict[str, Callable[[int], Child]] = {
         ],
         STAYS,
     ],
+    "with messages kept with those of a limit before": lambda most: [
+        TokenLimit(max_tokens=most)[
+            TokenLimit(max_tokens=9)[KeepWith(group=1, priority=1)[said(1)], said(2)],
+            TokenLimit(max_tokens=14)[KeepWith(group=1)[said(5)], said(3), said(4)],
+            said(4),
+        ],
+        STAYS,
+    ],
+    "in messages": lambda most: [
+        UserMessage()[
+            TokenLimit(max_tokens=most // 3)[
+                TokenLimit(max_tokens=5)[chunk(1), chunk(3), chunk(2)], chunk(2), chunk(4)
+            ],
+            chunk(5),
+        ],
+        UserMessage(priority=9)[
+            TokenLimit(max_tokens=most // 4)[chunk(1), Group()[chunk(3), chunk(2)], chunk(2)]
+        ],
+        STAYS,
+    ],
+    "in messages with texts kept with others outside": lambda most: [
+        UserMessage()[
+            KeepWith(group=2)[chunk(5)],
+            TokenLimit(max_tokens=most // 3)[
+                KeepWith(group=1, priority=1)["a b"], KeepWith(group=2, priority=2)["c"], chunk(3)
+            ],
+            KeepWith(group=1)[chunk(4)],
+            chunk(5),
+        ],
+        STAYS,
+    ],
+    "with a fallback": lambda most: [
+        TokenLimit(max_tokens=most)[
+            TokenLimit(max_tokens=14)[said(1), said(2), said(3)],
+            UserMessage(priority=1, fallback=UserMessage()["instead of it"])["v " * 7],
+            said(4),
+        ],
+        STAYS,
+    ],
+    "with a cache breakpoint": lambda most: [
+        TokenLimit(max_tokens=most)[
+            TokenLimit(max_tokens=24)[
+                said(1), UserMessage(priority=2)["x", CacheBreakpoint()], said(0)
+            ],
+            said(3),
+            said(1),
+        ],
+        said(1),
+        STAYS,
+    ],
 }
 
 
 @pytest.mark.parametrize("name", NESTED)
-def test_limits_in_limits_leave_what_the_oracle_leaves(name: str) -> None:
-    for most in range(9, 45, 2):
-        prompt = NESTED[name](most)
-        for tokenizer in (WordTokenizer(per_message=4, per_call=8), tokenizer_for(None)):
-            want = oracle(prompt, tokenizer).states[0]
-            made = render(prompt, budget=10_000, tokenizer=tokenizer)
-            assert (made.messages, made.tokens) == (want.messages, want.tokens), most
+def test_limits_in_limits_leave_what_the_oracle_leaves_at_every_budget(name: str) -> None:
+    for most in range(9, 45, 3):
+        check(NESTED[name](most), Bounded(per_message=4, per_call=8))
+        check(NESTED[name](most), tokenizer_for(None))
+
+
+def test_a_limit_that_leaves_the_marker_of_a_conversation_alone_is_refused() -> None:
+    turns = [Message(role="user", content=("one two three",))]
+    prompt = (
+        TokenLimit(max_tokens=1)[
+            RecordedMessages(messages=turns, marker=lambda _: "omitted", shorten=False)
+        ],
+        AssistantMessage()["before"],
+    )
+    with pytest.raises(BudgetExceededError, match="the last user message"):
+        render(prompt, budget=100, tokenizer=WordTokenizer())
 
 
 def test_a_limit_that_removes_the_request_is_refused_with_what_it_needs_and_what_there_was() -> (

@@ -10,9 +10,10 @@ import pytest
 from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.layout import CacheBreakpoint, Group, KeepWith
+from promptkit.elements.layout import CacheBreakpoint, Group, KeepWith, TokenLimit
 from promptkit.elements.media import Metadata, Reference
 from promptkit.elements.text import Expandable, Tag, TextChunk
+from promptkit.errors import TreeError
 from promptkit.fitting.history import History
 from promptkit.messages import Message, ToolCall
 from promptkit.rendering.renderer import render
@@ -23,7 +24,7 @@ from promptkit.tokens.tokenizer import Count
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import ToolDefinition
+    from promptkit.messages import Json, ToolDefinition
 
 
 def shown(prompt: Child, budget: int = 100) -> tuple[Message, ...]:
@@ -52,6 +53,49 @@ def test_a_recorded_conversation_is_written_as_plain_json() -> None:
     assert [shown(from_json(json.loads(written)), budget) for budget in range(12)] == [
         shown(prompt, budget) for budget in range(12)
     ]
+
+
+@pytest.mark.parametrize("omitted_marker", [True, False])
+def test_the_marker_of_a_recorded_conversation_is_shown_as_before(*, omitted_marker: bool) -> None:
+    prompt = History(
+        turns=[Message(role="user", content=(f"{name} " * 9,)) for name in "abc"],
+        omitted_marker=omitted_marker,
+        shorten=False,
+    )
+    travelled = there_and_back(prompt)
+    texts = [[message.text for message in shown(travelled, budget)] for budget in range(30)]
+    whole = render(prompt, budget=99, tokenizer=WordTokenizer(), defaults="prompt-tsx")
+    assert texts == [
+        [message.text for message in whole.at_budget(budget).messages] for budget in range(30)
+    ]
+    assert (["[2 messages omitted]", "c " * 9] in texts) == omitted_marker
+
+
+def test_a_value_that_is_no_json_is_refused() -> None:
+    with pytest.raises(TreeError, match="is not JSON"):
+        there_and_back(UserMessage()["q", Metadata(value=float("nan"))])
+
+
+LIMITED = to_json(
+    UserMessage()[TokenLimit(max_tokens=5, priority=1)["a b"]], tokenizer=WordTokenizer()
+)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"version": 99}, {"nodes": []}, {"nodes": "text"}, {"nodes": None}]
+)
+def test_what_is_no_tree_of_this_version_is_refused(changes: dict[str, Json]) -> None:
+    with pytest.raises(TreeError, match="this is not a JSON tree of version"):
+        from_json({**LIMITED, **changes})
+
+
+@pytest.mark.parametrize("value", ["5", True, [5]])
+def test_a_number_that_is_none_is_refused_with_the_number_of_its_node(value: Json) -> None:
+    text = json.dumps(LIMITED)
+    assert text.count('"max_tokens": 5') == 1
+    damaged = json.loads(text.replace('"max_tokens": 5', f'"max_tokens": {json.dumps(value)}'))
+    with pytest.raises(TreeError, match=r"node \d of the JSON tree is damaged.*max_tokens must be"):
+        from_json(damaged)
 
 
 @pytest.mark.parametrize(
