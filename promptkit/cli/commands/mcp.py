@@ -117,7 +117,7 @@ def build_server(
     Args:
         readers: The transcripts.
         max_tokens: The most tokens of one result.
-        redactor: Removes secrets from results.
+        redactor: Removes secrets from each message before it is searched and divided into pages.
     """
     import mcp_types as types
     from anyio import Lock, to_thread
@@ -146,8 +146,7 @@ def build_server(
         if reader is None:
             return f"Error: name one of the transcripts: {', '.join(named)}."
         try:
-            found = recall(reader.read(), arguments, max_tokens=max_tokens)
-            return found if redactor is None else redactor(found)
+            return recall(reader.read(), arguments, max_tokens=max_tokens, redactor=redactor)
         except TranscriptError as error:
             return f"Error: {error}"
 

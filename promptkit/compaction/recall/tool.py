@@ -7,6 +7,7 @@ import math
 import re
 import time
 from collections import Counter
+from functools import partial
 from itertools import chain, count, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,14 +20,20 @@ from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.pairing import ToolCallPairer
 from promptkit.tokens import tokenizer_for
 from promptkit.tools import Tool
-from promptkit.transcript import CustomMessage, Entry, MessageEntry, SearchableStore, extract_words
+from promptkit.transcript import (
+    CustomMessage,
+    Entry,
+    MessageEntry,
+    SearchableStore,
+    extract_words,
+    redact_message,
+)
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
 from promptkit.transcript.log.search import list_lines
 
 if TYPE_CHECKING:
     from collections.abc import (
         Callable,
-        Container,
         Iterable,
         Iterator,
         Mapping,
@@ -118,7 +125,7 @@ def recall_tool(
         max_tokens: The most tokens of one result. The rest is on further pages. Give at most a
             quarter of what messages may take: a window shows no result that is longer than half of
             that whole.
-        redactor: Removes secrets from results.
+        redactor: Removes secrets from each message before it is searched and divided into pages.
 
     >>> window = ContextWindow(model="gpt-5", transcript=transcript, tools=[*tools, recall_tool(transcript)])
     """
@@ -133,7 +140,7 @@ def build_recall_tool(
 
     Args:
         find_settings: Called for each call of the tool.
-        redactor: Removes secrets from results.
+        redactor: Removes secrets, as for `recall_tool`.
     """
 
     async def run(arguments: Mapping[str, object]) -> str:
@@ -141,26 +148,27 @@ def build_recall_tool(
         transcript = settings.transcript
         path = transcript.path()  # read here, since a transcript is not for several threads
         store = transcript.store if isinstance(transcript.store, SearchableStore) else None
-        found = await asyncio.to_thread(
+        return await asyncio.to_thread(
             recall,
             path,
             arguments,
             tokenizer=settings.tokenizer,
             max_tokens=settings.max_tokens,
             index=store,
+            redactor=redactor,
         )
-        return found if redactor is None else await asyncio.to_thread(redactor, found)
 
     return Tool(definition=RECALL, run=run)
 
 
-def recall(
+def recall(  # noqa: PLR0913  # keywords
     path: Sequence[Entry],
     arguments: Mapping[str, object],
     *,
     tokenizer: Tokenizer | None = None,
     max_tokens: int = PAGE_TOKENS,
     index: SearchableStore | None = None,
+    redactor: Redactor | None = None,
 ) -> str:
     """Answer one call of the tool.
 
@@ -172,6 +180,8 @@ def recall(
         tokenizer: Counts the tokens of the result. Default: o200k_base.
         max_tokens: The most tokens of the result.
         index: The store of the conversation, if it has an index of words.
+        redactor: Removes secrets from each message as a whole, before it is searched and divided
+            into pages: a page or a passage may contain a piece of a secret that has no shape.
     """
     tokenizer = tokenizer or tokenizer_for(None)
     page = arguments.get("page", 1)
@@ -186,9 +196,9 @@ def recall(
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     name, text = next(iter(texts.items()))
     conversation = (
-        _LongConversation(path)
+        _LongConversation(path, redactor)
         if isinstance(path, EntrySequence) and len(path) > LONG
-        else _Conversation(path)
+        else _Conversation(path, redactor=redactor)
     )
     room = max(max_tokens // 2, max_tokens - tokenizer.count(_describe_next(name, text, 10_000)))
     if name == "entry":
@@ -242,13 +252,19 @@ def _is_recalled(call: ToolCall, result: Entry | None, hidden: AbstractSet[str])
     return result is None or result.id in hidden or answer is None or _is_answer(call.name, answer)
 
 
-def _with_calls(entry: Entry, calls: Iterable[ToolCall]) -> Entry:
-    """Return an entry whose message has other tool calls."""
+def _change_message(entry: Entry, change: Callable[[Message], Message]) -> Entry:
+    """Return an entry with another message. An entry without a message stays as it is."""
     payload = entry.payload
     if not isinstance(payload, MessageEntry | CustomMessage):
         return entry
-    message = attrs.evolve(payload.message, tool_calls=tuple(calls))
-    return attrs.evolve(entry, payload=attrs.evolve(payload, message=message))
+    return attrs.evolve(entry, payload=attrs.evolve(payload, message=change(payload.message)))
+
+
+def _redact_entry(entry: Entry, redactor: Redactor | None) -> Entry:
+    """Return an entry without secrets in its message."""
+    if redactor is None:
+        return entry
+    return _change_message(entry, partial(redact_message, redactor=redactor))
 
 
 def _pair_results(entries: Sequence[tuple[Entry, Message]]) -> dict[str, list[Entry | None]]:
@@ -283,6 +299,7 @@ class _Conversation:
         *,
         redacted: AbstractSet[str] | None = None,
         messages: int | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         """Take the entries of a path, or some of them.
 
@@ -291,8 +308,10 @@ class _Conversation:
             redacted: The ids of the entries that were redacted. None: those of edits in `path`.
             messages: The number of messages of the whole conversation. None: those of `path` that
                 are shown.
+            redactor: Removes secrets from the messages that are shown.
         """
         self._messages = messages
+        self._redactor = redactor
         self.entries: list[Entry] = []
         self._tools: dict[str, str] = {}
         """The name of the tool that returned a result, by the id of the result's entry."""
@@ -328,7 +347,10 @@ class _Conversation:
             self.entries.append(
                 entry
                 if len(shown) == len(calls)
-                else _with_calls(entry, [call for call, _ in shown])
+                else _change_message(
+                    entry,
+                    partial(attrs.evolve, tool_calls=tuple(call for call, _ in shown)),
+                )
             )
 
     def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
@@ -337,6 +359,7 @@ class _Conversation:
         if entry is None:
             problem = f"there is no entry {entry_id!r}: use an id that a search returned."
             raise _RecallError(problem)
+        entry = _redact_entry(entry, self._redactor)
         notes = self._find_notes(entry)
         text = neutralize_tags(
             "\n".join(f"{line}{notes.get(at, '')}" for at, line in enumerate(list_lines(entry)))
@@ -353,7 +376,11 @@ class _Conversation:
         by_id = {entry.id: entry for entry in self.entries}
         among = None if index is None else index.find_entries(extract_words(query))
         passages = find_passages(
-            self.entries, query, find_notes=self._find_notes, among=among, messages=self._messages
+            [entry for entry in self.entries if among is None or entry.id in among],
+            query,
+            find_notes=self._find_notes,
+            messages=len(self.entries) if self._messages is None else self._messages,
+            redactor=self._redactor,
         )
         best = passages[0].score if passages else 0.0
         good = max(LEAST_GOOD, sum(passage.score * WEAK_DIVISOR >= best for passage in passages))
@@ -369,7 +396,10 @@ class _Conversation:
         `deadline` is when the search must have ended.
         """
         find = _compile(pattern, deadline)
-        for entry in reversed(self.entries):
+        for recorded in reversed(self.entries):
+            if all(find(line) is None for line in list_lines(recorded)):
+                continue  # to redact a text takes longer than to search it
+            entry = _redact_entry(recorded, self._redactor)
             notes = self._find_notes(entry)
             lines = [
                 f"{_around(line, place)}{notes.get(at, '')}"
@@ -409,8 +439,9 @@ class _LongConversation:
     call.
     """
 
-    def __init__(self, path: EntrySequence) -> None:
+    def __init__(self, path: EntrySequence, redactor: Redactor | None) -> None:
         self._path = path
+        self._redactor = redactor
         self._redacted = {edit.target for edit in iter_redactions(path)}
 
     def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
@@ -445,7 +476,12 @@ class _LongConversation:
 
     def _open(self, places: Iterable[int]) -> _Conversation:
         entries = [self._path[place] for place in sorted(places)]
-        return _Conversation(entries, redacted=self._redacted, messages=self._path.count_messages())
+        return _Conversation(
+            entries,
+            redacted=self._redacted,
+            messages=self._path.count_messages(),
+            redactor=self._redactor,
+        )
 
     def _with_partners(self, place: int) -> Iterator[int]:
         """Yield the index of an entry, those of the results of its calls, and that of the call that it answers with the other results."""
@@ -711,8 +747,8 @@ def find_passages(
     question: str,
     *,
     find_notes: Callable[[Entry], Mapping[int, str]] | None = None,
-    among: Container[str] | None = None,
     messages: int | None = None,
+    redactor: Redactor | None = None,
 ) -> list[Passage]:
     """Return the passages that match a question, best first.
 
@@ -725,24 +761,23 @@ def find_passages(
         question: The question.
         find_notes: Returns what is shown after lines of an entry, by the number of the line in
             `list_lines` from 0. None: nothing.
-        among: The ids of the entries that may match, from the index of a store. None: any may
-            match.
         messages: The number of messages of the conversation, where `path` has only a part of them.
             None: those of `path`.
+        redactor: Removes secrets from the messages that match, which are then searched again.
     """
     terms = extract_words(question)
     matches: list[tuple[Entry, list[str], list[tuple[int, frozenset[str]]]]] = []
     frequencies: Counter[str] = Counter()
     count = 0
-    for entry in path:
-        if entry.message is None:
+    for recorded in path:
+        if recorded.message is None:
             continue
         count += 1
-        if among is not None and entry.id not in among:
-            continue
+        if not _find_hits(list_lines(recorded), terms):
+            continue  # to redact a text takes longer than to search it
+        entry = _redact_entry(recorded, redactor)
         lines = list_lines(entry)
-        hits = [(at, words) for at, line in enumerate(lines) if (words := _find_terms(line, terms))]
-        if hits:
+        if hits := _find_hits(lines, terms):
             frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
             matches.append((entry, lines, hits))
     weights = {
@@ -772,6 +807,11 @@ class Passage:
     """The matching lines and the lines around them."""
     score: float
     """The higher the better."""
+
+
+def _find_hits(lines: Sequence[str], terms: frozenset[str]) -> list[tuple[int, frozenset[str]]]:
+    """Return the numbers of the lines that contain terms, with these terms."""
+    return [(at, words) for at, line in enumerate(lines) if (words := _find_terms(line, terms))]
 
 
 def _find_terms(line: str, terms: frozenset[str]) -> frozenset[str]:

@@ -14,6 +14,7 @@ import pytest
 from promptkit import JsonlStore, Message, ToolCall, Transcript
 from promptkit.cli.commands.mcp import TranscriptFile, build_server
 from promptkit.cli.main import main
+from promptkit.transcript import redact_secrets
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
@@ -126,6 +127,29 @@ def test_one_of_several_transcripts_is_named(tmp_path: Path) -> None:
                 "Error: name one of the transcripts: one.jsonl, two.jsonl.",
                 True,
             )
+
+    anyio.run(talk)
+
+
+def test_no_page_and_no_search_serves_a_piece_of_a_private_key(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the server of transcripts needs mcp: pip install '.[mcp]'")
+    body = [f"{number:02}{'aB3/' * 15}" for number in range(25)]
+    key = "\n".join(
+        ["-----BEGIN RSA PRIVATE KEY-----", *body, "-----END RSA PRIVATE KEY-----", "the end"]
+    )
+    write(tmp_path / "talk.jsonl", result=key)
+
+    async def talk() -> None:
+        from mcp import Client
+
+        server = build_server(
+            [TranscriptFile(tmp_path / "talk.jsonl")], max_tokens=300, redactor=redact_secrets
+        )
+        async with Client(server) as connected:
+            pages = [(await call(connected, entry="talk-3", page=page))[0] for page in (1, 2, 3)]
+            found, _ = await call(connected, pattern="[A-Za-z0-9+/]{60}")
+        assert pages[0].endswith("\n[redacted: private key]\nthe end")
+        assert not any(line in text for line in body for text in (*pages, found))
 
     anyio.run(talk)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import inspect
 import json
 import re
@@ -16,6 +17,8 @@ from promptkit.compaction.recall.tool import RECALL, recall_tool, suggest_call
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.testing import WordTokenizer
+from promptkit.tokens import tokenizer_for
+from promptkit.transcript import redact_secrets
 from promptkit.transcript.log.entries import Edit
 from tests.conversations import ConversationBuilder, words
 from tests.examples import examples
@@ -257,6 +260,60 @@ def test_a_mistake_is_answered_with_what_to_write(
     talk = ConversationBuilder()
     talk.user("a" * 60 + "!")
     assert problem in recall(talk, **arguments)
+
+
+PRIVATE_KEY = "\n".join(
+    [
+        "-----BEGIN RSA PRIVATE KEY-----",
+        *(f"{base64.b64encode(bytes([number]) * 48).decode()}" for number in range(25)),
+        "-----END RSA PRIVATE KEY-----",
+    ]
+)
+
+
+@pytest.mark.parametrize("lines_before", [0, 40, 130])
+def test_with_a_redactor_no_piece_of_a_secret_is_served_wherever_a_page_or_a_passage_ends(
+    lines_before: int,
+) -> None:
+    talk = ConversationBuilder()
+    token = f"ghp_{'a1B2' * 9}"
+    before, after = "a line\n" * lines_before, "the end\n" * 9
+    look(talk, "c", "notes", f"{before}{PRIVATE_KEY}\n{after}{token}")
+    entry = talk.log.path()[-1].id
+    key_lines = PRIVATE_KEY.splitlines()[1:-1]
+
+    def served(max_tokens: int, **arguments: object) -> str:
+        return recall_module.recall(
+            talk.log.path(),
+            arguments,
+            tokenizer=tokenizer_for(None),
+            max_tokens=max_tokens,
+            redactor=redact_secrets,
+        )
+
+    answers = [
+        *(served(200, entry=entry, page=page) for page in range(1, 20)),
+        *(served(size, pattern="[A-Za-z0-9+/]{20}") for size in (200, 1_500)),
+        *(served(1_500, query=line) for line in key_lines),
+        *(served(1_500, pattern=re.escape(line[:30])) for line in key_lines),
+        served(1_500, query=token),
+        served(1_500, pattern="ghp_"),
+    ]
+    assert any("the end\n[redacted: access token]" in answer for answer in answers)
+    assert [
+        line for line in [*key_lines, token[:12]] if any(line in answer for answer in answers[:21])
+    ] == []
+    assert all(answer.startswith("Nothing in the conversation matches ") for answer in answers[19:])
+
+
+def test_with_a_redactor_what_stands_beside_a_secret_is_found_and_shown_without_it() -> None:
+    talk = ConversationBuilder()
+    look(talk, "c", "notes", "the kumquat: ghp_" + "a1B2" * 9)
+    tool = recall_tool(talk.log, tokenizer=TOKENIZER, redactor=redact_secrets)
+    for arguments in ({"query": "kumquat"}, {"pattern": "k.mquat"}):
+        result = tool.run(arguments)
+        assert inspect.iscoroutine(result)
+        assert str(asyncio.run(result)).endswith("]\nthe kumquat: [redacted: access token]")
 
 
 def test_nothing_found_is_said_so() -> None:
