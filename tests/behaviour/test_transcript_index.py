@@ -628,6 +628,11 @@ QUESTIONS: list[dict[str, object]] = [
     {"query": "read"},
     {"query": "summary nothing"},
     {"query": "the"},
+    {"query": "reading"},
+    {"query": "anfangs"},
+    {"query": "tail"},
+    {"query": "rezult"},
+    {"query": "wrod7"},
     {"pattern": "word5.*word[23]"},
     {"pattern": "result 1", "page": 2},
     {"pattern": "("},
@@ -679,7 +684,7 @@ def recalled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Transcr
             )
     path.write_bytes(file.content)
     by_index = Transcript(indexed(path))
-    by_index.append_messages(Message(role="user", content=("word7 at the end",)))
+    by_index.append_messages(Message(role="user", content=("word7 at theTailEnd",)))
     assert isinstance(by_index.path(), EntrySequence)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recall_tool, "LONG", 0)

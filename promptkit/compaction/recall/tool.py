@@ -7,7 +7,8 @@ import math
 import re
 import time
 from collections import Counter
-from functools import partial
+from difflib import get_close_matches
+from functools import cached_property, partial
 from itertools import chain, count, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,7 +30,7 @@ from promptkit.transcript import (
     redact_message,
 )
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
-from promptkit.transcript.log.search import list_lines
+from promptkit.transcript.log.search import are_forms, find_stem, list_lines
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -74,6 +75,13 @@ exponential time."""
 WEAK_DIVISOR, LEAST_GOOD = 3, 3
 """Passages with less than a third of the best score are on later pages, but the three best passages
 are on the first."""
+
+NEAR_CHARACTERS = 1_000_000
+"""Characters of the newest entries in which nearly the same words are looked for."""
+
+MAX_NEAR, LEAST_NEAR = 3, 0.75
+"""The most words that are named for a word that is nowhere, and how similar they must be, from 0 to
+1."""
 
 AROUND = 200
 """Characters that are shown of a line on both sides of a match."""
@@ -214,12 +222,31 @@ def recall(  # noqa: PLR0913  # keywords
     except _RecallError as error:
         return f"Error: {error}"
     except ValueError:
-        return (
-            "There is nothing on this page."
-            if page > 1
-            else f"Nothing in the conversation matches {text!r}."
-        )
+        if page > 1:
+            return "There is nothing on this page."
+        hint = _suggest_words(path, text, redactor) if name == "query" else ""
+        return f"Nothing in the conversation matches {text!r}.{hint}"
     return f"{shown}{_describe_next(name, text, page + 1)}" if more else shown
+
+
+def _suggest_words(path: Sequence[Entry], query: str, redactor: Redactor | None) -> str:
+    """Return what to search for where a search for words finds nothing: words of the newest entries that are spelt nearly so."""
+    terms = sorted(extract_words(query))
+    if not terms:
+        return " These words are too short or too common: search for others, or for a pattern."
+    left, start = NEAR_CHARACTERS, len(path)
+    for entry in reversed(path):
+        left -= sum(map(len, list_lines(entry)))
+        if left < 0:
+            break
+        start -= 1
+    newest = _Conversation(
+        path[start:], redacted={edit.target for edit in iter_redactions(path)}, redactor=redactor
+    )
+    words = [word for term in terms for word in newest.find_near_words(term)]
+    if not words:
+        return ""
+    return f" Words that are spelt nearly so: {neutralize_tags(', '.join(dict.fromkeys(words)))}."
 
 
 def _describe_next(name: str, text: str, page: int) -> str:
@@ -374,7 +401,7 @@ class _Conversation:
         An index says which entries to look at.
         """
         by_id = {entry.id: entry for entry in self.entries}
-        among = None if index is None else index.find_entries(extract_words(query))
+        among = None if index is None else index.find_entries(map(find_stem, extract_words(query)))
         passages = find_passages(
             [entry for entry in self.entries if among is None or entry.id in among],
             query,
@@ -408,6 +435,29 @@ class _Conversation:
             ]
             if lines:
                 yield _Piece(self._describe(entry), neutralize_tags("\n".join(lines)))
+
+    @cached_property
+    def _vocabulary(self) -> dict[str, Entry]:
+        """The words of the entries, each with the newest entry that has it."""
+        return {
+            word: entry
+            for entry in self.entries
+            # not the results of calls before the first entry, which may be of this tool
+            if entry.message and (entry.message.role != "tool" or entry.id in self._tools)
+            for word in extract_words("\n".join(list_lines(entry)))
+        }
+
+    def find_near_words(self, word: str) -> list[str]:
+        """Return the words that are spelt nearly as a word, the nearest first."""
+        return [
+            near
+            for near in get_close_matches(word, self._vocabulary, n=MAX_NEAR, cutoff=LEAST_NEAR)
+            if self._redactor is None
+            or near
+            in extract_words(
+                "\n".join(list_lines(_redact_entry(self._vocabulary[near], self._redactor)))
+            )
+        ]
 
     def _describe(self, entry: Entry, *, page: int = 1) -> str:
         """Return the title of an entry: who wrote it, and its id."""
@@ -453,10 +503,10 @@ class _LongConversation:
 
     def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[_Piece]]:
         """Yield the passages that match words, as `_Conversation.search_words` does."""
-        words = sorted(extract_words(query))
+        stems = sorted({find_stem(word) for word in extract_words(query)})
         places = (
-            set(chain.from_iterable(map(self._with_partners, self._path.find_text(words))))
-            if words
+            set(chain.from_iterable(map(self._with_partners, self._path.find_text(stems))))
+            if stems
             else set[int]()
         )
         return self._open(places).search_words(query, index)
@@ -711,6 +761,10 @@ CONTEXT_LINES = 1
 """Lines before and after a matching line."""
 
 
+FORM_WEIGHT = 0.7
+"""What another form of a word counts; the word itself counts 1."""
+
+
 MAX_LINE_CHARACTERS = 400
 """Characters of a line that are shown."""
 
@@ -752,7 +806,7 @@ def find_passages(
 ) -> list[Passage]:
     """Return the passages that match a question, best first.
 
-    Words that are rare in the conversation count more.
+    Words that are rare in the conversation count more, other forms of a word less.
 
     All messages are searched, including those that a checkpoint covers. Runs in linear time.
 
@@ -766,7 +820,7 @@ def find_passages(
         redactor: Removes secrets from the messages that match, which are then searched again.
     """
     terms = extract_words(question)
-    matches: list[tuple[Entry, list[str], list[tuple[int, frozenset[str]]]]] = []
+    matches: list[tuple[Entry, list[str], list[_Hit]]] = []
     frequencies: Counter[str] = Counter()
     count = 0
     for recorded in path:
@@ -778,7 +832,7 @@ def find_passages(
         entry = _redact_entry(recorded, redactor)
         lines = list_lines(entry)
         if hits := _find_hits(lines, terms):
-            frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
+            frequencies.update({word for hit in hits for _, word in hit.matches})
             matches.append((entry, lines, hits))
     weights = {
         word: math.log(1 + (count if messages is None else messages) / times)
@@ -791,8 +845,8 @@ def find_passages(
             entry, lines, hits, weights, find_notes(entry) if find_notes else {}
         )
     ]
-    # stable: of equal scores the older comes first
-    return sorted(passages, key=lambda passage: -passage.score)
+    # stable: of equal scores what the user said comes first, and then the older
+    return sorted(passages, key=lambda passage: (-passage.score, passage.role != "user"))
 
 
 @attrs.frozen(kw_only=True)
@@ -809,50 +863,70 @@ class Passage:
     """The higher the better."""
 
 
-def _find_hits(lines: Sequence[str], terms: frozenset[str]) -> list[tuple[int, frozenset[str]]]:
-    """Return the numbers of the lines that contain terms, with these terms."""
-    return [(at, words) for at, line in enumerate(lines) if (words := _find_terms(line, terms))]
+class _Hit(NamedTuple):
+    """A line that matches a question."""
+
+    line: int
+    matches: frozenset[tuple[str, str]]
+    """Words of the question, each with a word of the line: the same one, or else every other form of
+    it."""
 
 
-def _find_terms(line: str, terms: frozenset[str]) -> frozenset[str]:
-    """Return the terms that a line contains.
+def _find_hits(lines: Sequence[str], terms: frozenset[str]) -> list[_Hit]:
+    """Return the lines that match.
 
-    Most lines contain none, which is seen without taking them apart.
+    Most lines match nothing, which is seen without taking them apart.
     """
-    lower = line.lower()
-    return terms & extract_words(line) if any(term in lower for term in terms) else frozenset()
+    stems = {find_stem(term) for term in terms}
+    hits: list[_Hit] = []
+    for at, line in enumerate(lines):
+        lower = line.lower()
+        if not any(stem in lower for stem in stems):
+            continue
+        words = extract_words(line)
+        exact = terms & words
+        matches = {(term, term) for term in exact}
+        matches.update(
+            (term, word) for term in terms - exact for word in words if are_forms(term, word)
+        )
+        if matches:
+            hits.append(_Hit(at, frozenset(matches)))
+    return hits
 
 
 def _build_passages(
     entry: Entry,
     lines: Sequence[str],
-    hits: Sequence[tuple[int, frozenset[str]]],
-    weights: dict[str, float],
+    hits: Sequence[_Hit],
+    weights: Mapping[str, float],
     notes: Mapping[int, str],
 ) -> Iterator[Passage]:
     """Yield matching lines with the lines around them.
 
     Lines that are close to each other form one passage.
     """
-    groups: list[list[tuple[int, frozenset[str]]]] = [[hits[0]]]
+    groups = [[hits[0]]]
     for before, hit in pairwise(hits):
-        if hit[0] - before[0] <= 2 * CONTEXT_LINES + 1:
+        if hit.line - before.line <= 2 * CONTEXT_LINES + 1:
             groups[-1].append(hit)
         else:
             groups.append([hit])
     role = entry.message.role if entry.message else entry.kind
     for group in groups:
         start, end = (
-            max(0, group[0][0] - CONTEXT_LINES),
-            min(len(lines), group[-1][0] + CONTEXT_LINES + 1),
+            max(0, group[0].line - CONTEXT_LINES),
+            min(len(lines), group[-1].line + CONTEXT_LINES + 1),
         )
-        words = frozenset[str]().union(*(terms for _, terms in group))
+        scores: dict[str, float] = {}
+        for term, word in chain.from_iterable(hit.matches for hit in group):
+            score = weights[word] if word == term else FORM_WEIGHT * weights[word]
+            scores[term] = max(score, scores.get(term, 0.0))
+        words = {word for hit in group for _, word in hit.matches}
         text = "\n".join(
             f"{_shorten_line(lines[at], words)}{notes.get(at, '')}" for at in range(start, end)
         )
-        yield Passage(
-            entry=entry.id, role=role, text=text, score=sum(weights[word] for word in words)
-        )
+        # sorted: a sum of the same numbers in another order may be another one
+        yield Passage(entry=entry.id, role=role, text=text, score=sum(sorted(scores.values())))
 
 
 def _shorten_line(line: str, words: Iterable[str]) -> str:

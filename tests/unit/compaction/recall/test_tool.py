@@ -316,6 +316,65 @@ def test_with_a_redactor_what_stands_beside_a_secret_is_found_and_shown_without_
         assert str(asyncio.run(result)).endswith("]\nthe kumquat: [redacted: access token]")
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "authentication",
+        "user authentication timeout",
+        "AuthenticationTimeout",
+        "parse",
+        "index",
+        "rebuild",
+        "reviews",
+        "retry",
+        "test",
+        "failing",
+        "config",
+        "bug",
+    ],
+)
+def test_parts_of_names_and_other_forms_of_words_are_found(query: str) -> None:
+    talk = ConversationBuilder()
+    talk.user("hello")
+    talk.answer(
+        "userAuthenticationTimeoutMs: parsing failed, indexes were rebuilt, the reviewer retried all tests of configurations for bugs"
+    )
+    assert "userAuthentication" in recall(talk, query=query)
+
+
+def test_the_word_itself_comes_before_a_form_that_is_as_rare_and_the_user_before_the_rest() -> None:
+    talk = ConversationBuilder()
+    talk.answer("The parsers stand here, on the shelf.")
+    talk.answer("A parser stands here.")
+    talk.user("On the shelf there is no room.")
+    found = recall(talk, query="parser")
+    assert found.index("A parser") < found.index("The parsers")
+    found = recall(talk, query="shelf")
+    assert found.index("no room") < found.index("stand here")
+
+
+def test_where_nothing_matches_words_that_are_spelt_nearly_so_are_named() -> None:
+    talk = ConversationBuilder()
+    talk.user("The persimmon is in session_store.py with the sekretwort.")
+    assert recall(talk, query="presimmon sesion_store.py") == (
+        "[user, entry e1]\nThe persimmon is in session_store.py with the sekretwort."
+    )
+    assert recall(talk, query="presimmon") == (
+        "Nothing in the conversation matches 'presimmon'. Words that are spelt nearly so: persimmon."
+    )
+    redacted = recall_module.recall(
+        talk.log.path(),
+        {"query": "secretwort"},
+        redactor=lambda text: text.replace("sekretwort", "***"),
+    )
+    assert redacted == "Nothing in the conversation matches 'secretwort'."
+
+
+@pytest.mark.parametrize("query", ["is it", "the", "?"])
+def test_a_search_for_words_that_are_in_no_index_says_so(query: str) -> None:
+    assert "too short or too common" in recall(hidden_talk(), query=query)
+
+
 def test_nothing_found_is_said_so() -> None:
     assert (
         recall(hidden_talk(), query="persimmon")
