@@ -127,7 +127,9 @@ def build_server(
 
     counts = Counter(reader.file.name for reader in readers)
     named = {
-        reader.file.name if counts[reader.file.name] == 1 else os.fspath(reader.file): reader
+        _encodable(
+            reader.file.name if counts[reader.file.name] == 1 else os.fspath(reader.file)
+        ): reader
         for reader in readers
     }
     tool = types.Tool(
@@ -162,12 +164,17 @@ def build_server(
                 else f"Error: there is no tool {params.name!r}."
             )
         return types.CallToolResult(
-            content=[types.TextContent(text=text)], is_error=text.startswith("Error: ")
+            content=[types.TextContent(text=_encodable(text))], is_error=text.startswith("Error: ")
         )
 
     return Server(
         "promptkit", version=version("promptkit"), on_list_tools=list_tools, on_call_tool=call_tool
     )
+
+
+def _encodable(text: str) -> str:
+    """Return a text without lone surrogates, which cannot be sent, and which a transcript and the name of a file may have."""
+    return text.encode(errors="replace").decode()
 
 
 def _build_schema(parameters: Mapping[str, Json], names: Sequence[str]) -> dict[str, Json]:

@@ -100,6 +100,21 @@ def test_an_agent_searches_reads_pages_and_sees_what_was_appended(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == [".talk.jsonl.lock"]  # the writer's
 
 
+def test_a_text_that_is_no_unicode_is_served_with_question_marks(tmp_path: Path) -> None:
+    write(tmp_path / "talk.jsonl", result="the kumquat \ud83d is half a picture")
+
+    async def talk() -> None:
+        async with client(tmp_path / "talk.jsonl") as connected:
+            assert (await call(connected, query="kumquat"))[0].endswith(
+                "kumquat ? is half a picture"
+            )
+            assert (await call(connected, entry="talk-3"))[0].endswith(
+                "kumquat ? is half a picture"
+            )
+
+    anyio.run(talk)
+
+
 def test_one_of_several_transcripts_is_named(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="the server of transcripts needs mcp: pip install '.[mcp]'")
     for name in ("one", "two"):
