@@ -20,7 +20,7 @@ from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.pairing import ToolCallPairer
 from promptkit.tokens import tokenizer_for
-from promptkit.tools import Tool
+from promptkit.tools import Tool, read_integer
 from promptkit.transcript import (
     CustomMessage,
     Entry,
@@ -192,9 +192,10 @@ def recall(  # noqa: PLR0913  # keywords
             into pages: a page or a passage may contain a piece of a secret that has no shape.
     """
     tokenizer = tokenizer or tokenizer_for(None)
-    page = arguments.get("page", 1)
-    if not isinstance(page, int) or page < 1:
-        return f"Error: page must be a number from 1, not {page!r}."
+    given = arguments.get("page", 1)
+    page = read_integer(given)
+    if page is None or page < 1:
+        return f"Error: page must be a number from 1, not {given!r}."
     texts = {
         name: value
         for name in ("entry", "pattern", "query")

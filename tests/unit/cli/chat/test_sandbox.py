@@ -177,7 +177,7 @@ class TestReading:
         )
 
     @pytest.mark.parametrize(
-        "lines", [{"start": 0}, {"start": 3, "end": 2}, {"start": "1"}, {"end": True}]
+        "lines", [{"start": 0}, {"start": 3, "end": 2}, {"start": "one"}, {"end": True}]
     )
     def test_numbers_that_are_none_are_refused(
         self, folder: Folder, lines: dict[str, object]

@@ -250,6 +250,8 @@ def test_results_of_another_programs_tool_of_the_same_name_are_found(name: str) 
         ({"pattern": "("}, "is no regular expression"),
         ({"entry": "nowhere"}, "there is no entry 'nowhere'"),
         ({"query": "x", "page": 0}, "page must be a number from 1"),
+        ({"query": "x", "page": True}, "page must be a number from 1, not True"),
+        ({"query": "x", "page": "2"}, "There is nothing on this page"),
         ({"pattern": "^(a|aa)+$"}, "takes too long"),
     ],
 )
