@@ -454,6 +454,8 @@ class ModelError(PromptKitError):
         code: str | None = None,
         param: str | None = None,
     ) -> None:
+        # one line, whatever the server wrote
+        message = " ".join(message.split())
         super().__init__(f"{model}: {message}" if model else message)
         self.model = model
         self.status = status

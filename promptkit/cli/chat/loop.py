@@ -23,7 +23,7 @@ from promptkit.cli.output.errors import explain_failure
 from promptkit.cli.output.terminal import escape_control_chars
 from promptkit.compaction import Events
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.errors import NoPendingMessageError
+from promptkit.errors import NoPendingMessageError, TranscriptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,7 +74,12 @@ def run_chat(options: ChatOptions) -> int:
     """
     if options.transcript is not None:
         return _run_in_file(options, options.transcript)
-    with tempfile.TemporaryDirectory(prefix="promptkit-chat-") as kept:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="promptkit-chat-")
+    except OSError as error:
+        problem = f"this conversation cannot be kept in a temporary file: {error.strerror}. Is the disk full? Free some space, set TMPDIR, or name a file for the transcript."
+        raise TranscriptError(problem) from error
+    with folder as kept:
         return _run_in_file(options, Path(kept) / "talk.jsonl")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -394,6 +395,22 @@ class TestMistakes:
         assert err.startswith("promptkit: ")
         assert err.count("\n") == 1
         assert said in err
+
+    def test_without_a_place_for_a_temporary_file_it_says_so(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(folder / "gone")])
+        assert main(["chat", "--demo", "-m", "hello"]) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert err.startswith(
+            "promptkit: this conversation cannot be kept in a temporary file: No usable temporary directory found"
+        )
+        assert err.endswith(
+            "Is the disk full? Free some space, set TMPDIR, or name a file for the transcript.\n"
+        )
 
     def test_the_help_shows_how(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["chat", "--help"]) == 0
