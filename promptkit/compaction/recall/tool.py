@@ -288,6 +288,15 @@ def _change_message(entry: Entry, change: Callable[[Message], Message]) -> Entry
     return attrs.evolve(entry, payload=attrs.evolve(payload, message=change(payload.message)))
 
 
+def _is_look_back(entry: Entry) -> bool:
+    """Return whether an entry repeats what earlier entries say: a search may also have found one line of the file among others."""
+    payload = entry.payload
+    if not isinstance(payload, MessageEntry) or not payload.quotes:
+        return False
+    quoted = sum(quote.end - quote.start for quote in payload.quotes)
+    return quoted >= len(payload.message.text) or payload.quotes[0].of == "text"
+
+
 def _redact_entry(entry: Entry, redactor: Redactor | None) -> Entry:
     """Return an entry without secrets in its message."""
     if redactor is None:
@@ -351,12 +360,9 @@ class _Conversation:
         hidden = (
             {edit.target for edit in iter_redactions(path)} if redacted is None else set(redacted)
         )
-        # A result with quotes was read back by this tool, or by one of another name, as over MCP.
-        hidden |= {
-            entry.id
-            for entry, _ in entries
-            if isinstance(entry.payload, MessageEntry) and entry.payload.quotes
-        }
+        # A result with quotes was read back by this tool, or by one of another name, as over MCP, or
+        # from the file.
+        hidden |= {entry.id for entry, _ in entries if _is_look_back(entry)}
         for entry, message in entries:
             calls = [*zip(message.tool_calls, pairs[entry.id], strict=True)]
             recalled = [_is_recalled(call, result, hidden) for call, result in calls]
