@@ -62,6 +62,8 @@ class ChatOptions:
     set, or not needed."""
     window: int | None
     """The context window in tokens. None: that of the model."""
+    preset: str
+    """The name of the preset."""
     instructions: str | None
     messages: tuple[str, ...]
     quiet: bool
@@ -98,6 +100,7 @@ def _run_in_file(options: ChatOptions, file: Path) -> int:
         write=options.write,
         model=options.model,
         window=options.window,
+        preset=options.preset,
         instructions=options.instructions and LONE_SURROGATES.sub("\ufffd", options.instructions),
         events=Events(notices),
         on_tool_call=on_tool_call,
