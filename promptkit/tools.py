@@ -231,8 +231,8 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
     Arguments of any type that pydantic knows are checked before the function is called, and before a
     hook approves the call: numbers, enums, literals, lists, dataclasses, attrs classes, pydantic
     models. Of what the schema does not allow the model is told what is wrong. Only a number or a
-    boolean in quotes (`"5"`, `"true"`) is read as if it had none. The result may be text, parts such as images, or any other value, which is
-    written as JSON.
+    boolean in quotes (`"5"`, `"true"`) is read as if it had none. The result may be text, parts such
+    as images, or any other value, which is written as JSON.
 
     >>> @tool
     ... def read_file(path: str, lines: int = 200) -> str:

@@ -646,10 +646,14 @@ def test_recall_answers_the_same_from_an_indexed_file(
     recalled: tuple[Transcript, Transcript], question: dict[str, object]
 ) -> None:
     by_index, whole = recalled
-    for redactor in (None, lambda text: text.replace("word5 and", "[gone]")):
+    for redactor in (None, _hide_words):
         assert recall(by_index.path(), question, max_tokens=300, redactor=redactor) == recall(
             whole.path(), question, max_tokens=300, redactor=redactor
         )
+
+
+def _hide_words(text: str) -> str:
+    return text.replace("word5 and", "[gone]")
 
 
 @pytest.fixture(scope="module")

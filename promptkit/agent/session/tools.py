@@ -218,10 +218,11 @@ def _read_arguments(call: ToolCall) -> Mapping[str, object]:
     except (ValueError, RecursionError) as error:
         problem = f"the arguments are no JSON: {error}"
         raise ToolError(problem) from None
+    arguments = as_mapping(value)
     if not isinstance(value, dict):
         problem = "the arguments are no JSON object."
         raise ToolError(problem)
-    return as_mapping(value)
+    return arguments
 
 
 def _read_object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

@@ -134,19 +134,23 @@ def read_back(file: Path, change: Callable[[str], str] = str, times: int = 1) ->
     return transcript
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        str,
-        lambda text: "".join(
-            f"{at:6}\t{line}" for at, line in enumerate(text.splitlines(keepends=True), 1)
-        ),
-        lambda text: "".join(f"talk.jsonl:{line}\n" for line in text.split("\n")),
-        lambda text: f"{text[:2_500]}\n[The rest is left out.]",
-        lambda text: "\n".join(f"{line[:1_000]}…" for line in text.split("\n")),
-    ],
-    ids=["whole", "numbered", "found", "cut", "lines cut"],
-)
+def number_lines(text: str) -> str:
+    return "".join(f"{at:6}\t{line}" for at, line in enumerate(text.splitlines(keepends=True), 1))
+
+
+def name_the_file(text: str) -> str:
+    return "".join(f"talk.jsonl:{line}\n" for line in text.split("\n"))
+
+
+def cut(text: str) -> str:
+    return f"{text[:2_500]}\n[The rest is left out.]"
+
+
+def cut_lines(text: str) -> str:
+    return "\n".join(f"{line[:1_000]}…" for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("change", [str, number_lines, name_the_file, cut, cut_lines])
 def test_lines_of_the_file_that_another_tool_reads_are_stored_by_reference(
     tmp_path: Path, change: Callable[[str], str]
 ) -> None:
