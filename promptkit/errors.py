@@ -43,7 +43,7 @@ small enough.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypedDict, TypeVar, Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -435,6 +435,15 @@ class NoPendingMessageError(PromptKitError):
         super().__init__(text)
 
 
+class _KnownOfFailure(TypedDict, total=False):
+    """The keywords of a `ModelError`."""
+
+    model: str
+    status: int | None
+    code: str | None
+    param: str | None
+
+
 class ModelError(PromptKitError):
     """A request to a model failed. `__cause__` is the SDK's exception.
 
@@ -454,6 +463,8 @@ class ModelError(PromptKitError):
         code: str | None = None,
         param: str | None = None,
     ) -> None:
+        # one line, whatever the server wrote
+        message = " ".join(message.split())
         super().__init__(f"{model}: {message}" if model else message)
         self.model = model
         self.status = status
@@ -467,8 +478,17 @@ class ContextLengthExceededError(ModelError):
     `tokens` and `window` are the provider's figures, if it reports them.
     """
 
-    tokens: int | None = None
-    window: int | None = None
+    def __init__(
+        self,
+        message: str,
+        *,
+        tokens: int | None = None,
+        window: int | None = None,
+        **known: Unpack[_KnownOfFailure],
+    ) -> None:
+        super().__init__(message, **known)
+        self.tokens = tokens
+        self.window = window
 
 
 class RateLimitedError(ModelError):
@@ -477,7 +497,11 @@ class RateLimitedError(ModelError):
     `retry_after` is the time to wait in seconds, if it is reported.
     """
 
-    retry_after: float | None = None
+    def __init__(
+        self, message: str, *, retry_after: float | None = None, **known: Unpack[_KnownOfFailure]
+    ) -> None:
+        super().__init__(message, **known)
+        self.retry_after = retry_after
 
 
 class ModelUnavailableError(ModelError):

@@ -10,8 +10,10 @@ the differences.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from types import GenericAlias, UnionType
 from typing import (
@@ -146,6 +148,10 @@ class Tool:
     """What the model is told about the tool."""
     run: Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]
     """Called with the arguments of a tool call."""
+    check: Callable[[Mapping[str, object]], Mapping[str, object]] | None = None
+    """Called with the arguments of a call before a hook decides about it. Returns those that the hook
+    sees and `run` receives. A `ToolError` that it raises answers the call. None: every JSON object
+    is right."""
     seconds: float | None = None
     """The longest time that a call may take. None: no limit. A plain function goes on running in
     its thread, but is not waited for, not even by the end of the program."""
@@ -183,6 +189,13 @@ NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ATTRS_PLACES = "; attrs classes may be in attrs classes, and not in dataclasses, typed dicts or pydantic models"
 """Said of a class that pydantic does not know."""
 
+QUOTED: Mapping[str, tuple[type, ...]] = {
+    "int_type": (int,),
+    "float_type": (int, float),
+    "bool_type": (bool,),
+}
+"""For each error of pydantic the types of values that may be in quotes."""
+
 MAX_ERRORS = 5
 """Wrong arguments that the model is told of at once."""
 
@@ -215,10 +228,11 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
 
     The model is told its name, what its docstring says, and its arguments.
 
-    Arguments of any type that pydantic knows are checked before the function is called: numbers,
-    enums, literals, lists, dataclasses, attrs classes, pydantic models. Of wrong ones the model is
-    told what is wrong. The result may be text, parts such as images, or any other value, which is
-    written as JSON.
+    Arguments of any type that pydantic knows are checked before the function is called, and before a
+    hook approves the call: numbers, enums, literals, lists, dataclasses, attrs classes, pydantic
+    models. Of what the schema does not allow the model is told what is wrong. Only a number or a
+    boolean in quotes (`"5"`, `"true"`) is read as if it had none. The result may be text, parts such
+    as images, or any other value, which is written as JSON.
 
     >>> @tool
     ... def read_file(path: str, lines: int = 200) -> str:
@@ -235,7 +249,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
         description: What the tool does, for the model; by default the docstring without its
             sections.
         strict: Have the provider make the arguments match the schema. Every argument is then
-            required, those with a default as well.
+            required, those with a default as well, and nothing is read in quotes.
         seconds: The longest time that a call may take; None: no limit. The model is told of a call
             that took longer.
         max_tokens: The most tokens of a result's text that the model is shown, at least 100. Of a
@@ -252,6 +266,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
         return Tool(
             definition=schema.definition,
             run=_make_run(given, schema),
+            check=schema.read,
             seconds=seconds,
             max_tokens=max_tokens,
         )
@@ -302,20 +317,59 @@ class _Signature:
     fields: Mapping[str, inspect.Parameter]
     """The field of the model for each argument."""
 
+    def read(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        """Return the arguments of a call as the schema has them.
+
+        Raises ToolError if that is not possible.
+        """
+        from pydantic import ValidationError
+
+        try:
+            self._validate(arguments)
+        except ValidationError as error:
+            again = self._read_quoted(arguments, error)
+            try:
+                self._validate(again)
+            except ValidationError as left:
+                problem = f"these arguments of {self.definition.name} are wrong:\n{_describe_errors(left)}"
+                raise ToolError(problem) from None
+            return again
+        return arguments
+
+    def _validate(self, arguments: Mapping[str, object]) -> BaseModel:
+        """Make the model of arguments, converting nothing but what JSON has no type for, such as dates.
+
+        Raises pydantic's ValidationError, and ToolError for a text that is no Unicode.
+        """
+        try:
+            text = _write_arguments(arguments).encode()
+        except UnicodeEncodeError as error:
+            problem = f"the arguments of {self.definition.name} have half of a character, {error.object[error.start]!r}, which is no text."
+            raise ToolError(problem) from None
+        return self.model.model_validate_json(text, strict=True)
+
+    def _read_quoted(
+        self, arguments: Mapping[str, object], error: ValidationError
+    ) -> Mapping[str, object]:
+        """Read 5.0 as the integer that it is, and, unless the schema is strict, arguments that are numbers and booleans in quotes."""
+        read: dict[str, object] = json.loads(_write_arguments(arguments), parse_float=_read_number)
+        for problem in () if self.definition.strict else error.errors(include_url=False):
+            name = str(problem["loc"][0]) if problem["loc"] else ""
+            given = arguments.get(name)
+            if given != problem["input"] or not isinstance(given, str):
+                continue
+            with suppress(ValueError):
+                value: object = json.loads(given)
+                if type(value) in QUOTED.get(problem["type"], ()):
+                    read[name] = value
+        return read
+
     def bind(self, arguments: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
         """Check the arguments of a call, and return the positional ones and the others.
 
         Raises ToolError.
         """
-        from pydantic import ValidationError
-
-        try:
-            checked = self.model.model_validate(dict(arguments))
-        except ValidationError as error:
-            problem = (
-                f"these arguments of {self.definition.name} are wrong:\n{_describe_errors(error)}"
-            )
-            raise ToolError(problem) from None
+        checked = self._validate(self.read(arguments))
         positional: list[object] = []
         keywords: dict[str, object] = {}
         spread = any(
@@ -331,6 +385,27 @@ class _Signature:
             else:
                 keywords[parameter.name] = getattr(checked, field)
         return positional, {**keywords, **(checked.model_extra or {})}
+
+
+def _write_arguments(arguments: Mapping[str, object]) -> str:
+    """Write arguments as JSON. A hook may have put in values of Python."""
+    from pydantic_core import to_jsonable_python
+
+    convert = partial(to_jsonable_python, fallback=partial(_list_fields, arguments=True))
+    return json.dumps(arguments, ensure_ascii=False, default=convert)
+
+
+def _read_number(text: str) -> float:
+    number = float(text)
+    return int(number) if number.is_integer() else number
+
+
+def read_integer(value: object) -> int | None:
+    """Return an integer, also one in quotes; None for anything else, booleans included."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = json.loads(value)
+    return value if type(value) is int else None
 
 
 def _make_run(
@@ -642,7 +717,9 @@ def _base_model() -> type[BaseModel]:
             return False
 
     class Arguments(BaseModel):
-        model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
+        model_config = ConfigDict(
+            extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+        )
 
         @classmethod
         def model_json_schema(cls, *arguments: Any, **keywords: Any) -> dict[str, Any]:  # noqa: ANN401  # as the base class has it

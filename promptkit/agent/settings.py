@@ -87,6 +87,8 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
         lambda value: isinstance(value, Events),
         "an Events, such as Events(function) for a function that takes an event",
     ),
+    "rng": (callable, "a function that returns numbers from 0 to below 1, such as lambda: 0.5"),
+    "redactor": (callable, "a function from text to text, such as redact_secrets"),
     "policy": (
         lambda value: _has(value, "decide"),
         "an object with a method decide(state), such as default_policy()",

@@ -11,6 +11,7 @@ import io
 import os
 import re
 import sys
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -57,6 +58,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        from promptkit.cli.output.errors import explain_failure, is_full_disk
+
+        if not is_full_disk(error):
+            raise
+        with suppress(OSError):
+            click.echo(f"promptkit: {explain_failure(error)}", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as above
+        return 2
     return status if isinstance(status, int) else 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
@@ -83,7 +83,7 @@ class Fitted(Generic[T]):
 
 
 def fit(  # noqa: PLR0913  # keywords
-    messages: Sequence[T],
+    messages: Iterable[T],
     *,
     budget: int | str | ContextBudget | None = None,
     model: str | NamedModel | None = None,
@@ -142,8 +142,9 @@ def fit(  # noqa: PLR0913  # keywords
     definitions = tool_definitions(tools)
     counter = tokenizer or tokenizer_for(None if model is None else model_name(model))
     limit = resolve_render_budget(budget, model=model, tokenizer=counter, tools=definitions).tokens
+    given = messages if isinstance(messages, Sequence) else tuple(messages)
     read, emit = _read(
-        messages if convert is None else [convert(message) for message in messages], format
+        given if convert is None else [convert(message) for message in given], format
     )
     read = [
         _Group(group.indices, [message for message in group.messages if not _is_blank(message)])
@@ -200,7 +201,7 @@ def fit(  # noqa: PLR0913  # keywords
             one is other for one, other in zip(left, group.messages, strict=False)
         ):
             kept |= set(group.indices)
-            shown += [messages[at] for at in group.indices]
+            shown += [given[at] for at in group.indices]
             left = left[whole:]  # results that were missing
         else:
             changed |= set(group.indices)
@@ -211,7 +212,7 @@ def fit(  # noqa: PLR0913  # keywords
             and len(group.indices) == 1
             and group.indices[0] in changed
         ):
-            written[0] = rebuild(messages[group.indices[0]], written[0])
+            written[0] = rebuild(given[group.indices[0]], written[0])
         shown += written
     return Fitted(
         messages=tuple(shown),
@@ -220,7 +221,7 @@ def fit(  # noqa: PLR0913  # keywords
         budget=limit,
         kept=tuple(sorted(kept)),
         changed=tuple(sorted(changed - kept)),
-        removed=tuple(at for at in range(len(messages)) if at not in kept and at not in changed),
+        removed=tuple(at for at in range(len(given)) if at not in kept and at not in changed),
         repairs=paired.repairs,
     )
 

@@ -99,15 +99,21 @@ def error_from_failure(failure: Failure) -> ModelError:
     overflow = _overflow_of(status, body, texts, empty=not failure.body)
     error: ModelError
     if overflow is not None:
-        error = ContextLengthExceededError(_format_sentence(failure, body), model=failure.model)
-        error.tokens = overflow.tokens or body.tokens
-        error.window = overflow.window or body.window
+        error = ContextLengthExceededError(
+            _format_sentence(failure, body),
+            model=failure.model,
+            tokens=overflow.tokens or body.tokens,
+            window=overflow.window or body.window,
+        )
     elif body.codes & QUOTA_CODES:
         error = ModelRequestError(_format_sentence(failure, body), model=failure.model)
     elif status == TOO_MANY or (body.codes & RATE_CODES and (status is None or status < SERVER)):
-        error = RateLimitedError(_format_sentence(failure, body), model=failure.model)
-        error.retry_after = (
-            failure.retry_after if failure.retry_after is not None else _find_retry_after(texts)
+        error = RateLimitedError(
+            _format_sentence(failure, body),
+            model=failure.model,
+            retry_after=failure.retry_after
+            if failure.retry_after is not None
+            else _find_retry_after(texts),
         )
     elif _may_pass(status, body.codes):
         error = ModelUnavailableError(_format_sentence(failure, body), model=failure.model)

@@ -428,7 +428,7 @@ def resolve_budget(
 
 
 def read_budget(budget: object, *, least: int = 0) -> int:
-    """Return the tokens of a budget that is a number or a text such as `"8k"`, rounded down.
+    """Return the tokens of a budget that is a whole number or a text such as `"8k"`.
 
     Refuse anything else.
     """
@@ -439,6 +439,8 @@ def read_budget(budget: object, *, least: int = 0) -> int:
         raise TypeError(message)
     if not least <= budget < math.inf:  # refuses NaN too
         _refuse(f"budget must be at least {least} tokens, and finite, not {budget}")
+    if budget != int(budget):
+        _refuse(f"budget must be a whole number of tokens, such as {int(budget):,}, not {budget}")
     return int(budget)
 
 

@@ -14,10 +14,12 @@ from promptkit.errors import (
     BadPropError,
     BudgetExceededError,
     CompactionInProgressError,
+    ContextLengthExceededError,
     InvalidArgumentError,
     MaxStepsExceededError,
     NoPendingMessageError,
     PromptKitError,
+    RateLimitedError,
     SettingsError,
     SummaryError,
     TemplateError,
@@ -120,3 +122,16 @@ def test_no_path_is_no_prefix() -> None:
     error = BadPropError("no.")
     error.locate("")
     assert (str(error), error.path) == ("no.", "")
+
+
+def test_what_a_provider_reports_can_be_given_to_the_error() -> None:
+    overflow = ContextLengthExceededError("too long", model="m", tokens=5, window=4, status=400)
+    assert (str(overflow), overflow.tokens, overflow.window, overflow.status) == (
+        "m: too long",
+        *(5, 4, 400),
+    )
+    limited = RateLimitedError("slow down", retry_after=2.5)
+    assert (limited.retry_after, limited.model) == (2.5, "")
+    for error in (overflow, limited):
+        copied = copy.copy(error)
+        assert (str(copied), vars(copied)) == (str(error), vars(error))

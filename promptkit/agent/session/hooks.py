@@ -68,11 +68,12 @@ class TurnHooks:
         """Decide about a tool call: approve it, change its arguments, or refuse it.
 
         The calls of one reply are decided about one after the other, in their order, and then run
-        concurrently. A call of an unknown tool, or without JSON arguments, is an error without this
-        decision. If the method raises, the call is refused and the error is logged.
+        concurrently. A call of an unknown tool, or with arguments that are wrong, is an error without
+        this decision. If the method raises, the call is refused and the error is logged.
 
         Args:
-            call: The tool call. Its arguments are a JSON object, as text.
+            call: The tool call. Its arguments are a JSON object, as text: those that the tool's
+                `check` returned.
 
         Returns:
             The decision. None approves the call.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 import attrs
 
@@ -105,12 +105,13 @@ class ToolRunner:
                 f"Error: there is no tool {call.name!r}. The tools are {names}.", is_error=True
             )
         try:
-            value: object = json.loads(call.arguments or "{}")
-        except (ValueError, RecursionError) as error:
-            return ToolResult(f"Error: the arguments are no JSON: {error}", is_error=True)
-        arguments = as_mapping(value)
-        if not isinstance(value, dict):
-            return ToolResult("Error: the arguments are no JSON object.", is_error=True)
+            arguments = _read_arguments(call)
+            checked = arguments if tool.check is None else tool.check(arguments)
+        except Exception as error:  # noqa: BLE001  # a check may run code of the program
+            return _describe_failure(error)
+        if checked is not arguments:
+            arguments = checked
+            call = attrs.evolve(call, arguments=json.dumps(checked, ensure_ascii=False))
         decision = await run_before_tool(self.hooks, call)
         if decision.refusal is not None:
             return ToolResult(
@@ -202,6 +203,42 @@ class _Run:
             return self.tool.run(self.arguments)
         except StopIteration as error:
             return _describe_failure(error)
+
+
+def _read_arguments(call: ToolCall) -> Mapping[str, object]:
+    """Return the arguments of a call.
+
+    Raises ToolError for what is no JSON object, and for an object that says two things of one name:
+    a hook and a tool could each read another one.
+    """
+    try:
+        value: object = json.loads(
+            call.arguments or "{}", object_pairs_hook=_read_object, parse_constant=_refuse_constant
+        )
+    except (ValueError, RecursionError) as error:
+        problem = f"the arguments are no JSON: {error}"
+        raise ToolError(problem) from None
+    arguments = as_mapping(value)
+    if not isinstance(value, dict):
+        problem = "the arguments are no JSON object."
+        raise ToolError(problem)
+    return arguments
+
+
+def _read_object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        problem = (
+            f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice."
+        )
+        raise ToolError(problem)
+    return found
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    problem = f"{name} is no number in JSON."
+    raise ToolError(problem)
 
 
 async def _run_in_thread(function: Callable[[], Output]) -> Output:

@@ -51,6 +51,13 @@ Examples:
 )
 @window_option
 @click.option(
+    "--preset",
+    default="vscode",
+    show_default=True,
+    metavar="NAME",
+    help="How the conversation is compacted: as a known agent does it, such as pi, codex or claude_code.",
+)
+@click.option(
     "--instructions", metavar="TEXT", help="The system message, instead of the default one."
 )
 @click.option(
@@ -75,6 +82,7 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
     allowed: tuple[str, ...],
     model: str,
     window: int | None,
+    preset: str,
     instructions: str | None,
     messages: tuple[str, ...],
     demo: bool,
@@ -117,6 +125,7 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
             model=None if demo or key else model,
             missing_key=None if demo else key,
             window=window,
+            preset=preset,
             instructions=instructions,
             messages=messages,
             quiet=quiet,

@@ -23,7 +23,7 @@ from promptkit.cli.output.errors import explain_failure
 from promptkit.cli.output.terminal import escape_control_chars
 from promptkit.compaction import Events
 from promptkit.compaction.planning.blocks import is_summary
-from promptkit.errors import NoPendingMessageError
+from promptkit.errors import NoPendingMessageError, TranscriptError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +62,8 @@ class ChatOptions:
     set, or not needed."""
     window: int | None
     """The context window in tokens. None: that of the model."""
+    preset: str
+    """The name of the preset."""
     instructions: str | None
     messages: tuple[str, ...]
     quiet: bool
@@ -74,7 +76,12 @@ def run_chat(options: ChatOptions) -> int:
     """
     if options.transcript is not None:
         return _run_in_file(options, options.transcript)
-    with tempfile.TemporaryDirectory(prefix="promptkit-chat-") as kept:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="promptkit-chat-")
+    except OSError as error:
+        problem = f"this conversation cannot be kept in a temporary file: {error.strerror}. Is the disk full? Free some space, set TMPDIR, or name a file for the transcript."
+        raise TranscriptError(problem) from error
+    with folder as kept:
         return _run_in_file(options, Path(kept) / "talk.jsonl")
 
 
@@ -93,6 +100,7 @@ def _run_in_file(options: ChatOptions, file: Path) -> int:
         write=options.write,
         model=options.model,
         window=options.window,
+        preset=options.preset,
         instructions=options.instructions and LONE_SURROGATES.sub("\ufffd", options.instructions),
         events=Events(notices),
         on_tool_call=on_tool_call,

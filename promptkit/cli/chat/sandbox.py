@@ -11,6 +11,7 @@ import posixpath
 import secrets
 import stat
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 import attrs
@@ -300,30 +301,35 @@ def _explain_error(path: str, error: OSError) -> str:
 # Paths that a model may not write, because a program runs what stands in them without being asked.
 _FOLDERS = {
     "a version control folder": (".git", ".hg", ".svn", ".bzr", ".jj", "_darcs", "cvs"),
-    "a folder of hooks": (".husky", ".githooks", ".lefthook"),
+    "a folder of hooks": (".husky", ".githooks", ".git-hooks", ".lefthook", ".lefthook-local", ".overcommit", ".trunk"),
     "an editor's or an agent's folder": (
         ".vscode", ".idea", ".fleet", ".zed", ".vs", ".vim", ".nvim", ".emacs.d", ".devcontainer",
-        ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".pi",
+        ".claude", ".codex", ".cursor", ".gemini", ".opencode", ".pi", ".windsurf", ".kiro", ".roo", ".continue",
     ),
-    "a folder of settings": (".config", ".local", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".direnv", "autostart"),
+    "a folder of settings": (".config", ".local", ".ssh", ".gnupg", ".aws", ".kube", ".docker", ".direnv", ".mise", "autostart"),
+    "a folder of a program's start-up files": (".cargo", ".mvn", ".yarn", ".ipython", ".jupyter", ".julia"),
 }  # fmt: skip
 _FILES = {
-    "a file that version control reads": (".gitmodules", ".gitconfig", ".hgrc", ".pre-commit-config.yaml", "lefthook.yml"),
+    "a file that version control reads": (
+        ".gitattributes", ".gitmodules", ".gitconfig", ".hgrc", ".pre-commit-config.y*ml", ".pre-commit-hooks.y*ml", ".overcommit.yml",
+        *(f"{name}.{kind}" for name in ("lefthook", ".lefthook", "lefthook-local", ".lefthook-local") for kind in ("y*ml", "toml", "json*")),
+        "simple-git-hooks.*", ".simple-git-hooks.*",
+    ),
     "a start-up file of a shell": (
         ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".login", ".logout", ".cshrc", ".tcshrc",
         ".kshrc", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".inputrc", ".envrc", ".xinitrc", ".xprofile", ".xsession",
-        ".xsessionrc", ".tmux.conf", ".screenrc", ".mise.toml",
+        ".xsessionrc", ".tmux.conf", ".screenrc", "mise.toml", ".mise.toml", "mise.*.toml", ".mise.*.toml",
     ),
     "a start-up file of an editor": (
-        ".vimrc", ".gvimrc", ".exrc", ".nvimrc", ".lvimrc", ".emacs", ".dir-locals.el", ".nanorc", ".sublime-project",
+        ".vimrc", ".gvimrc", ".exrc", ".nvimrc", ".lvimrc", ".emacs", ".dir-locals.el", ".dir-locals-2.el", ".nanorc", "*.sublime-project", "*.sublime-workspace", "*.code-workspace",
     ),
     "a start-up file of a program": (
-        ".npmrc", ".yarnrc", ".yarnrc.yml", ".pypirc", ".netrc", ".gdbinit", ".lldbinit", ".pdbrc", ".pythonrc", ".irbrc", ".pryrc", ".mcp.json",
-        "sitecustomize.py", "usercustomize.py",
+        ".npmrc", ".pnpmfile.*", ".yarnrc", ".yarnrc.yml", ".pypirc", ".netrc", ".curlrc", ".wgetrc", ".gdbinit", ".lldbinit", ".pdbrc",
+        ".pythonrc", ".irbrc", ".pryrc", ".rprofile", ".renviron", "rprofile.site", ".bazelrc", "mcp.json", ".mcp.json", "opencode.json*",
+        ".aider.conf.y*ml", "sitecustomize.py", "usercustomize.py", "*.pth",
     ),
 }  # fmt: skip
 _FOLDER_KINDS = {name: kind for kind, names in _FOLDERS.items() for name in names}
-_FILE_KINDS = {name: kind for kind, names in _FILES.items() for name in names}
 
 
 def explain_protection(steps: Sequence[str], allowed: Sequence[Sequence[str]] = ()) -> str | None:
@@ -344,7 +350,14 @@ def explain_protection(steps: Sequence[str], allowed: Sequence[Sequence[str]] = 
         if kind := _FOLDER_KINDS.get(name):
             return kind
     name = plain[-1] if plain else ""
-    return "a start-up file of a program" if name.endswith(".pth") else _FILE_KINDS.get(name)
+    return next(
+        (
+            kind
+            for kind, patterns in _FILES.items()
+            if any(fnmatchcase(name, pattern) for pattern in patterns)
+        ),
+        None,
+    )
 
 
 def _normalize(name: str) -> str:

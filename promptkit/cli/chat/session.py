@@ -43,6 +43,7 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
     write: bool,
     model: str | None,
     window: int | None,
+    preset: str,
     instructions: str | None,
     events: Events,
     on_tool_call: Callable[[str, str], object],
@@ -55,12 +56,14 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
         write: Whether the tools may write and edit files.
         model: The model's name. None: the scripted model.
         window: The context window in tokens. None: that of the model.
+        preset: The name of the preset.
         instructions: The system message. None: the default one.
         events: Subscribers to the session's events.
         on_tool_call: Called after each tool call with a description of the call and of its outcome.
 
     Raises:
         TranscriptError: The file cannot be read as a transcript.
+        InvalidArgumentError: There is no preset of this name.
         ToolsFillBudgetError: The window is too small.
     """
     store = JsonlStore(file)
@@ -95,6 +98,7 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
         instructions=instructions or INSTRUCTIONS,
         tools=tools,
         budget=budget,
+        preset=preset,
         summarizer=ExtractiveSummarizer(tokenizer=tokenizer) if model is None else None,
         tokenizer=tokenizer,
         events=events,

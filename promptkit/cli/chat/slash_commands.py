@@ -10,6 +10,7 @@ import attrs
 from rich.text import Text
 
 from promptkit import AgentSession, JsonlStore, Message
+from promptkit.cli.chat.demo_model import ScriptedChatModel
 from promptkit.cli.output.terminal import clip, count_nouns, escape_control_chars
 from promptkit.cli.output.transcript import first_line, short_id
 from promptkit.compaction.planning.blocks import is_user_request
@@ -17,7 +18,7 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript import Checkpoint, Edit, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.agent import ContextUsage
     from promptkit.cli.chat.screen import Screen
@@ -35,10 +36,13 @@ HELP = """\
 /context           show what the context window contains
 /receipt           show what the last request left out, and all summaries
 /compact [TEXT]    summarize now; TEXT adds instructions for the summary
+/autocompact [on]  show whether summaries are made automatically; on or off
 /undo              revert the latest summary
 /rewind [N]        go back to before your last message, or your last N messages
+/branch [N]        list the branches, or continue on another one
 /resume            continue a turn that was interrupted
 /fork FILE         copy the conversation to another file
+/handoff FILE GOAL write what serves a goal to a new conversation
 /quit              leave, like Ctrl-D
 To send a message that begins with a slash, put a space before it."""
 
@@ -52,36 +56,34 @@ class SlashCommands:
     def __init__(self, talk: ChatSession, screen: Screen, *, resume: Callable[[], object]) -> None:
         self._talk = talk
         self._screen = screen
-        self._resume = resume
+        self._commands: Mapping[str, Callable[[str], object]] = {
+            "help": lambda _: self._lines(HELP.splitlines()),
+            "context": lambda _: self._show_context(),
+            "receipt": lambda _: self._show_receipt(),
+            "compact": self._compact,
+            "autocompact": self._autocompact,
+            "undo": lambda _: self._undo(),
+            "rewind": self._rewind,
+            "branch": self._branch,
+            "resume": lambda _: resume(),
+            "fork": self._fork,
+            "handoff": self._handoff,
+        }
 
     def run(self, line: str) -> bool:
         """Run the command of a line. Return False to leave. Raises what the session raises."""
         name, _, rest = line[1:].partition(" ")
-        rest = rest.strip()
-        match name:
-            case "quit" | "exit" | "q":
-                return False
-            case "help" | "?" | "":
-                self._lines(HELP.splitlines())
-            case "context":
-                self._show_context()
-            case "receipt":
-                self._lines(
-                    self._talk.call(lambda session: _receipt(session, self._screen.console.width))
-                )
-            case "compact":
-                self._compact(rest)
-            case "undo":
-                self._undo()
-            case "rewind":
-                self._rewind(rest)
-            case "resume":
-                self._resume()
-            case "fork":
-                self._fork(rest)
-            case _:
-                self._screen.print_line(f"there is no command /{name}; /help lists them.", "red")
+        if name in {"quit", "exit", "q"}:
+            return False
+        command = self._commands.get("help" if name in {"?", ""} else name)
+        if command is None:
+            self._screen.print_line(f"there is no command /{name}; /help lists them.", "red")
+        else:
+            command(rest.strip())
         return True
+
+    def _show_receipt(self) -> None:
+        self._lines(self._talk.call(lambda session: _receipt(session, self._screen.console.width)))
 
     def _show_context(self) -> None:
         usage = self._talk.usage()
@@ -108,8 +110,48 @@ class SlashCommands:
         return [line for each in lines for line in each]
 
     def _compact(self, instructions: str) -> None:
+        before = self._talk.call(_list_shown)
         if self._talk.compact(instructions or None) is None:
             self._screen.print_line("there is nothing to summarize: all messages are recent.")
+            return
+        replaced = before - self._talk.call(_list_shown)
+        self._screen.print_line(f"a summary replaces {count_nouns(len(replaced), 'message')}.")
+
+    def _autocompact(self, wanted: str) -> None:
+        if wanted not in {"", "on", "off"}:
+            self._screen.print_line("/autocompact needs on or off, or nothing.", "red")
+            return
+        enabled = self._talk.call(lambda session: _set_enabled(session, wanted))
+        self._screen.print_line(
+            "summaries are made automatically."
+            if enabled
+            else "no summary is made automatically: a request that is too large leaves messages out."
+        )
+
+    def _branch(self, wanted: str) -> None:
+        leaves, current = self._talk.call(
+            lambda session: (session.transcript.leaves(), session.transcript.leaf)
+        )
+        if not wanted:
+            self._lines(
+                [
+                    f"{'*' if leaf.id == current else ' '} {number:>3}  {shorten_entry(leaf, self._screen.console.width - 9)}"
+                    for number, leaf in enumerate(leaves, 1)
+                ]
+                or ["there is no branch yet."]
+            )
+            return
+        numbers = {str(number): leaf for number, leaf in enumerate(leaves, 1)}
+        chosen = numbers.get(wanted)
+        if chosen is None:
+            self._screen.print_line("/branch needs a number of its list, such as /branch 2.", "red")
+        elif chosen.id == current:
+            self._screen.print_line("this is the branch that the conversation is on.")
+        else:
+            self._talk.switch_branch(chosen.id)
+            self._screen.print_line(
+                f"continued after: {shorten_entry(chosen, self._screen.console.width - 17)}"
+            )
 
     def _undo(self) -> None:
         undone = self._talk.undo_compaction()
@@ -149,25 +191,62 @@ class SlashCommands:
         )
 
     def _fork(self, name: str) -> None:
-        if not name:
-            self._screen.print_line(
-                "/fork needs the name of a file that does not exist yet.", "red"
-            )
-            return
-        try:
-            path = Path(name).expanduser()
-        except RuntimeError:  # the home folder of that user is unknown
-            path = Path(name)
-        if path.exists() and path.stat().st_size:
-            self._screen.print_line(
-                f"{path} already exists: /fork needs the name of a file that does not exist yet.",
-                "red",
-            )
+        path = self._find_new_file("/fork", name)
+        if path is None:
             return
         copied = self._talk.call(lambda session: len(session.transcript.fork(JsonlStore(path))))
         self._screen.print_line(
             f"{copied:,} entries written to {path}. To continue there: promptkit chat {path}"
         )
+
+    def _handoff(self, wanted: str) -> None:
+        name, _, goal = wanted.partition(" ")
+        path = self._find_new_file("/handoff", name)
+        if path is None:
+            return
+        if not goal.strip():
+            self._screen.print_line(
+                "/handoff needs a goal behind the file: what the new conversation is for.", "red"
+            )
+            return
+        if self._talk.call(lambda session: isinstance(session.model, ScriptedChatModel)):
+            self._screen.print_line(
+                "/handoff needs a model that writes the document; the scripted one cannot.", "red"
+            )
+            return
+        with self._talk.handoff(goal.strip(), JsonlStore(path)):
+            self._screen.print_line(
+                f"what serves the goal was written to {path}. To continue there: promptkit chat {path}"
+            )
+
+    def _find_new_file(self, command: str, name: str) -> Path | None:
+        """Return the file of a new conversation; None, with a sentence, if there is one of this name."""
+        need = f"{command} needs the name of a file that does not exist yet."
+        try:
+            path = Path(name).expanduser()
+        except RuntimeError:  # the home folder of that user is unknown
+            path = Path(name)
+        if not name:
+            self._screen.print_line(need, "red")
+        elif path.exists() and path.stat().st_size:
+            self._screen.print_line(f"{path} already exists: {need}", "red")
+        else:
+            return path
+        return None
+
+
+def _list_shown(session: AgentSession) -> frozenset[str]:
+    """Return the ids of the messages that the next request shows as they are."""
+    return frozenset(
+        item.entry_id for item in session.compaction.view.items if item.kind.endswith("message")
+    )
+
+
+def _set_enabled(session: AgentSession, wanted: str) -> bool:
+    """Switch automatic summaries on or off, and return whether they are on."""
+    if wanted:
+        session.compaction.enabled = wanted == "on"
+    return session.compaction.enabled
 
 
 def format_usage(session: AgentSession) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from promptkit import Tool, ToolDefinition
 from promptkit.cli.chat.sandbox import MAX_READ_BYTES, Folder, RefusedError, refuse
 from promptkit.cli.output.terminal import count_nouns
+from promptkit.tools import read_integer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -229,9 +230,10 @@ def _number(arguments: Mapping[str, object], name: str, default: int | None) -> 
     value = arguments.get(name)
     if value is None:
         return default
-    if isinstance(value, bool) or not isinstance(value, int):
+    number = read_integer(value)
+    if number is None:
         refuse(f"{name} must be a whole number.")
-    return value
+    return number
 
 
 def _subject(arguments: Mapping[str, object]) -> str:

@@ -117,7 +117,7 @@ def build_server(
     Args:
         readers: The transcripts.
         max_tokens: The most tokens of one result.
-        redactor: Removes secrets from results.
+        redactor: Removes secrets from each message before it is searched and divided into pages.
     """
     import mcp_types as types
     from anyio import Lock, to_thread
@@ -127,7 +127,9 @@ def build_server(
 
     counts = Counter(reader.file.name for reader in readers)
     named = {
-        reader.file.name if counts[reader.file.name] == 1 else os.fspath(reader.file): reader
+        _encodable(
+            reader.file.name if counts[reader.file.name] == 1 else os.fspath(reader.file)
+        ): reader
         for reader in readers
     }
     tool = types.Tool(
@@ -146,8 +148,7 @@ def build_server(
         if reader is None:
             return f"Error: name one of the transcripts: {', '.join(named)}."
         try:
-            found = recall(reader.read(), arguments, max_tokens=max_tokens)
-            return found if redactor is None else redactor(found)
+            return recall(reader.read(), arguments, max_tokens=max_tokens, redactor=redactor)
         except TranscriptError as error:
             return f"Error: {error}"
 
@@ -163,12 +164,17 @@ def build_server(
                 else f"Error: there is no tool {params.name!r}."
             )
         return types.CallToolResult(
-            content=[types.TextContent(text=text)], is_error=text.startswith("Error: ")
+            content=[types.TextContent(text=_encodable(text))], is_error=text.startswith("Error: ")
         )
 
     return Server(
         "promptkit", version=version("promptkit"), on_list_tools=list_tools, on_call_tool=call_tool
     )
+
+
+def _encodable(text: str) -> str:
+    """Return a text without lone surrogates, which cannot be sent, and which a transcript and the name of a file may have."""
+    return text.encode(errors="replace").decode()
 
 
 def _build_schema(parameters: Mapping[str, Json], names: Sequence[str]) -> dict[str, Json]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sysconfig
 import traceback
 from pathlib import Path
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from jinja2 import Template as JinjaTemplate
 
 PACKAGE = Path(__file__).resolve().parents[2]
+FULL_DISK = (
+    errno.ENOSPC,
+    errno.EFBIG,
+    getattr(errno, "EDQUOT", errno.ENOSPC),
+)  # Windows has no quota
 STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
@@ -31,6 +37,8 @@ def explain_failure(error: BaseException) -> str:
     place = _place(error)
     if isinstance(error, OSError) and error.strerror and error.filename and not place:
         return " ".join(f"{error.filename}: {error.strerror}.".split())
+    if is_full_disk(error) and not place:
+        return f"the output cannot be written: {error.strerror}. Free some space, or write to another disk."
     message = (
         str(error)
         if isinstance(error, PromptKitError)
@@ -43,6 +51,11 @@ def explain_failure(error: BaseException) -> str:
         message = message.replace(error.file, _short_path(error.file), 1)
     parts = [place, message, *(f"({note})" for note in notes)]
     return " ".join(" ".join(part.split()) for part in parts if part)
+
+
+def is_full_disk(error: BaseException) -> TypeGuard[OSError]:
+    """Return whether an error is that of a disk without room, or of a quota that is used up."""
+    return isinstance(error, OSError) and error.errno in FULL_DISK
 
 
 def _first_of_group(error: BaseException) -> BaseException:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
+
+from promptkit.transcript.log.view import INVISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -80,10 +83,15 @@ def remove_breadcrumb_lines(summary: str) -> str:
 
     A model copies an old one, or is told to by a text that it read.
     """
-    if _BREADCRUMB_LINE.lower() not in summary.lower():
-        return summary
-    start = _BREADCRUMB_LINE.lower()
-    return "\n".join(line for line in summary.split("\n") if start not in line.lower()).rstrip()
+    lines = summary.split("\n")
+    kept = [line for line in lines if not _poses_as_breadcrumb(line)]
+    return summary if len(kept) == len(lines) else "\n".join(kept).rstrip()
+
+
+def _poses_as_breadcrumb(line: str) -> bool:
+    """Return whether a line reads as a breadcrumb, whatever its capitals, spaces and invisible characters are."""
+    seen = re.sub(f"[{INVISIBLE}]", "", line)
+    return _BREADCRUMB_LINE.casefold() in " ".join(seen.split()).casefold()
 
 
 def strip_breadcrumb(summary: str) -> str:

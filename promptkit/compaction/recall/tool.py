@@ -7,6 +7,8 @@ import math
 import re
 import time
 from collections import Counter
+from difflib import get_close_matches
+from functools import cached_property, partial
 from itertools import chain, count, islice, pairwise, repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,15 +20,21 @@ from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.pairing import ToolCallPairer
 from promptkit.tokens import tokenizer_for
-from promptkit.tools import Tool
-from promptkit.transcript import CustomMessage, Entry, MessageEntry, SearchableStore, extract_words
+from promptkit.tools import Tool, read_integer
+from promptkit.transcript import (
+    CustomMessage,
+    Entry,
+    MessageEntry,
+    SearchableStore,
+    extract_words,
+    redact_message,
+)
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
-from promptkit.transcript.log.search import list_lines
+from promptkit.transcript.log.search import are_forms, find_stem, list_lines
 
 if TYPE_CHECKING:
     from collections.abc import (
         Callable,
-        Container,
         Iterable,
         Iterator,
         Mapping,
@@ -67,6 +75,13 @@ exponential time."""
 WEAK_DIVISOR, LEAST_GOOD = 3, 3
 """Passages with less than a third of the best score are on later pages, but the three best passages
 are on the first."""
+
+NEAR_CHARACTERS = 1_000_000
+"""Characters of the newest entries in which nearly the same words are looked for."""
+
+MAX_NEAR, LEAST_NEAR = 3, 0.75
+"""The most words that are named for a word that is nowhere, and how similar they must be, from 0 to
+1."""
 
 AROUND = 200
 """Characters that are shown of a line on both sides of a match."""
@@ -118,7 +133,7 @@ def recall_tool(
         max_tokens: The most tokens of one result. The rest is on further pages. Give at most a
             quarter of what messages may take: a window shows no result that is longer than half of
             that whole.
-        redactor: Removes secrets from results.
+        redactor: Removes secrets from each message before it is searched and divided into pages.
 
     >>> window = ContextWindow(model="gpt-5", transcript=transcript, tools=[*tools, recall_tool(transcript)])
     """
@@ -133,7 +148,7 @@ def build_recall_tool(
 
     Args:
         find_settings: Called for each call of the tool.
-        redactor: Removes secrets from results.
+        redactor: Removes secrets, as for `recall_tool`.
     """
 
     async def run(arguments: Mapping[str, object]) -> str:
@@ -141,26 +156,27 @@ def build_recall_tool(
         transcript = settings.transcript
         path = transcript.path()  # read here, since a transcript is not for several threads
         store = transcript.store if isinstance(transcript.store, SearchableStore) else None
-        found = await asyncio.to_thread(
+        return await asyncio.to_thread(
             recall,
             path,
             arguments,
             tokenizer=settings.tokenizer,
             max_tokens=settings.max_tokens,
             index=store,
+            redactor=redactor,
         )
-        return found if redactor is None else await asyncio.to_thread(redactor, found)
 
     return Tool(definition=RECALL, run=run)
 
 
-def recall(
+def recall(  # noqa: PLR0913  # keywords
     path: Sequence[Entry],
     arguments: Mapping[str, object],
     *,
     tokenizer: Tokenizer | None = None,
     max_tokens: int = PAGE_TOKENS,
     index: SearchableStore | None = None,
+    redactor: Redactor | None = None,
 ) -> str:
     """Answer one call of the tool.
 
@@ -172,11 +188,14 @@ def recall(
         tokenizer: Counts the tokens of the result. Default: o200k_base.
         max_tokens: The most tokens of the result.
         index: The store of the conversation, if it has an index of words.
+        redactor: Removes secrets from each message as a whole, before it is searched and divided
+            into pages: a page or a passage may contain a piece of a secret that has no shape.
     """
     tokenizer = tokenizer or tokenizer_for(None)
-    page = arguments.get("page", 1)
-    if not isinstance(page, int) or page < 1:
-        return f"Error: page must be a number from 1, not {page!r}."
+    given = arguments.get("page", 1)
+    page = read_integer(given)
+    if page is None or page < 1:
+        return f"Error: page must be a number from 1, not {given!r}."
     texts = {
         name: value
         for name in ("entry", "pattern", "query")
@@ -186,9 +205,9 @@ def recall(
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     name, text = next(iter(texts.items()))
     conversation = (
-        _LongConversation(path)
+        _LongConversation(path, redactor)
         if isinstance(path, EntrySequence) and len(path) > LONG
-        else _Conversation(path)
+        else _Conversation(path, redactor=redactor)
     )
     room = max(max_tokens // 2, max_tokens - tokenizer.count(_describe_next(name, text, 10_000)))
     if name == "entry":
@@ -204,12 +223,31 @@ def recall(
     except _RecallError as error:
         return f"Error: {error}"
     except ValueError:
-        return (
-            "There is nothing on this page."
-            if page > 1
-            else f"Nothing in the conversation matches {text!r}."
-        )
+        if page > 1:
+            return "There is nothing on this page."
+        hint = _suggest_words(path, text, redactor) if name == "query" else ""
+        return f"Nothing in the conversation matches {text!r}.{hint}"
     return f"{shown}{_describe_next(name, text, page + 1)}" if more else shown
+
+
+def _suggest_words(path: Sequence[Entry], query: str, redactor: Redactor | None) -> str:
+    """Return what to search for where a search for words finds nothing: words of the newest entries that are spelt nearly so."""
+    terms = sorted(extract_words(query))
+    if not terms:
+        return " These words are too short or too common: search for others, or for a pattern."
+    left, start = NEAR_CHARACTERS, len(path)
+    for entry in reversed(path):
+        left -= sum(map(len, list_lines(entry)))
+        if left < 0:
+            break
+        start -= 1
+    newest = _Conversation(
+        path[start:], redacted={edit.target for edit in iter_redactions(path)}, redactor=redactor
+    )
+    words = [word for term in terms for word in newest.find_near_words(term)]
+    if not words:
+        return ""
+    return f" Words that are spelt nearly so: {neutralize_tags(', '.join(dict.fromkeys(words)))}."
 
 
 def _describe_next(name: str, text: str, page: int) -> str:
@@ -242,13 +280,28 @@ def _is_recalled(call: ToolCall, result: Entry | None, hidden: AbstractSet[str])
     return result is None or result.id in hidden or answer is None or _is_answer(call.name, answer)
 
 
-def _with_calls(entry: Entry, calls: Iterable[ToolCall]) -> Entry:
-    """Return an entry whose message has other tool calls."""
+def _change_message(entry: Entry, change: Callable[[Message], Message]) -> Entry:
+    """Return an entry with another message. An entry without a message stays as it is."""
     payload = entry.payload
     if not isinstance(payload, MessageEntry | CustomMessage):
         return entry
-    message = attrs.evolve(payload.message, tool_calls=tuple(calls))
-    return attrs.evolve(entry, payload=attrs.evolve(payload, message=message))
+    return attrs.evolve(entry, payload=attrs.evolve(payload, message=change(payload.message)))
+
+
+def _is_look_back(entry: Entry) -> bool:
+    """Return whether an entry repeats what earlier entries say: a search may also have found one line of the file among others."""
+    payload = entry.payload
+    if not isinstance(payload, MessageEntry) or not payload.quotes:
+        return False
+    quoted = sum(quote.end - quote.start for quote in payload.quotes)
+    return quoted >= len(payload.message.text) or payload.quotes[0].of == "text"
+
+
+def _redact_entry(entry: Entry, redactor: Redactor | None) -> Entry:
+    """Return an entry without secrets in its message."""
+    if redactor is None:
+        return entry
+    return _change_message(entry, partial(redact_message, redactor=redactor))
 
 
 def _pair_results(entries: Sequence[tuple[Entry, Message]]) -> dict[str, list[Entry | None]]:
@@ -283,6 +336,7 @@ class _Conversation:
         *,
         redacted: AbstractSet[str] | None = None,
         messages: int | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         """Take the entries of a path, or some of them.
 
@@ -291,8 +345,10 @@ class _Conversation:
             redacted: The ids of the entries that were redacted. None: those of edits in `path`.
             messages: The number of messages of the whole conversation. None: those of `path` that
                 are shown.
+            redactor: Removes secrets from the messages that are shown.
         """
         self._messages = messages
+        self._redactor = redactor
         self.entries: list[Entry] = []
         self._tools: dict[str, str] = {}
         """The name of the tool that returned a result, by the id of the result's entry."""
@@ -304,12 +360,9 @@ class _Conversation:
         hidden = (
             {edit.target for edit in iter_redactions(path)} if redacted is None else set(redacted)
         )
-        # A result with quotes was read back by this tool, or by one of another name, as over MCP.
-        hidden |= {
-            entry.id
-            for entry, _ in entries
-            if isinstance(entry.payload, MessageEntry) and entry.payload.quotes
-        }
+        # A result with quotes was read back by this tool, or by one of another name, as over MCP, or
+        # from the file.
+        hidden |= {entry.id for entry, _ in entries if _is_look_back(entry)}
         for entry, message in entries:
             calls = [*zip(message.tool_calls, pairs[entry.id], strict=True)]
             recalled = [_is_recalled(call, result, hidden) for call, result in calls]
@@ -328,7 +381,10 @@ class _Conversation:
             self.entries.append(
                 entry
                 if len(shown) == len(calls)
-                else _with_calls(entry, [call for call, _ in shown])
+                else _change_message(
+                    entry,
+                    partial(attrs.evolve, tool_calls=tuple(call for call, _ in shown)),
+                )
             )
 
     def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
@@ -337,6 +393,7 @@ class _Conversation:
         if entry is None:
             problem = f"there is no entry {entry_id!r}: use an id that a search returned."
             raise _RecallError(problem)
+        entry = _redact_entry(entry, self._redactor)
         notes = self._find_notes(entry)
         text = neutralize_tags(
             "\n".join(f"{line}{notes.get(at, '')}" for at, line in enumerate(list_lines(entry)))
@@ -351,9 +408,13 @@ class _Conversation:
         An index says which entries to look at.
         """
         by_id = {entry.id: entry for entry in self.entries}
-        among = None if index is None else index.find_entries(extract_words(query))
+        among = None if index is None else index.find_entries(map(find_stem, extract_words(query)))
         passages = find_passages(
-            self.entries, query, find_notes=self._find_notes, among=among, messages=self._messages
+            [entry for entry in self.entries if among is None or entry.id in among],
+            query,
+            find_notes=self._find_notes,
+            messages=len(self.entries) if self._messages is None else self._messages,
+            redactor=self._redactor,
         )
         best = passages[0].score if passages else 0.0
         good = max(LEAST_GOOD, sum(passage.score * WEAK_DIVISOR >= best for passage in passages))
@@ -369,7 +430,10 @@ class _Conversation:
         `deadline` is when the search must have ended.
         """
         find = _compile(pattern, deadline)
-        for entry in reversed(self.entries):
+        for recorded in reversed(self.entries):
+            if all(find(line) is None for line in list_lines(recorded)):
+                continue  # to redact a text takes longer than to search it
+            entry = _redact_entry(recorded, self._redactor)
             notes = self._find_notes(entry)
             lines = [
                 f"{_around(line, place)}{notes.get(at, '')}"
@@ -378,6 +442,29 @@ class _Conversation:
             ]
             if lines:
                 yield _Piece(self._describe(entry), neutralize_tags("\n".join(lines)))
+
+    @cached_property
+    def _vocabulary(self) -> dict[str, Entry]:
+        """The words of the entries, each with the newest entry that has it."""
+        return {
+            word: entry
+            for entry in self.entries
+            # not the results of calls before the first entry, which may be of this tool
+            if entry.message and (entry.message.role != "tool" or entry.id in self._tools)
+            for word in extract_words("\n".join(list_lines(entry)))
+        }
+
+    def find_near_words(self, word: str) -> list[str]:
+        """Return the words that are spelt nearly as a word, the nearest first."""
+        return [
+            near
+            for near in get_close_matches(word, self._vocabulary, n=MAX_NEAR, cutoff=LEAST_NEAR)
+            if self._redactor is None
+            or near
+            in extract_words(
+                "\n".join(list_lines(_redact_entry(self._vocabulary[near], self._redactor)))
+            )
+        ]
 
     def _describe(self, entry: Entry, *, page: int = 1) -> str:
         """Return the title of an entry: who wrote it, and its id."""
@@ -409,8 +496,9 @@ class _LongConversation:
     call.
     """
 
-    def __init__(self, path: EntrySequence) -> None:
+    def __init__(self, path: EntrySequence, redactor: Redactor | None) -> None:
         self._path = path
+        self._redactor = redactor
         self._redacted = {edit.target for edit in iter_redactions(path)}
 
     def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
@@ -422,10 +510,10 @@ class _LongConversation:
 
     def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[_Piece]]:
         """Yield the passages that match words, as `_Conversation.search_words` does."""
-        words = sorted(extract_words(query))
+        stems = sorted({find_stem(word) for word in extract_words(query)})
         places = (
-            set(chain.from_iterable(map(self._with_partners, self._path.find_text(words))))
-            if words
+            set(chain.from_iterable(map(self._with_partners, self._path.find_text(stems))))
+            if stems
             else set[int]()
         )
         return self._open(places).search_words(query, index)
@@ -445,7 +533,12 @@ class _LongConversation:
 
     def _open(self, places: Iterable[int]) -> _Conversation:
         entries = [self._path[place] for place in sorted(places)]
-        return _Conversation(entries, redacted=self._redacted, messages=self._path.count_messages())
+        return _Conversation(
+            entries,
+            redacted=self._redacted,
+            messages=self._path.count_messages(),
+            redactor=self._redactor,
+        )
 
     def _with_partners(self, place: int) -> Iterator[int]:
         """Yield the index of an entry, those of the results of its calls, and that of the call that it answers with the other results."""
@@ -675,6 +768,10 @@ CONTEXT_LINES = 1
 """Lines before and after a matching line."""
 
 
+FORM_WEIGHT = 0.7
+"""What another form of a word counts; the word itself counts 1."""
+
+
 MAX_LINE_CHARACTERS = 400
 """Characters of a line that are shown."""
 
@@ -711,12 +808,12 @@ def find_passages(
     question: str,
     *,
     find_notes: Callable[[Entry], Mapping[int, str]] | None = None,
-    among: Container[str] | None = None,
     messages: int | None = None,
+    redactor: Redactor | None = None,
 ) -> list[Passage]:
     """Return the passages that match a question, best first.
 
-    Words that are rare in the conversation count more.
+    Words that are rare in the conversation count more, other forms of a word less.
 
     All messages are searched, including those that a checkpoint covers. Runs in linear time.
 
@@ -725,25 +822,24 @@ def find_passages(
         question: The question.
         find_notes: Returns what is shown after lines of an entry, by the number of the line in
             `list_lines` from 0. None: nothing.
-        among: The ids of the entries that may match, from the index of a store. None: any may
-            match.
         messages: The number of messages of the conversation, where `path` has only a part of them.
             None: those of `path`.
+        redactor: Removes secrets from the messages that match, which are then searched again.
     """
     terms = extract_words(question)
-    matches: list[tuple[Entry, list[str], list[tuple[int, frozenset[str]]]]] = []
+    matches: list[tuple[Entry, list[str], list[_Hit]]] = []
     frequencies: Counter[str] = Counter()
     count = 0
-    for entry in path:
-        if entry.message is None:
+    for recorded in path:
+        if recorded.message is None:
             continue
         count += 1
-        if among is not None and entry.id not in among:
-            continue
+        if not _find_hits(list_lines(recorded), terms):
+            continue  # to redact a text takes longer than to search it
+        entry = _redact_entry(recorded, redactor)
         lines = list_lines(entry)
-        hits = [(at, words) for at, line in enumerate(lines) if (words := _find_terms(line, terms))]
-        if hits:
-            frequencies.update(frozenset[str]().union(*(words for _, words in hits)))
+        if hits := _find_hits(lines, terms):
+            frequencies.update({word for hit in hits for _, word in hit.matches})
             matches.append((entry, lines, hits))
     weights = {
         word: math.log(1 + (count if messages is None else messages) / times)
@@ -756,8 +852,8 @@ def find_passages(
             entry, lines, hits, weights, find_notes(entry) if find_notes else {}
         )
     ]
-    # stable: of equal scores the older comes first
-    return sorted(passages, key=lambda passage: -passage.score)
+    # stable: of equal scores what the user said comes first, and then the older
+    return sorted(passages, key=lambda passage: (-passage.score, passage.role != "user"))
 
 
 @attrs.frozen(kw_only=True)
@@ -774,45 +870,70 @@ class Passage:
     """The higher the better."""
 
 
-def _find_terms(line: str, terms: frozenset[str]) -> frozenset[str]:
-    """Return the terms that a line contains.
+class _Hit(NamedTuple):
+    """A line that matches a question."""
 
-    Most lines contain none, which is seen without taking them apart.
+    line: int
+    matches: frozenset[tuple[str, str]]
+    """Words of the question, each with a word of the line: the same one, or else every other form of
+    it."""
+
+
+def _find_hits(lines: Sequence[str], terms: frozenset[str]) -> list[_Hit]:
+    """Return the lines that match.
+
+    Most lines match nothing, which is seen without taking them apart.
     """
-    lower = line.lower()
-    return terms & extract_words(line) if any(term in lower for term in terms) else frozenset()
+    stems = {find_stem(term) for term in terms}
+    hits: list[_Hit] = []
+    for at, line in enumerate(lines):
+        lower = line.lower()
+        if not any(stem in lower for stem in stems):
+            continue
+        words = extract_words(line)
+        exact = terms & words
+        matches = {(term, term) for term in exact}
+        matches.update(
+            (term, word) for term in terms - exact for word in words if are_forms(term, word)
+        )
+        if matches:
+            hits.append(_Hit(at, frozenset(matches)))
+    return hits
 
 
 def _build_passages(
     entry: Entry,
     lines: Sequence[str],
-    hits: Sequence[tuple[int, frozenset[str]]],
-    weights: dict[str, float],
+    hits: Sequence[_Hit],
+    weights: Mapping[str, float],
     notes: Mapping[int, str],
 ) -> Iterator[Passage]:
     """Yield matching lines with the lines around them.
 
     Lines that are close to each other form one passage.
     """
-    groups: list[list[tuple[int, frozenset[str]]]] = [[hits[0]]]
+    groups = [[hits[0]]]
     for before, hit in pairwise(hits):
-        if hit[0] - before[0] <= 2 * CONTEXT_LINES + 1:
+        if hit.line - before.line <= 2 * CONTEXT_LINES + 1:
             groups[-1].append(hit)
         else:
             groups.append([hit])
     role = entry.message.role if entry.message else entry.kind
     for group in groups:
         start, end = (
-            max(0, group[0][0] - CONTEXT_LINES),
-            min(len(lines), group[-1][0] + CONTEXT_LINES + 1),
+            max(0, group[0].line - CONTEXT_LINES),
+            min(len(lines), group[-1].line + CONTEXT_LINES + 1),
         )
-        words = frozenset[str]().union(*(terms for _, terms in group))
+        scores: dict[str, float] = {}
+        for term, word in chain.from_iterable(hit.matches for hit in group):
+            score = weights[word] if word == term else FORM_WEIGHT * weights[word]
+            scores[term] = max(score, scores.get(term, 0.0))
+        words = {word for hit in group for _, word in hit.matches}
         text = "\n".join(
             f"{_shorten_line(lines[at], words)}{notes.get(at, '')}" for at in range(start, end)
         )
-        yield Passage(
-            entry=entry.id, role=role, text=text, score=sum(weights[word] for word in words)
-        )
+        # sorted: a sum of the same numbers in another order may be another one
+        yield Passage(entry=entry.id, role=role, text=text, score=sum(sorted(scores.values())))
 
 
 def _shorten_line(line: str, words: Iterable[str]) -> str:

@@ -35,11 +35,16 @@ class Events:
     """
 
     def __init__(self, *subscribers: Subscriber) -> None:
-        self._subscribers = list(subscribers)
+        self._subscribers: list[Subscriber] = []
+        for subscriber in subscribers:
+            self.subscribe(subscriber)
         self._numbers: defaultdict[str, Iterator[int]] = defaultdict(lambda: itertools.count(1))
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Add a subscriber."""
+        """Add a subscriber. Raises TypeError for what cannot be called."""
+        if not callable(subscriber):
+            problem = f"a subscriber must be a function that takes an event, as in Events(first, second), not {subscriber!r:.80}."
+            raise TypeError(problem)
         self._subscribers.append(subscriber)
 
     def next_number(self, kind: str = "compaction") -> int:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.messages import is_instance
+
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.transcript import Entry, Transcript
@@ -88,6 +90,10 @@ class HookChain(CompactionHooks):
     """
 
     def __init__(self, *hooks: CompactionHooks) -> None:
+        for each in hooks:
+            if not is_instance(each, CompactionHooks):
+                problem = f"each argument of HookChain must be a CompactionHooks, as in HookChain(first, second), not {each!r:.80}."
+                raise TypeError(problem)
         self._hooks = hooks
 
     async def pre_compact(

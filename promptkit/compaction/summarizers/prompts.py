@@ -37,6 +37,7 @@ from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefin
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering import render_async
 from promptkit.transcript import build_summary_message
+from promptkit.transcript.log.view import match_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,10 +72,8 @@ MAX_ARGUMENT_CHARACTERS = 200
 """Characters of a call's arguments that are shown."""
 
 
-RESERVED_TAGS = re.compile(
-    r"<(?=\s*+/?\s*+(?:analysis|summary|memories|conversation|conversation-summary|branch-summary|kept|reminder|system|user|assistant|call|result)\b)",
-    re.IGNORECASE,
-)
+_OUR_TAGS = "analysis summary memories conversation conversation-summary branch-summary kept reminder system user assistant call result"
+RESERVED_TAGS = re.compile(rf"<(?={match_tags(_OUR_TAGS.split())}\b)", re.IGNORECASE)
 
 
 @component

@@ -12,6 +12,7 @@ import os
 import sqlite3
 import stat
 import time
+import zlib
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -34,11 +35,11 @@ _OPEN = (
     | getattr(os, "O_CLOEXEC", 0)
 )
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS run (identity TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS files (number INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE);
-CREATE TABLE IF NOT EXISTS outcomes (number INTEGER PRIMARY KEY, lines BLOB NOT NULL, totals TEXT NOT NULL, errors TEXT NOT NULL);
-"""
+_TABLES = (
+    "CREATE TABLE run (identity TEXT NOT NULL)",
+    "CREATE TABLE files (number INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE, checksum INTEGER NOT NULL)",
+    "CREATE TABLE outcomes (number INTEGER PRIMARY KEY, lines BLOB NOT NULL, totals BLOB NOT NULL, errors BLOB NOT NULL, checksum INTEGER NOT NULL)",
+)
 
 
 class CorpusError(PromptKitError):
@@ -88,8 +89,13 @@ def open_state(
     is_new = _create(path)
     try:
         with closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as database:
+            database.create_function("checksum", -1, _checksum, deterministic=True)
             fill = partial(_fill, database, identity, inputs, find_target)
-            _begin(database, path, identity, fill, is_new=is_new)
+            try:
+                _begin(database, path, identity, fill, is_new=is_new)
+            except UnicodeDecodeError as error:  # of the sentence about a damaged name of a table
+                problem = "its schema is damaged"
+                raise sqlite3.DatabaseError(problem) from error
             try:
                 yield RunState(database)
             finally:
@@ -139,7 +145,13 @@ def _begin(
     database.execute("PRAGMA locking_mode = EXCLUSIVE")
     database.execute("PRAGMA synchronous = NORMAL")
     database.execute("BEGIN EXCLUSIVE")
-    if not database.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    tables = tuple(
+        sql
+        for (sql,) in database.execute(
+            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT 9"
+        )
+    )
+    if not tables:
         try:
             fill()
         except BaseException:
@@ -147,6 +159,9 @@ def _begin(
                 with suppress(OSError):  # a system that keeps open files
                     path.unlink(missing_ok=True)
             raise
+    elif tables != _TABLES or database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+        problem = "its tables are damaged"
+        raise sqlite3.DatabaseError(problem)
     elif database.execute("SELECT identity FROM run").fetchone() != (identity,):
         problem = f"{path} holds an unfinished run with other files or options: give them again, name another output, or delete {path}."
         raise CorpusError(problem)
@@ -159,7 +174,7 @@ def _fill(
     inputs: Iterable[Iterable[str]],
     find_target: Callable[[str], Path | str | None] | None,
 ) -> None:
-    for statement in _TABLES.strip().split("\n"):
+    for statement in _TABLES:
         database.execute(statement)
     database.execute("INSERT INTO run VALUES (?)", (identity,))
     _list_files(database, inputs)
@@ -173,8 +188,11 @@ def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -
         database.executemany(
             "INSERT OR IGNORE INTO listed VALUES (?)", ((_encode(name),) for name in group)
         )
-        database.execute("INSERT OR IGNORE INTO files (name) SELECT name FROM listed ORDER BY name")
+        database.execute(
+            "INSERT OR IGNORE INTO files (name, checksum) SELECT name, 0 FROM listed ORDER BY name"
+        )
         database.execute("DELETE FROM listed")
+    database.execute("UPDATE files SET checksum = checksum(number, name)")
 
 
 def _check_targets(
@@ -207,6 +225,21 @@ def _check_targets(
             raise CorpusError(problem)
 
 
+def _checksum(*fields: object) -> int:
+    """Return the CRC-32 of the fields of a row. A damaged row may have a value of any type."""
+    found = 0
+    for field in fields:
+        found = zlib.crc32(field if isinstance(field, bytes) else repr(field).encode(), found)
+    return found
+
+
+def _check_row(checksum: object, *fields: object) -> None:
+    """Raise sqlite3.DatabaseError for a row that is not as it was written."""
+    if checksum != _checksum(*fields):
+        problem = "a row of it is damaged"
+        raise sqlite3.DatabaseError(problem)
+
+
 def _encode(name: str) -> bytes:
     """Return a name as the database keeps it. Names of files need not be UTF-8."""
     return name.encode("utf-8", "surrogatepass")
@@ -221,7 +254,9 @@ def _error_of(path: Path, error: sqlite3.Error) -> CorpusError:
         return CorpusError(
             f"another process works with {path}: wait until it has ended, or name another output."
         )
-    return CorpusError(f"{path} cannot be used to keep unfinished work: {error}.")
+    damaged = not isinstance(error, sqlite3.OperationalError)
+    advice = " Delete it to begin again, or name another output." if damaged else ""
+    return CorpusError(f"{path} cannot be used to keep unfinished work: {error}.{advice}")
 
 
 @attrs.frozen
@@ -245,11 +280,13 @@ class RunState:
         """Yield the number and name of each file that is not done, in order."""
         last = 0
         query = (
-            "SELECT number, name FROM files WHERE number > ? AND NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.number = files.number) "
+            "SELECT number, name, checksum FROM files WHERE number > ? AND NOT EXISTS (SELECT 1 FROM outcomes WHERE outcomes.number = files.number) "
             "ORDER BY number LIMIT 1000"
         )
         while page := self._database.execute(query, (last,)).fetchall():
-            yield from ((number, _decode(name)) for number, name in page)
+            for number, name, checksum in page:
+                _check_row(checksum, number, name)
+                yield number, _decode(name)
             last = page[-1][0]
 
     def save(self, number: int, outcome: FileOutcome) -> None:
@@ -260,17 +297,26 @@ class RunState:
         database = self._database
         if not database.in_transaction:
             database.execute("BEGIN")
-        values = (number, outcome.lines, outcome.totals, json.dumps(outcome.errors))
-        database.execute("INSERT INTO outcomes VALUES (?, ?, ?, ?)", values)
+        errors = json.dumps(outcome.errors).encode()
+        fields = (number, outcome.lines, outcome.totals.encode(), errors)
+        database.execute(
+            "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?)", (*fields, _checksum(*fields))
+        )
         if time.monotonic() - self._saved[0] >= SAVE_EVERY:
             database.execute("COMMIT")
             self._saved[0] = time.monotonic()
 
     def read(self) -> Iterator[tuple[str, FileOutcome]]:
         """Yield the name of each file, and what came of it, in order."""
-        query = "SELECT name, lines, totals, errors FROM files JOIN outcomes USING (number) ORDER BY number"
-        for name, lines, totals, errors in self._database.execute(query):
+        query = (
+            "SELECT name, files.checksum, number, lines, totals, errors, outcomes.checksum "
+            "FROM files JOIN outcomes USING (number) ORDER BY number"
+        )
+        for name, name_checksum, *fields, checksum in self._database.execute(query):
+            number, lines, totals, errors = fields
+            _check_row(name_checksum, number, name)
+            _check_row(checksum, *fields)
             yield (
                 _decode(name),
-                FileOutcome(lines=lines, totals=totals, errors=tuple(json.loads(errors))),
+                FileOutcome(lines=lines, totals=totals.decode(), errors=tuple(json.loads(errors))),
             )

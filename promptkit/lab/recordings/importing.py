@@ -22,7 +22,13 @@ from promptkit.lab.recordings.formats.pi import PiFormat
 from promptkit.lab.recordings.formats.promptkit import PromptkitFormat, batches_from_items
 from promptkit.lab.recordings.formats.swe_agent import SweAgentFormat
 from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
-from promptkit.lab.recordings.reading.format import Batch, RecordingFormat, read_head
+from promptkit.lab.recordings.reading.format import (
+    MAX_LINE_BYTES,
+    Batch,
+    RecordingFormat,
+    has_long_start,
+    read_head,
+)
 from promptkit.lab.recordings.reading.json_values import as_object, as_text
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.recordings.reading.source import RecordingSource, open_source
@@ -355,6 +361,11 @@ def detect_format(source: RecordingSource) -> RecordingFormat:
             return recording_format
     if not source.open().read(1):
         problem = "the file is empty."
+    elif has_long_start(source):
+        problem = (
+            f"its first line has more than {MAX_LINE_BYTES:,} bytes, so the format cannot be detected. "
+            f"`promptkit import --format NAME` reads it as one of {', '.join(FORMATS)}."
+        )
     else:
         problem = f"the file has no known format. Known formats are {', '.join(FORMATS)}. `promptkit import --format NAME` reads it as one of them."
     raise TranscriptFormatError(problem, file=source.path)

@@ -43,6 +43,9 @@ class Quote:
     feeds."""
     end: int
     """The character after the passage."""
+    of: Literal["text", "line"] = "text"
+    """What the passage is a part of: the entry's text, or its line in the transcript's file, for a
+    model that reads the file with another tool."""
 
 
 @attrs.frozen(kw_only=True)

@@ -7,12 +7,14 @@ so a quote gives the same text for good.
 from __future__ import annotations
 
 import re
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.transcript.log.entries import Entry, MessageEntry, Quote
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
+from promptkit.transcript.stores.jsonl.format import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +28,8 @@ MIN_QUOTE_CHARACTERS = 200
 """A shorter repetition is stored as it is: a reference takes about 80 bytes."""
 
 MAX_SEARCHES = 100
-"""Searches in earlier entries for one result, so that a result of very many lines takes no long
-time."""
+"""Searches in earlier entries for one result, and ids in it that are not those of entries, so that
+a result of very many lines takes no long time."""
 
 _HEADING = re.compile(
     r"^\[(?:[^\]\n]{0,200}?\bentry ([^\s;,\]]{1,200})[^\]\n]*+\]$|there is more: )", re.MULTILINE
@@ -35,9 +37,12 @@ _HEADING = re.compile(
 """A heading in the results of the tool `recall`: it names the entry that the following lines are
 from. Or the line that ends them."""
 
+_LINE = re.compile(r'\{"id":"([^"\\\n]{1,200})","parent_id":')
+"""The beginning of an entry's line in the file of a transcript."""
+
 
 def quote_sources(message: Message, find: Callable[[str], Entry | None]) -> MessageEntry:
-    """Return the entry of a tool result, with quotes in place of long passages of the entries that its headings name.
+    """Return the entry of a tool result, with quotes in place of long passages of the entries that its headings name, and of lines of the transcript's file.
 
     Args:
         message: The message. Messages that are not tool results, or not one text, get an entry as
@@ -49,7 +54,10 @@ def quote_sources(message: Message, find: Callable[[str], Entry | None]) -> Mess
     stored: list[str] = []
     quotes: list[Quote] = []
     length = done = 0
-    for start, quote in _find_passages(message.text, find):
+    found = [*_find_lines(message.text, find), *_find_passages(message.text, find)]
+    for start, quote in sorted(found, key=itemgetter(0)):
+        if start < done:
+            continue
         piece = message.text[done:start]
         stored += (piece, QUOTE_MARK)
         quotes.append(attrs.evolve(quote, at=length + len(piece)))
@@ -72,7 +80,8 @@ def restore_quotes(entry: MessageEntry, find: Callable[[str], Entry | None]) -> 
     for quote in entry.quotes:
         source = find(quote.entry)
         if source is not None and text.startswith(QUOTE_MARK, quote.at):
-            pieces += (text[done : quote.at], _get_source_text(source)[quote.start : quote.end])
+            origin = _get_source_text(source) if quote.of == "text" else _write_line(source)
+            pieces += (text[done : quote.at], origin[quote.start : quote.end])
             done = quote.at + len(QUOTE_MARK)
     return (
         attrs.evolve(entry.message, content=("".join((*pieces, text[done:])),))
@@ -125,6 +134,32 @@ def _find_passages(text: str, find: Callable[[str], Entry | None]) -> Iterator[t
                     start + match.start(),
                     Quote(entry=source.id, start=at, end=at + len(match[0])),
                 )
+
+
+def _find_lines(text: str, find: Callable[[str], Entry | None]) -> Iterator[tuple[int, Quote]]:
+    """Yield the lines of the transcript's file, and the beginnings of lines that were cut, as `_find_passages` does."""
+    misses = 0
+    for match in _LINE.finditer(text):
+        source = find(match[1])
+        line = "" if source is None else _write_line(source)
+        size = _count_shared(text[match.start() : match.start() + len(line)], line)
+        if source is not None and size >= MIN_QUOTE_CHARACTERS:
+            yield match.start(), Quote(of="line", entry=source.id, start=0, end=size)
+        elif source is None and (misses := misses + 1) >= MAX_SEARCHES:
+            return
+
+
+def _count_shared(text: str, line: str) -> int:
+    """Return how many characters two texts have in common at their beginning."""
+    if text == line:
+        return len(line)
+    pairs = enumerate(zip(text, line, strict=False))
+    return next((at for at, (one, other) in pairs if one != other), min(len(text), len(line)))
+
+
+def _write_line(source: Entry) -> str:
+    """Return the line of an entry up to its end, where the mark of a batch may be."""
+    return encode_batch([source]).decode().removesuffix("}\n")
 
 
 def _get_source_text(source: Entry) -> str:

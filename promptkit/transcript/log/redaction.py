@@ -213,7 +213,9 @@ def _command(names: str) -> re.Pattern[str]:
 _GAP = r"(?:\s|\\[nr])"  # a line break, plain or escaped in JSON
 _PEM = r"-----{} (?:[A-Z0-9]{{1,20}} ){{0,4}}PRIVATE KEY(?: BLOCK)?-----"
 _BEGIN, _END = _PEM.format("BEGIN"), _PEM.format("END")
-_BODY = rf"(?:{_GAP}*+[A-Za-z0-9+/=]{{16,}}+)*+(?:{_GAP}*+[A-Za-z0-9+/=]{{1,64}}+)?+"
+_NUMBER = r"(?:[0-9]{1,7}(?:→|\\u2192|\\t|[\t:|│])[ \t]?)?+"  # of a line, as tools that read files write it
+_NEXT = rf"{_GAP}*+{_NUMBER}"
+_BODY = rf"(?:{_NEXT}[A-Za-z0-9+/=]{{16,}}+)*+(?:{_NEXT}[A-Za-z0-9+/=]{{1,64}}+(?!→|\\u2192|\\t|[\t:|│]))?+"
 _HEADERS = rf"(?:{_GAP}{{1,2}}[A-Z][A-Za-z-]{{1,20}}: [A-Za-z0-9,. +/@()-]{{0,200}})*+"
 _NAMES = r"secret|passw(?:or)?d|passphrase|token|api[_-]?key|access[_-]?key|private[_-]?key"
 _QUOTE = r"[\\\"']{0,4}"
@@ -224,7 +226,7 @@ _NO_VALUE = r"(?![$<{%*\[(&])(?!(?i:str|string|none|null|true|false|required|opt
 
 SECRET_PATTERNS: tuple[SecretPattern, ...] = (
     # A key is redacted as well if its beginning or its end was cut off.
-    SecretPattern("private key", re.compile(rf"{_BEGIN}{_HEADERS}{_BODY}(?:{_GAP}*+{_END})?+")),
+    SecretPattern("private key", re.compile(rf"{_BEGIN}{_HEADERS}{_BODY}(?:{_NEXT}{_END})?+")),
     SecretPattern(
         "private key",
         re.compile(
@@ -270,7 +272,8 @@ SECRET_PATTERNS: tuple[SecretPattern, ...] = (
             r"hv[sbr]\.[A-Za-z0-9_-]{20,}+|(?<![A-Za-z0-9_.])s\.(?=[A-Za-z]{0,23}[0-9])[A-Za-z0-9]{24}(?![A-Za-z0-9.(])",
             r"do[opr]_v1_[0-9a-f]{64}",  # DigitalOcean
             r"shp(?:at|ca|pa|ss)_[A-Za-z0-9]{32}",  # Shopify
-            r"(?:bot)?[0-9]{8,10}:AA[A-Za-z0-9_-]{33}(?![A-Za-z0-9_-])",  # Telegram
+            # Telegram
+            r"(?:bot)?[0-9]{8,10}:(?=[a-z0-9_-]{0,34}[A-Z])(?=[A-Z0-9_-]{0,34}[a-z])[A-Za-z0-9_-]{35}(?![A-Za-z0-9_-])",
             r"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}+",  # Discord
             # Google's OAuth
             r"ya29\.[A-Za-z0-9_-]{30,}+|GOCSPX-[A-Za-z0-9_-]{20,}+|1//0[A-Za-z0-9_-]{30,}+",
@@ -340,6 +343,13 @@ SECRET_PATTERNS: tuple[SecretPattern, ...] = (
         ),
     ),
     SecretPattern("password", re.compile(r"(?<=://)[^\s/:@]{0,100}+:(?P<value>[^\s/@]{1,200}+)@")),
+    SecretPattern(  # in place of a user: of 16 characters with a digit, or of 20 in both cases
+        "token",
+        re.compile(
+            r"(?<=://)(?P<value>(?:(?=[A-Za-z_.~%+=-]{0,200}[0-9])|(?=[a-z_.~%+=-]{0,200}[A-Z])(?=[A-Z_.~%+=-]{0,200}[a-z])(?=[A-Za-z]{20}))"
+            r"[A-Za-z0-9_.~%+=-]{16,200}+)(?=(?::(?:\[redacted: password\])?)?@)"
+        ),
+    ),
     SecretPattern(
         "password",
         re.compile(
@@ -394,6 +404,14 @@ SECRET_PATTERNS: tuple[SecretPattern, ...] = (
             rf"(?:{_LABELS})(?:=|:[ \t]{{1,3}}|[ \t]{{1,3}}=[ \t]{{1,3}}){_NO_VALUE}"
             r"(?![A-Za-z_]\w{0,100}+[.(\[])(?P<value>(?=[^\s0-9]{0,64}[0-9])(?=[^\sa-z]{0,64}[a-z])[^\s\"'`,;(){}\[\]<>/\\][^\s\"'`,;(){}\[\]<>\\]{4,}+)"
             r"(?![(\[])",
+            re.IGNORECASE,
+        ),
+    ),
+    SecretPattern(  # without quotes and without a digit: a setting, not the name of a variable in a call
+        "password",
+        re.compile(
+            rf"(?:passw(?:or)?d|passphrase|(?<![a-z])pwd)={_NO_VALUE}(?!\w{{0,60}}(?:{_NAMES}|pwd)\b)"
+            r"(?P<value>[a-z][a-z!@#%^*+_~-]{3,100}+)(?=[\s;&\"'`|<\\]|\.?(?:\s|$))",
             re.IGNORECASE,
         ),
     ),

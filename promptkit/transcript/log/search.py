@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from hashlib import blake2b
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -12,12 +11,21 @@ if TYPE_CHECKING:
 
     from promptkit.transcript.log.entries import Entry
 
-MAX_WORD_CHARACTERS = 40
-"""Longer words are in an index by their hash."""
+MAX_TERM_CHARACTERS = 40
+"""Characters of a word that are in an index."""
+
+LEAST_STEM = 4
+"""Letters that two forms of a word have in common at the least, but for short words with English
+endings."""
 
 _WORD = re.compile(r"[^\W_]+(?:[._/\\:-]+[^\W_]+)*|[^\W_]+", re.UNICODE)
 _SEGMENT = re.compile(r"[^/\\]+")
 _PART = re.compile(r"[^\W_]+")
+_HUMP = re.compile("(?<=[a-zß-öø-ÿ0-9])(?=[A-ZÀ-ÖØ-Þ])|(?<=[A-ZÀ-ÖØ-Þ])(?=[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ])")
+"""Matches between the parts of a name in camel case."""
+_SHORT = re.compile(r"(\w\w(\w))\2?(?:e|y|e?s|ers?|e?d|ings?|ies|ied|ying)?")
+"""Matches a word of three letters and an English ending: the first group of `names`, `naming` and
+`named` is `nam`, that of `logging` is `log`."""
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\uff66-\uff9f\U00020000-\U000323af]+"
@@ -38,11 +46,11 @@ def list_lines(entry: Entry) -> list[str]:
 
 
 def extract_words(text: str) -> frozenset[str]:
-    """Return the words of a text, the segments of paths, and the parts of names.
+    """Return the words of a text, the segments of paths, and the parts of names, as in `max_size` and `maxSize`.
 
     Of scripts without spaces between words, each two characters that follow each other are a word.
     """
-    words: set[str] = set()
+    words = set(_PART.findall(_HUMP.sub(" ", text).lower()))
     text = text.lower()
     pairs: set[str] = set()
     if not text.isascii():
@@ -59,23 +67,51 @@ def extract_words(text: str) -> frozenset[str]:
     )
 
 
-def encode_words(words: Iterable[str]) -> list[str]:
-    """Write words as short ASCII letters and digits, so that every index takes them for what they are.
+def find_stem(word: str) -> str:
+    """Return the beginning that all forms of a word share; the word itself if it has no other forms."""
+    if not word.isalpha():
+        return word
+    return _find_short_stem(word) or word[:LEAST_STEM]
 
-    Sorted, each once.
+
+def _find_short_stem(word: str) -> str | None:
+    short = _SHORT.fullmatch(word)
+    return short and short[1]
+
+
+def are_forms(word: str, other: str) -> bool:
+    """Return whether two words are taken for forms of one word, as `parse` and `parsing`, or `auth` and `authentication`.
+
+    One begins with the other, or both begin with the same letters for at least half of the longer
+    one, which holds for words of many languages. Only short words are known by their endings.
+    """
+    if not (word.isalpha() and other.isalpha()):
+        return False
+    shorter, longer = sorted((word, other), key=len)
+    shared = next(
+        (at for at, (a, b) in enumerate(zip(shorter, longer, strict=False)) if a != b), len(shorter)
+    )
+    if shared >= LEAST_STEM:
+        return shared == len(shorter) or 2 * shared >= len(longer)
+    stem = _find_short_stem(shorter)
+    return stem is not None and stem == _find_short_stem(longer)
+
+
+def encode_words(words: Iterable[str]) -> list[str]:
+    """Write words as ASCII letters and digits, so that every index takes them for what they are.
+
+    A word that begins with another is written so that it begins with that one. Two words may be
+    written alike. Sorted, each once.
     """
     return sorted({_encode_word(word) for word in words})
 
 
 def _encode_word(word: str) -> str:
-    if word.isascii() and word.isalnum() and len(word) <= MAX_WORD_CHARACTERS:
-        return f"w{word}"
-    data = word.encode("utf-8", "surrogatepass")
-    return (
-        f"x{data.hex()}"
-        if len(data) <= MAX_WORD_CHARACTERS // 2
-        else f"h{blake2b(data, digest_size=12).hexdigest()}"
+    letters = (
+        each if each.isascii() and each.isalnum() else f"{ord(each):x}"
+        for each in word[:MAX_TERM_CHARACTERS]
     )
+    return f"w{''.join(letters)}"[: MAX_TERM_CHARACTERS + 1]
 
 
 STOP_WORDS = frozenset(

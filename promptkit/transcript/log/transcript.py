@@ -83,6 +83,9 @@ class Transcript:
         clock: Callable[[], float] = time.time,
         new_id: Callable[[], str] = _new_id,
     ) -> None:
+        if store is not None and not callable(getattr(store, "load", None)):
+            problem = f"a Transcript takes a store, such as Transcript(JsonlStore('talk.jsonl')) or Transcript(open_store(address)), not {store!r:.80}."
+            raise TypeError(problem)
         self.store: TranscriptStore = InMemoryStore() if store is None else store
         """Where the entries are kept."""
         self._clock = clock

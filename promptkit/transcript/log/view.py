@@ -61,7 +61,26 @@ BLOCK_TAGS = (
 )
 """The tags of the blocks that promptkit itself writes into conversations."""
 
-_BLOCK_TAG = re.compile(rf"<(?=\s*+/?\s*+(?:{'|'.join(BLOCK_TAGS)})(?![\w-]))", re.IGNORECASE)
+INVISIBLE = (
+    "\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
+)
+"""Characters that are not seen, as a part of a regular expression: a model reads on over them."""
+
+_SPACE = rf"[\s{INVISIBLE}]*+"
+
+
+def spell_tags(tags: Iterable[str]) -> str:
+    """Return a regular expression for one of these tags, with invisible characters between the letters."""
+    return f"(?:{'|'.join(f'[{INVISIBLE}]*+'.join(map(re.escape, tag)) for tag in tags)})"
+
+
+def match_tags(tags: Iterable[str]) -> str:
+    """Return a regular expression for what stands after the bracket of an opening or closing tag, with spaces and invisible characters."""
+    return f"{_SPACE}/?{_SPACE}{spell_tags(tags)}"
+
+
+_BLOCK_TAG = re.compile(rf"<(?={match_tags(BLOCK_TAGS)}(?![\w-]))", re.IGNORECASE)
 
 
 @attrs.frozen(kw_only=True)
@@ -443,12 +462,13 @@ def _edited_text(text: str, edit: Edit | None) -> str:
 
 
 def escape_closing_tag(text: str, tag: str) -> str:
-    r"""Escape what a model may read as the end of a block with this tag: any spelling in capitals, and with spaces.
+    r"""Escape what a model may read as the end of a block with this tag: any spelling in capitals, with spaces and with invisible characters.
 
     >>> print(escape_closing_tag("</plan> </ PLAN>", "plan"))
     <\/plan> <\/ PLAN>
     """
-    return re.sub(rf"<(\s*+)/(?=\s*+{re.escape(tag)})", r"<\1\\/", text, flags=re.IGNORECASE)
+    closing = rf"<({_SPACE})/(?={_SPACE}{spell_tags([tag])})"
+    return re.sub(closing, r"<\1\\/", text, flags=re.IGNORECASE)
 
 
 def escape_block_tags(text: str) -> str:

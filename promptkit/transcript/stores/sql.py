@@ -210,10 +210,10 @@ class SqlStore:
                 {"c": self._conversation, "n": max(number, archived)},
             )
 
-    def find_entries(self, words: Iterable[str]) -> frozenset[str]:
-        """Return the ids of the entries whose messages contain one of the words, from the index of the database."""
+    def find_entries(self, stems: Iterable[str]) -> frozenset[str]:
+        """Return the ids of the entries whose messages contain a word that begins with one of the stems, from the index of the database."""
         with self._database.read() as connection:
-            terms = encode_words(words)
+            terms = encode_words(stems)
             if connection is None or not terms:
                 return frozenset()
             rows = self._database.search(connection, self._conversation, terms)
@@ -383,7 +383,7 @@ class _Database:
         _execute(connection, insert, values)
 
     def search(self, connection: Connection, conversation: str, terms: list[str]) -> list[str]:
-        """Return the ids of entries, as they are stored, that have one of the terms in the index, or are not in the index."""
+        """Return the ids of entries, as they are stored, that have a term in the index that begins with one of these, or are not in the index."""
         if self.is_sqlite:
             query = (
                 "SELECT id FROM promptkit_words JOIN promptkit_entries ON key = promptkit_words.rowid "
@@ -391,7 +391,11 @@ class _Database:
             )
         else:
             query = "SELECT id FROM promptkit_entries WHERE conversation = :c AND (words @@ CAST(:q AS tsquery) OR words IS NULL)"
-        found = " OR ".join(terms) if self.is_sqlite else " | ".join(terms)
+        found = (
+            " OR ".join(f"{term}*" for term in terms)
+            if self.is_sqlite
+            else " | ".join(f"{term}:*" for term in terms)
+        )
         return [str(row[0]) for row in _execute(connection, query, {"c": conversation, "q": found})]
 
     @contextmanager

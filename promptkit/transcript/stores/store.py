@@ -165,8 +165,8 @@ class SearchableStore(Protocol):
     `recall` searches the messages that the index returns, not all of them.
     """
 
-    def find_entries(self, words: Iterable[str]) -> frozenset[str]:
-        """Return the ids of all entries whose messages contain one of the words, as `extract_words` returns them.
+    def find_entries(self, stems: Iterable[str]) -> frozenset[str]:
+        """Return the ids of all entries whose messages contain a word, as `extract_words` returns them, that begins with one of the stems.
 
         More ids than these do no harm: the caller reads the messages.
         """

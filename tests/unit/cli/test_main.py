@@ -224,6 +224,19 @@ def test_a_closed_pipe_is_no_failure() -> None:
     assert done.stdout.count("\n") == 1
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["--version"], ["demo"], ["chat", "--demo", "-m", "hello"]])
+def test_an_output_for_which_there_is_no_room_is_one_line(arguments: list[str]) -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [SCRIPT, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "promptkit: the output cannot be written: No space left on device. Free some space, or write to another disk."
+    ]
+
+
 def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["--help"], ["-h"], ["demo", "--help"], ["render", "-h"]):
         status, out, _ = run(capsys, *arguments)

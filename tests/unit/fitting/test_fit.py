@@ -888,3 +888,11 @@ class TestConverters:
         )
         shortened: object = fitted.messages[1]
         assert isinstance(shortened, dict)
+
+
+def test_messages_may_come_from_a_generator() -> None:
+    messages = [{"role": "user", "content": f"word {at}"} for at in range(9)]
+    fitted = fit((message for message in messages), budget=12, tokenizer=WordTokenizer())
+    assert fitted == fit(messages, budget=12, tokenizer=WordTokenizer())
+    assert all(message in messages for message in fitted.messages)
+    assert fitted.removed

@@ -397,6 +397,15 @@ def test_a_budget_of_nothing_is_a_budget_where_nothing_is_asked_for() -> None:
     assert read_budget(0) == read_budget("0") == 0
 
 
+def test_a_budget_is_a_whole_number() -> None:
+    assert read_budget(8_000.0) == 8_000
+    with pytest.raises(
+        InvalidArgumentError,
+        match=r"budget must be a whole number of tokens, such as 20, not 20\.9",
+    ):
+        read_budget(20.9)
+
+
 @pytest.mark.spec("E50")
 def test_the_caps_of_a_huge_window_are_absolute() -> None:
     for window in (1_000_000, 10_000_000):

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import attrs
 import pytest
@@ -105,9 +105,79 @@ def test_of_wrong_arguments_the_model_is_told_which_and_why() -> None:
     assert str(error.value).splitlines() == [
         "these arguments of search are wrong:",
         "words: Field required.",
-        "limit: Input should be a valid integer, unable to parse string as an integer, not 'ten'.",
+        "limit: Input should be a valid integer, not 'ten'.",
         "page: Extra inputs are not permitted.",
     ]
+
+
+def order(
+    n: int,
+    *,
+    s: str = "a",
+    mode: Literal["r", "w"] = "r",
+    xs: list[int] = [],  # noqa: B006  # as models of pydantic have it
+    flag: bool = False,
+    opt: int | None = None,
+    ratio: float = 1.0,
+) -> str:
+    return repr((n, s, mode, xs, flag, opt, ratio))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "got"),
+    [
+        ({"n": "5"}, "(5, 'a', 'r', [], False, None, 1.0)"),
+        ({"n": 1, "flag": "true"}, "(1, 'a', 'r', [], True, None, 1.0)"),
+        ({"n": 1, "flag": "false", "opt": "3"}, "(1, 'a', 'r', [], False, 3, 1.0)"),
+        ({"n": "-2", "ratio": "0.5"}, "(-2, 'a', 'r', [], False, None, 0.5)"),
+        # what the schema allows
+        ({"n": 5.0, "xs": [1.0, 2], "ratio": 2}, "(5, 'a', 'r', [1, 2], False, None, 2.0)"),
+        ({"n": 2**80, "s": "5"}, f"({2**80}, '5', 'r', [], False, None, 1.0)"),
+    ],
+)
+def test_a_number_or_a_boolean_in_quotes_is_read(arguments: dict[str, object], got: str) -> None:
+    assert run(tool(order), arguments) == got
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"n": True}, "n: Input should be a valid integer, not True."),
+        ({"n": "five"}, "n: Input should be a valid integer, not 'five'."),
+        ({"n": "5.5"}, "n: Input should be a valid integer, not '5.5'."),
+        ({"n": "true"}, "n: Input should be a valid integer, not 'true'."),
+        ({"n": 5.5}, "n: Input should be a valid integer"),
+        ({"n": 1, "s": 5}, "s: Input should be a valid string, not 5."),
+        ({"n": 1, "mode": "x"}, "mode: Input should be 'r' or 'w', not 'x'."),
+        ({"n": 1, "xs": ["1"]}, "xs.0: Input should be a valid integer, not '1'."),
+        ({"n": 1, "xs": [True]}, "xs.0: Input should be a valid integer, not True."),
+        ({"n": 1, "xs": "12"}, "xs: Input should be a valid array, not '12'."),
+        ({"n": 1, "flag": "yes"}, "flag: Input should be a valid boolean, not 'yes'."),
+        ({"n": 1, "flag": 1}, "flag: Input should be a valid boolean, not 1."),
+        ({"n": 1, "ratio": True}, "ratio: Input should be a valid number, not True."),
+        ({"n": 1, "ratio": "NaN"}, "ratio: Input should be a finite number, not nan."),
+        ({"n": 1, "s": "\ud800"}, "have half of a character, '\\ud800'"),
+        ({"n": 1, "self": 1}, "self: Extra inputs are not permitted."),
+        ({"n": None}, "n: Input should be a valid integer, not None."),
+    ],
+)
+def test_all_else_that_the_schema_refuses_is_refused(
+    arguments: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(ToolError) as error:
+        run(tool(order), arguments)
+    assert problem in str(error.value)
+
+
+def test_with_a_strict_schema_nothing_is_read_in_quotes() -> None:
+    made = tool(strict=True)(_add_one)
+    assert run(made, {"number": 1}) == "2"
+    with pytest.raises(ToolError, match="should be a valid integer"):
+        run(made, {"number": "1"})
+
+
+def _add_one(number: int) -> int:
+    return number + 1
 
 
 def test_a_long_list_of_wrong_arguments_is_cut() -> None:

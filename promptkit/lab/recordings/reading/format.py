@@ -103,6 +103,15 @@ def read_head(source: RecordingSource) -> FileHead:
     )
 
 
+def has_long_start(source: RecordingSource) -> bool:
+    """Return whether the first line of a file is longer than `MAX_LINE_BYTES`, so that it is not looked at."""
+    return _is_cut(source.open().readline(MAX_LINE_BYTES))
+
+
+def _is_cut(line: bytes) -> bool:
+    return len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
+
+
 def _until_damage(records: Iterator[JsonObject]) -> Iterator[JsonObject]:
     with suppress(TranscriptFormatError):
         yield from records
@@ -113,11 +122,7 @@ def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
     found = 0
     for _ in range(4 * MAX_RECORDS):
         line = file.readline(MAX_LINE_BYTES)
-        if (
-            not line
-            or found == MAX_RECORDS
-            or (len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"))
-        ):
+        if not line or found == MAX_RECORDS or _is_cut(line):
             return
         try:
             value = parse_json(line)

@@ -206,6 +206,8 @@ def test_a_turn_says_how_it_ended() -> None:
         ({"prompt": UserMessage()["text"]}, "a function that takes a ConversationView"),
         ({"tools": [int]}, "Tool(definition="),
         ({"hooks": [CompactionHooks()]}, "HookChain(first, second)"),
+        ({"rng": 0.5}, "a function that returns numbers from 0 to below 1, such as lambda: 0.5"),
+        ({"redactor": "secret"}, "a function from text to text, such as redact_secrets"),
         ({"events": print}, "Events(function)"),
         ({"policy": 1}, "default_policy()"),
         ({"summarizer": "gpt-5"}, "ExtractiveSummarizer"),

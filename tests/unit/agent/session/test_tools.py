@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.agent.session.tools import CANCELLED, ToolRunner
+import promptkit
+from promptkit.agent import ToolDecision, TurnHooks
+from promptkit.agent.session.tools import CANCELLED, ToolRunner, tools_by_name
 from promptkit.messages import ImagePart, ToolCall, ToolDefinition
 from promptkit.tools import Tool
 
@@ -271,3 +273,57 @@ def test_an_exception_that_cannot_say_what_is_wrong_is_told_by_its_name(is_async
     assert texts([call("raises")], tool("raises", raises_later if is_async else raises)) == [
         "Error: MuteError"
     ]
+
+
+class Approver(TurnHooks):
+    """Approves every call, and keeps what it was asked about."""
+
+    def __init__(self, arguments: Mapping[str, object] | None = None) -> None:
+        self.asked: list[str] = []
+        self.arguments = arguments
+
+    def before_tool(self, call: ToolCall) -> ToolDecision | None:
+        self.asked.append(call.arguments)
+        return None if self.arguments is None else ToolDecision(arguments=self.arguments)
+
+
+def double(number: int) -> str:
+    return str(2 * number)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "asked", "answer"),
+    [
+        ('{"number": 4}', ['{"number": 4}'], "8"),
+        ('{"number": "4"}', ['{"number": 4}'], "8"),
+        ('{"number": "four"}', [], "Error: these arguments of double are wrong:"),
+        ("{}", [], "Error: these arguments of double are wrong:"),
+        ('{"number": 1, "number": 2}', [], "Error: the key 'number' is there twice."),
+        ('{"number": {"a": 1, "a": 2}}', [], "Error: the key 'a' is there twice."),
+        ('{"number": NaN}', [], "Error: NaN is no number in JSON."),
+        ('{"number": 1,}', [], "Error: the arguments are no JSON:"),
+        ("[1]", [], "Error: the arguments are no JSON object."),
+    ],
+)
+def test_a_hook_decides_about_arguments_that_are_right_and_are_run_as_it_saw_them(
+    arguments: str, asked: list[str], answer: str
+) -> None:
+    hooks = Approver()
+    (result,) = run_calls([ToolCall(id="c", name="double", arguments=arguments)], hooks)
+    assert hooks.asked == asked
+    assert result.startswith(answer)
+
+
+def test_the_arguments_that_a_hook_gives_are_checked_too() -> None:
+    call = ToolCall(id="c", name="double", arguments={"number": 1})
+    (result,) = run_calls([call], Approver({"number": 3}))
+    assert result == '[The call was run with changed arguments: {"number": 3}]\n6'
+    (result,) = run_calls([call], Approver({"number": [3]}))
+    assert "these arguments of double are wrong" in result
+
+
+def run_calls(calls: Sequence[ToolCall], hooks: TurnHooks) -> list[str]:
+    results: list[Message] = []
+    runner = ToolRunner(tools=tools_by_name([promptkit.tool(double)]), hooks=hooks)
+    asyncio.run(runner.run(calls, results.extend))
+    return [message.text for message in results]

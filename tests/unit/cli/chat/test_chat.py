@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -166,10 +168,13 @@ class TestCommands:
             "/context",
             "/receipt",
             "/compact",
+            "/autocompact",
             "/undo",
             "/rewind",
+            "/branch",
             "/resume",
             "/fork",
+            "/handoff",
             "/quit",
         }
         assert max(map(len, done.stdout.splitlines())) < 80
@@ -214,6 +219,8 @@ class TestCommands:
 
         assert done.returncode == 0
         assert "as you asked" in done.stdout
+        (started,) = re.findall(r"summarizing (\d+) messages", done.stdout)
+        assert f"a summary replaces {started} messages.\n" in done.stdout
         assert "  manual, without a model: " in done.stdout
         assert done.stdout.count("(reverted)") == 1
         assert done.stdout.endswith("there is no summary to revert.\n")
@@ -239,6 +246,61 @@ class TestCommands:
         ] == ["one", "four"]
         assert "you have sent only 2: use a smaller number." in done.stdout
         assert done.stdout.endswith("/rewind needs a number of your messages, such as /rewind 2.\n")
+
+    def test_branch_lists_the_branches_and_goes_to_another_one(self, folder: Path) -> None:
+        said = answers(
+            *("/branch", "one", "two", "/rewind", "three", "/branch", "/branch 1", "four"),
+            *("/branch 2", "/branch 3", "/branch 9"),
+        )
+        done = chat(folder, "talk.jsonl", *said)
+
+        assert "there is no branch yet." in done.stdout
+        (listed,) = re.findall(r"> /branch\n(    1  .*\n\*   2  .*)\n", done.stdout)
+        assert listed.count("\n") == 1
+        assert "continued after: " in done.stdout
+        path = Transcript(JsonlStore(folder / "talk.jsonl")).path()
+        asked = [
+            entry.message.text for entry in path if entry.message and entry.message.role == "user"
+        ]
+        assert asked in (["one", "three"], ["one", "two", "four"])
+        assert done.stdout.endswith("/branch needs a number of its list, such as /branch 2.\n")
+
+    def test_summaries_are_made_automatically_or_not(self, folder: Path) -> None:
+        done = chat(
+            folder,
+            *("--folder", "docs", "--window", "3k"),
+            *answers("/autocompact", "/autocompact off"),
+            *LONG,
+            *answers("/autocompact maybe"),
+        )
+
+        assert "> /autocompact\nsummaries are made automatically.\n" in done.stdout
+        assert "> /autocompact off\nno summary is made automatically" in done.stdout
+        assert "summarizing" not in done.stdout
+        assert done.stdout.endswith("/autocompact needs on or off, or nothing.\n")
+
+    def test_a_handoff_needs_a_new_file_a_goal_and_a_model(self, folder: Path) -> None:
+        said = answers(
+            "/handoff", "/handoff talk.jsonl x", "/handoff n.jsonl", "/handoff n.jsonl x"
+        )
+        done = chat(folder, "talk.jsonl", "-m", "hello", *said)
+
+        refused = [line for line in done.stdout.splitlines() if "/handoff needs" in line]
+        assert refused == [
+            "/handoff needs the name of a file that does not exist yet.",
+            "talk.jsonl already exists: /handoff needs the name of a file that does not exist yet.",
+            "/handoff needs a goal behind the file: what the new conversation is for.",
+            "/handoff needs a model that writes the document; the scripted one cannot.",
+        ]
+        assert not (folder / "n.jsonl").exists()
+
+    def test_a_preset_is_named(self, folder: Path) -> None:
+        said = answers("read alpha.md", "/compact", "/context")
+        done = chat(folder, "--folder", "docs", "--preset", "codex", *said)
+        assert done.returncode == 0
+        wrong = chat(folder, "--preset", "nobody", "-m", "hello")
+        assert wrong.returncode == 2
+        assert "preset must be a Preset or one of the names vscode" in wrong.stderr
 
     def test_a_fork_is_a_file_of_its_own(self, folder: Path) -> None:
         done = chat(
@@ -394,6 +456,22 @@ class TestMistakes:
         assert err.startswith("promptkit: ")
         assert err.count("\n") == 1
         assert said in err
+
+    def test_without_a_place_for_a_temporary_file_it_says_so(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(tempfile, "tempdir", None)
+        monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(folder / "gone")])
+        assert main(["chat", "--demo", "-m", "hello"]) == 2
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert err.startswith(
+            "promptkit: this conversation cannot be kept in a temporary file: No usable temporary directory found"
+        )
+        assert err.endswith(
+            "Is the disk full? Free some space, set TMPDIR, or name a file for the transcript.\n"
+        )
 
     def test_the_help_shows_how(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["chat", "--help"]) == 0

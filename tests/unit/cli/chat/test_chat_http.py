@@ -12,6 +12,8 @@ import pytest
 from benchmarks.conversation_script import is_summary_request
 from promptkit import Message, ToolCall
 from promptkit.cli.main import main
+from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
+from promptkit.testing import summary_answer
 from promptkit.testing.server import Hang, Rule, api_error, serve
 from promptkit.transcript.log.entries import Checkpoint
 from promptkit.transcript.log.transcript import Transcript
@@ -51,6 +53,22 @@ def until(found: Callable[[], bool]) -> None:
 
 
 class TestModel:
+    def test_a_handoff_is_a_new_conversation_that_goes_on_with_a_goal(self, folder: Path) -> None:
+        document = summary_answer("Begin with the lexer.", sections=HANDOFF_SECTIONS)
+        options = ("--model", "local", "--window", "16k")
+        goal = "/handoff new.jsonl Mend the lexer."
+        with serve(script=["The lexer is broken.", document, "I begin."]) as server:
+            done = chat(
+                folder,
+                *("talk.jsonl", *options, "-m", "What is broken?", "-m", goal),
+                OPENAI_BASE_URL=server.url,
+            )
+            chat(folder, "new.jsonl", *options, "-m", "Go on.", OPENAI_BASE_URL=server.url)
+
+        assert "To continue there: promptkit chat new.jsonl" in done.stdout
+        assert "Begin with the lexer." in str(server.requests[-1].body)
+        assert "What is broken?" not in said(folder / "new.jsonl")
+
     def test_without_a_key_a_server_of_ones_own_is_asked_and_its_calls_are_made(
         self, folder: Path
     ) -> None:

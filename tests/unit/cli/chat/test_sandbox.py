@@ -177,7 +177,7 @@ class TestReading:
         )
 
     @pytest.mark.parametrize(
-        "lines", [{"start": 0}, {"start": 3, "end": 2}, {"start": "1"}, {"end": True}]
+        "lines", [{"start": 0}, {"start": 3, "end": 2}, {"start": "one"}, {"end": True}]
     )
     def test_numbers_that_are_none_are_refused(
         self, folder: Folder, lines: dict[str, object]
@@ -328,7 +328,10 @@ class TestWriting:
     [
         ".git/config", "sub/.git/hooks/pre-commit", ".GIT/config", ".git./config", ".git /config", ".git::$INDEX_ALLOCATION/config", "GIT~1/config",
         ".g\u200cit/config", ".hg/hgrc", ".husky/pre-commit", ".vscode/tasks.json", ".bashrc", "sub/.ZSHENV", ".envrc", ".ssh/authorized_keys",
-        ".claude/settings.json", "lib/x.pth", "sitecustomize.py", ".gitmodules", ".emacs.d/init.el",
+        ".claude/settings.json", "lib/x.pth", "sitecustomize.py", ".gitmodules", ".emacs.d/init.el", ".gitattributes", "src/.gitattributes",
+        "lefthook.yml", "lefthook.yaml", ".lefthook.toml", ".lefthook.yaml", "lefthook-local.yml", ".lefthook.json", "mise.toml", "mise.local.toml",
+        ".mise/config.toml", ".Rprofile", ".renviron", "mcp.json", "opencode.json", "my.code-workspace", "Team.sublime-project", ".pnpmfile.cjs",
+        ".cargo/config.toml", ".pre-commit-config.yml",
     ],
 )  # fmt: skip
 def test_what_a_program_runs_by_itself_is_not_written(folder: Folder, path: str) -> None:
@@ -350,6 +353,11 @@ def test_what_a_program_runs_by_itself_is_not_written(folder: Folder, path: str)
         ".editorconfig",
         "bashrc",
         "a.pth.py",
+        "code-workspace",
+        "mcp.json.md",
+        "lefthook.md",
+        "promise.toml",
+        "docs/Rprofile.md",
     ],
 )
 def test_names_that_are_only_similar_are_written(folder: Folder, path: str) -> None:

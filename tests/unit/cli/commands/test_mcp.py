@@ -14,6 +14,7 @@ import pytest
 from promptkit import JsonlStore, Message, ToolCall, Transcript
 from promptkit.cli.commands.mcp import TranscriptFile, build_server
 from promptkit.cli.main import main
+from promptkit.transcript import redact_secrets
 from tests.paths import ROOT
 
 if TYPE_CHECKING:
@@ -99,6 +100,21 @@ def test_an_agent_searches_reads_pages_and_sees_what_was_appended(tmp_path: Path
     assert sorted(path.name for path in tmp_path.iterdir()) == [".talk.jsonl.lock"]  # the writer's
 
 
+def test_a_text_that_is_no_unicode_is_served_with_question_marks(tmp_path: Path) -> None:
+    write(tmp_path / "talk.jsonl", result="the kumquat \ud83d is half a picture")
+
+    async def talk() -> None:
+        async with client(tmp_path / "talk.jsonl") as connected:
+            assert (await call(connected, query="kumquat"))[0].endswith(
+                "kumquat ? is half a picture"
+            )
+            assert (await call(connected, entry="talk-3"))[0].endswith(
+                "kumquat ? is half a picture"
+            )
+
+    anyio.run(talk)
+
+
 def test_one_of_several_transcripts_is_named(tmp_path: Path) -> None:
     pytest.importorskip("mcp", reason="the server of transcripts needs mcp: pip install '.[mcp]'")
     for name in ("one", "two"):
@@ -126,6 +142,29 @@ def test_one_of_several_transcripts_is_named(tmp_path: Path) -> None:
                 "Error: name one of the transcripts: one.jsonl, two.jsonl.",
                 True,
             )
+
+    anyio.run(talk)
+
+
+def test_no_page_and_no_search_serves_a_piece_of_a_private_key(tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the server of transcripts needs mcp: pip install '.[mcp]'")
+    body = [f"{number:02}{'aB3/' * 15}" for number in range(25)]
+    key = "\n".join(
+        ["-----BEGIN RSA PRIVATE KEY-----", *body, "-----END RSA PRIVATE KEY-----", "the end"]
+    )
+    write(tmp_path / "talk.jsonl", result=key)
+
+    async def talk() -> None:
+        from mcp import Client
+
+        server = build_server(
+            [TranscriptFile(tmp_path / "talk.jsonl")], max_tokens=300, redactor=redact_secrets
+        )
+        async with Client(server) as connected:
+            pages = [(await call(connected, entry="talk-3", page=page))[0] for page in (1, 2, 3)]
+            found, _ = await call(connected, pattern="[A-Za-z0-9+/]{60}")
+        assert pages[0].endswith("\n[redacted: private key]\nthe end")
+        assert not any(line in text for line in body for text in (*pages, found))
 
     anyio.run(talk)
 

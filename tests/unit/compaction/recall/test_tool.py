@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import inspect
 import json
 import re
@@ -16,6 +17,8 @@ from promptkit.compaction.recall.tool import RECALL, recall_tool, suggest_call
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.testing import WordTokenizer
+from promptkit.tokens import tokenizer_for
+from promptkit.transcript import redact_secrets
 from promptkit.transcript.log.entries import Edit
 from tests.conversations import ConversationBuilder, words
 from tests.examples import examples
@@ -247,6 +250,8 @@ def test_results_of_another_programs_tool_of_the_same_name_are_found(name: str) 
         ({"pattern": "("}, "is no regular expression"),
         ({"entry": "nowhere"}, "there is no entry 'nowhere'"),
         ({"query": "x", "page": 0}, "page must be a number from 1"),
+        ({"query": "x", "page": True}, "page must be a number from 1, not True"),
+        ({"query": "x", "page": "2"}, "There is nothing on this page"),
         ({"pattern": "^(a|aa)+$"}, "takes too long"),
     ],
 )
@@ -257,6 +262,119 @@ def test_a_mistake_is_answered_with_what_to_write(
     talk = ConversationBuilder()
     talk.user("a" * 60 + "!")
     assert problem in recall(talk, **arguments)
+
+
+PRIVATE_KEY = "\n".join(
+    [
+        "-----BEGIN RSA PRIVATE KEY-----",
+        *(f"{base64.b64encode(bytes([number]) * 48).decode()}" for number in range(25)),
+        "-----END RSA PRIVATE KEY-----",
+    ]
+)
+
+
+@pytest.mark.parametrize("lines_before", [0, 40, 130])
+def test_with_a_redactor_no_piece_of_a_secret_is_served_wherever_a_page_or_a_passage_ends(
+    lines_before: int,
+) -> None:
+    talk = ConversationBuilder()
+    token = f"ghp_{'a1B2' * 9}"
+    before, after = "a line\n" * lines_before, "the end\n" * 9
+    look(talk, "c", "notes", f"{before}{PRIVATE_KEY}\n{after}{token}")
+    entry = talk.log.path()[-1].id
+    key_lines = PRIVATE_KEY.splitlines()[1:-1]
+
+    def served(max_tokens: int, **arguments: object) -> str:
+        return recall_module.recall(
+            talk.log.path(),
+            arguments,
+            tokenizer=tokenizer_for(None),
+            max_tokens=max_tokens,
+            redactor=redact_secrets,
+        )
+
+    answers = [
+        *(served(200, entry=entry, page=page) for page in range(1, 20)),
+        *(served(size, pattern="[A-Za-z0-9+/]{20}") for size in (200, 1_500)),
+        *(served(1_500, query=line) for line in key_lines),
+        *(served(1_500, pattern=re.escape(line[:30])) for line in key_lines),
+        served(1_500, query=token),
+        served(1_500, pattern="ghp_"),
+    ]
+    assert any("the end\n[redacted: access token]" in answer for answer in answers)
+    assert [
+        line for line in [*key_lines, token[:12]] if any(line in answer for answer in answers[:21])
+    ] == []
+    assert all(answer.startswith("Nothing in the conversation matches ") for answer in answers[19:])
+
+
+def test_with_a_redactor_what_stands_beside_a_secret_is_found_and_shown_without_it() -> None:
+    talk = ConversationBuilder()
+    look(talk, "c", "notes", "the kumquat: ghp_" + "a1B2" * 9)
+    tool = recall_tool(talk.log, tokenizer=TOKENIZER, redactor=redact_secrets)
+    for arguments in ({"query": "kumquat"}, {"pattern": "k.mquat"}):
+        result = tool.run(arguments)
+        assert inspect.iscoroutine(result)
+        assert str(asyncio.run(result)).endswith("]\nthe kumquat: [redacted: access token]")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "authentication",
+        "user authentication timeout",
+        "AuthenticationTimeout",
+        "parse",
+        "index",
+        "rebuild",
+        "reviews",
+        "retry",
+        "test",
+        "failing",
+        "config",
+        "bug",
+    ],
+)
+def test_parts_of_names_and_other_forms_of_words_are_found(query: str) -> None:
+    talk = ConversationBuilder()
+    talk.user("hello")
+    talk.answer(
+        "userAuthenticationTimeoutMs: parsing failed, indexes were rebuilt, the reviewer retried all tests of configurations for bugs"
+    )
+    assert "userAuthentication" in recall(talk, query=query)
+
+
+def test_the_word_itself_comes_before_a_form_that_is_as_rare_and_the_user_before_the_rest() -> None:
+    talk = ConversationBuilder()
+    talk.answer("The parsers stand here, on the shelf.")
+    talk.answer("A parser stands here.")
+    talk.user("On the shelf there is no room.")
+    found = recall(talk, query="parser")
+    assert found.index("A parser") < found.index("The parsers")
+    found = recall(talk, query="shelf")
+    assert found.index("no room") < found.index("stand here")
+
+
+def test_where_nothing_matches_words_that_are_spelt_nearly_so_are_named() -> None:
+    talk = ConversationBuilder()
+    talk.user("The persimmon is in session_store.py with the sekretwort.")
+    assert recall(talk, query="presimmon sesion_store.py") == (
+        "[user, entry e1]\nThe persimmon is in session_store.py with the sekretwort."
+    )
+    assert recall(talk, query="presimmon") == (
+        "Nothing in the conversation matches 'presimmon'. Words that are spelt nearly so: persimmon."
+    )
+    redacted = recall_module.recall(
+        talk.log.path(),
+        {"query": "secretwort"},
+        redactor=lambda text: text.replace("sekretwort", "***"),
+    )
+    assert redacted == "Nothing in the conversation matches 'secretwort'."
+
+
+@pytest.mark.parametrize("query", ["is it", "the", "?"])
+def test_a_search_for_words_that_are_in_no_index_says_so(query: str) -> None:
+    assert "too short or too common" in recall(hidden_talk(), query=query)
 
 
 def test_nothing_found_is_said_so() -> None:

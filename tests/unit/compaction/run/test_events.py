@@ -3,7 +3,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -169,3 +169,9 @@ def test_without_opentelemetry_it_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ImportError, match=r"pip install '\.\[otel\]'` in a checkout"):
         otel_subscriber()
+
+
+def test_a_subscriber_is_a_function() -> None:
+    given: Any = [print]
+    with pytest.raises(TypeError, match=r"as in Events\(first, second\), not \["):
+        Events(given)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import attrs
 import pytest
@@ -208,3 +209,9 @@ def test_a_hook_that_raises_is_logged_and_the_others_are_heard(
     asyncio.run(HookChain(Saying(None), good).post_compact(ENTRY))
     assert good.told == ["manual", "e1"]
     assert len(caplog.records) == 2
+
+
+def test_a_chain_takes_its_hooks_one_by_one() -> None:
+    given: Any = [CompactionHooks()]
+    with pytest.raises(TypeError, match=r"as in HookChain\(first, second\), not \["):
+        HookChain(given)

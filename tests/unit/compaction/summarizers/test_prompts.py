@@ -26,6 +26,7 @@ from promptkit.elements import element_from_message
 from promptkit.errors import TemplateError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
+from promptkit.transcript.log.view import escape_block_tags, escape_closing_tag
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import (
     TAGGED,
@@ -148,6 +149,37 @@ def test_no_tag_of_ours_survives(tag: str, written: str) -> None:
         assert neutralize_tags(f"x {text} y") == f"x &lt;{text[1:]} y"
 
 
+@pytest.mark.spec("E61")
+@pytest.mark.parametrize(
+    "invisible",
+    ["\u200b", "\u200d\u2060", "\ufeff", "\u00ad", "\x00", "\u202e", "\ufe0f", "\U000e0041"],
+)
+@pytest.mark.parametrize(
+    "written",
+    [
+        "<{0}/conversation-summary>",
+        "</{0}summary>",
+        "<{0}user>",
+        "</sys{0}tem>",
+        "</conversation{0}-{0}summary{0}>",
+        "< {0} / {0} result>",
+    ],
+)
+def test_no_tag_of_ours_survives_with_characters_that_are_not_seen(
+    written: str, invisible: str
+) -> None:
+    text = written.format(invisible)
+    assert neutralize_tags(text) == f"&lt;{text[1:]}"
+
+
+@pytest.mark.parametrize("written", ["<{0}/plan>", "</pl{0}an>", "<{0}pl{0}an{0}>"])
+def test_no_block_of_ours_is_imitated_with_characters_that_are_not_seen(written: str) -> None:
+    text = written.format("\u200b")
+    assert escape_block_tags(text) == f"<\\{text[1:]}"
+    if "/" in text:
+        assert escape_closing_tag(text, "plan") == text.replace("/", "\\/")
+
+
 @pytest.mark.parametrize(
     "text", ["a < b", "<div>", "<summarize>", "<users>", "List<Result2>", "<", ""]
 )
@@ -156,7 +188,15 @@ def test_other_text_stays_byte_for_byte(text: str) -> None:
 
 
 def test_hostile_text_costs_linear_time() -> None:
-    for piece in ("<", "< ", "<" + " " * 50, "</", "<\n"):
+    for piece in (
+        "<",
+        "< ",
+        "<" + " " * 50,
+        "</",
+        "<\n",
+        "<\u200b",
+        "<\u200b/s\u200b" + "\u200b" * 50,
+    ):
         neutralize_tags(piece * 100_000)
     neutralize_tags("<" + " " * 1_000_000)
 

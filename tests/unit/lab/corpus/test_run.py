@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import sqlite3
 import stat
@@ -24,6 +25,7 @@ from promptkit.lab.engines import Engine, open_engine
 from promptkit.lab.replay import ReplayOptions, ReplayRules, replay
 from promptkit.lab.replay.runner import sum_results
 from promptkit.tokens import read_prices
+from tests.examples import examples
 from tests.paths import ROOT, SHARED, needs_shared
 from tests.unit.lab.replay.conversations import long_conversation, write_transcript
 
@@ -502,3 +504,33 @@ def test_a_replay_of_all_shared_recordings_is_the_same_on_every_engine(
         assert summary.files >= 18
         assert summary.failures == 0
     assert (tmp_path / "local.jsonl").read_bytes() == (tmp_path / f"{name}.jsonl").read_bytes()
+
+
+def test_unfinished_work_is_whole_or_reported_whatever_byte_of_it_is_damaged(
+    files: list[Path],
+) -> None:
+    def interrupt(done: int, _total: int) -> None:
+        if done > 3:
+            raise KeyboardInterrupt
+
+    state, rng = Path("out.jsonl.unfinished"), random.Random(7)
+    with open_engine(workers=1) as engine:
+        run_job(Echo(), files, "whole.jsonl", executor=engine)
+        with pytest.raises(KeyboardInterrupt):
+            run_job(Echo(), files, "out.jsonl", executor=engine, on_progress=interrupt)
+        good = state.read_bytes()
+        places = [at for at, byte in enumerate(good) if byte]
+        reported = 0
+        for _ in range(examples(300)):
+            damaged = bytearray(good)
+            damaged[rng.choice(places)] ^= 1 << rng.randrange(8)
+            state.write_bytes(damaged)
+            Path("out.jsonl").unlink(missing_ok=True)
+            try:
+                run_job(Echo(), files, "out.jsonl", executor=engine)
+            except CorpusError as error:
+                reported += 1
+                assert "out.jsonl.unfinished" in str(error)  # noqa: PT017  # where there is one
+            else:
+                assert Path("out.jsonl").read_bytes() == Path("whole.jsonl").read_bytes()
+    assert reported > 10

@@ -13,8 +13,10 @@ import pytest
 
 from promptkit import Message
 from promptkit.errors import TranscriptFormatError
+from promptkit.lab.recordings import importing
 from promptkit.lab.recordings.formats.codex import MAX_USER_CHARACTERS
 from promptkit.lab.recordings.importing import RecordingCounts
+from promptkit.lab.recordings.reading import format as format_module
 from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, ToolCall, Usage
 from promptkit.transcript import Checkpoint, build_view
 from promptkit.transcript.log.entries import (
@@ -458,6 +460,19 @@ def test_a_file_of_no_known_format_is_refused_with_a_list(tmp_path: Path) -> Non
             read_text(tmp_path, content)
     with pytest.raises(TranscriptFormatError, match="the file is empty"):
         read_text(tmp_path, "")
+
+
+def test_a_first_line_that_is_too_long_to_be_looked_at_is_named_with_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(format_module, "MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr(importing, "MAX_LINE_BYTES", 1_000)
+    for content in ('{"a": "' + "x" * 1_000 + '"}\n{"b": 1}\n', "x" * 1_000):
+        with pytest.raises(
+            TranscriptFormatError,
+            match=r"its first line has more than 1,000 bytes, so the format cannot be detected. `promptkit import --format NAME`",
+        ):
+            read_text(tmp_path, content)
 
 
 SESSION: dict[str, Json] = {

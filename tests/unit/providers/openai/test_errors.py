@@ -470,3 +470,20 @@ class TestMessages:
 
 attempt = HttpAnswer(status=500, headers={"retry-after-ms": "1"})
 """A failure after which the SDK asks again at once."""
+
+
+@BOTH
+@EITHER
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<html>\n<head><title>502</title></head>\r\n<body>Bad\u2028gateway</body>\n</html>",
+        {"error": {"message": "The prompt\n\nis\x0bwrong\x85here.\r\n", "type": "x\ny"}},
+        {"detail": "a\n" * 400},
+    ],
+    ids=["html", "object", "long"],
+)
+def test_an_error_is_one_line_whatever_the_server_wrote(api: Api, stream: bool, body: Any) -> None:
+    error = error_of(HttpAnswer(status=502, body=body), api=api, stream=stream)
+    assert len(str(error).splitlines()) == 1
+    assert "  " not in str(error)

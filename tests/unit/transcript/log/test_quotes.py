@@ -6,11 +6,13 @@ import itertools
 from typing import TYPE_CHECKING
 
 import attrs
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from promptkit import JsonlStore, Message, ToolCall, Transcript
 from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.planning.plan import Plan, SummaryTask
+from promptkit.compaction.recall.tool import recall
 from promptkit.compaction.summarizers.summarizer import collect_dropped_messages, updated_facts
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.log.entries import Edit, Entry, MessageEntry
@@ -20,6 +22,7 @@ from promptkit.transcript.stores.store import InMemoryStore
 from tests.examples import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from promptkit.transcript.stores.store import TranscriptStore
@@ -117,6 +120,82 @@ def test_a_summarizer_is_given_the_references_and_facts_do_not_repeat_what_was_r
     ]
     assert not updated_facts(task).get("errors")
     assert not updated_facts(task).get("commands")
+
+
+def read_back(file: Path, change: Callable[[str], str] = str, times: int = 1) -> Transcript:
+    """A conversation whose model reads the transcript's own file with another tool."""
+    transcript = looked_back(JsonlStore(file))
+    for number in range(times):
+        transcript.append_messages(call(f"r{number}", "read_file"))
+        text = change(file.read_text(encoding="utf-8"))
+        transcript.append_messages(result(f"r{number}", text))
+        assert build_view(transcript.path()).messages[-1].text == text
+        assert build_view(Transcript(JsonlStore(file)).path()).messages[-1].text == text
+    return transcript
+
+
+def number_lines(text: str) -> str:
+    return "".join(f"{at:6}\t{line}" for at, line in enumerate(text.splitlines(keepends=True), 1))
+
+
+def name_the_file(text: str) -> str:
+    return "".join(f"talk.jsonl:{line}\n" for line in text.split("\n"))
+
+
+def cut(text: str) -> str:
+    return f"{text[:2_500]}\n[The rest is left out.]"
+
+
+def cut_lines(text: str) -> str:
+    return "\n".join(f"{line[:1_000]}…" for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("change", [str, number_lines, name_the_file, cut, cut_lines])
+def test_lines_of_the_file_that_another_tool_reads_are_stored_by_reference(
+    tmp_path: Path, change: Callable[[str], str]
+) -> None:
+    transcript = read_back(tmp_path / "talk.jsonl", change)
+    stored = transcript.path()[-1].payload
+    assert isinstance(stored, MessageEntry)
+    assert {quote.of for quote in stored.quotes} == {"line"}
+    assert "error 7919" not in stored.message.text
+
+
+def test_reading_the_file_again_and_again_does_not_double_it(tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    sizes: list[int] = []
+    for times in (1, 6):
+        file.unlink(missing_ok=True)
+        read_back(file, times=times)
+        sizes.append(file.stat().st_size)
+    assert sizes[1] < 5 * sizes[0]  # and not 32 times it
+
+
+def test_what_stands_beside_a_line_of_the_file_is_found_by_recall(tmp_path: Path) -> None:
+    file = tmp_path / "talk.jsonl"
+    transcript = read_back(
+        file, lambda text: f"src/kumquat.py: {'x' * 4_000}\n{text.splitlines()[3]}"
+    )
+    read_back_whole = recall(transcript.path(), {"pattern": r"kumquat|error 7919\b"})
+    assert read_back_whole.count("src/kumquat.py") == 1
+    assert read_back_whole.count("error 7919") == 1
+
+
+def test_a_line_of_an_entry_that_was_redacted_since_is_not_shown(tmp_path: Path) -> None:
+    transcript = read_back(tmp_path / "talk.jsonl")
+    transcript.append(Edit(target="e3", content=("[redacted]",), reason="redacted"))
+    assert "error 7919" not in build_view(transcript.path()).messages[-1].text
+
+
+def test_lines_that_only_look_like_those_of_the_file_stay_as_they_are() -> None:
+    transcript = looked_back()
+    text = "\n".join(
+        f'{{"id":"{name}","parent_id":null,"kind":"message","time":1.0,"data":{{"x":"{"y" * 300}"}}}}'
+        for name in ("e1", "e3", "nowhere")
+    )
+    transcript.append_messages(call("r", "read_file"))
+    transcript.append_messages(result("r", text))
+    assert transcript.path()[-1].message == result("r", text)
 
 
 @settings(max_examples=examples(100))

@@ -70,6 +70,22 @@ def word(text: str) -> str:
             KEY.replace("RSA ", "").replace("-----\n", "-----\nVersion: 1, x\n\n", 1),
             "[redacted: private key]",
         ),
+        # as tools that read files number the lines
+        (
+            "\n".join(f"{number:6}→{line}" for number, line in enumerate(KEY.splitlines(), 1))
+            + "\n     9→x",
+            "     1→[redacted: private key]\n     9→x",
+        ),
+        (
+            "\n".join(f"{number:6}\t{line}" for number, line in enumerate(KEY.splitlines(), 1))
+            + "\n     9\tx",
+            "     1\t[redacted: private key]\n     9\tx",
+        ),
+        (
+            "\n".join(f"{number}: {line}" for number, line in enumerate(KEY.splitlines()[:5], 1))
+            + "\n6: [cut]",
+            "1: [redacted: private key]\n6: [cut]",
+        ),
         # the end was cut away
         (KEY.partition("-----END")[0] + "[cut] b", "[redacted: private key]\n[cut] b"),
         # the beginning was
@@ -117,6 +133,11 @@ def test_what_is_no_secret_stays(text: str) -> None:
             "passwd:" + "a" * 70,
         ),
         "-----BEGIN PRIVATE KEY-----\nProc-Type: a",
+        "://a1",
+        "password=a",
+        "1:a",
+        "-----BEGIN PRIVATE KEY-----\n1→",
+        "1→" + "A" * 64 + "\n",
     ),
 )
 def test_a_million_characters_made_to_be_slow_are_not(unit: str) -> None:

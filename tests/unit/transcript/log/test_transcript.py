@@ -485,3 +485,9 @@ def test_an_entry_is_a_value() -> None:
     assert attrs.evolve(entry("a", None), id="b") == attrs.evolve(
         entry("b", None), payload=MessageEntry(message=said("a"))
     )
+
+
+def test_a_path_is_no_store() -> None:
+    given: Any = "talk.jsonl"
+    with pytest.raises(TypeError, match=r"Transcript\(JsonlStore\('talk\.jsonl'\)\)"):
+        Transcript(given)

@@ -141,12 +141,21 @@ def test_recall_finds_the_same_with_the_index_as_without(database: str) -> None:
     for number in range(14):
         transcript.append_messages(
             said(
-                f"step {number}: src/module_{number % 7}.py raises KeyError\nand more in line {number}"
+                f"step {number}: src/module_{number % 7}.py raises KeyError\nand more of the größenTests in line {number}"
             )
         )
     store = transcript.store
     assert isinstance(store, SearchableStore)
-    for query in ("module_3.py", "KeyError step 11", "src/module_5.py line", "nothing of this"):
+    for query in (
+        "module_3.py",
+        "KeyError step 11",
+        "src/module_5.py line",
+        "nothing of this",
+        "größe",
+        "test",
+        "raising errors",
+        "modul",
+    ):
         arguments = {"query": query}
         assert recall(transcript.path(), arguments, index=store) == recall(
             transcript.path(), arguments
