@@ -374,17 +374,15 @@ def _limit(
 def compact_at(
     threshold: float,
     *,
-    phases: Sequence[Phase] = ("before_render",),
     attempts: int = 1,
     breaker: int = 3,
 ) -> Rule:
-    """Make a rule that compacts in the foreground from a ratio on.
+    """Make a rule that compacts before a request is rendered, from a ratio on.
 
     A running or ready background summary is left to other rules.
 
     Args:
         threshold: The ratio.
-        phases: The phases in which the rule applies.
         attempts: Attempts without progress per user message.
         breaker: Consecutive attempts without progress after which no other is made.
 
@@ -395,7 +393,7 @@ def compact_at(
     def rule(state: PolicyState) -> Decision | None:
         ratio = state.ratio
         if (
-            state.phase not in phases
+            state.phase != "before_render"
             or ratio is None
             or ratio < threshold
             or state.compacted

@@ -258,16 +258,13 @@ class PolicyState:
         return None
 
 
-def judge_attempt(
-    before: int, after: int, *, budget: ContextBudget, sufficient_ratio: float = SUFFICIENT_RATIO
-) -> AttemptOutcome:
+def judge_attempt(before: int, after: int, *, budget: ContextBudget) -> AttemptOutcome:
     """Judge a compaction by the size of the request before and after it.
 
     Args:
         before: Tokens of the request before the compaction, tools included.
         after: Tokens of the request after it.
         budget: The budget that gives the ratio.
-        sufficient_ratio: The ratio that `after` must be below to be small enough.
 
     Returns:
         The outcome; never `failed`.
@@ -275,4 +272,4 @@ def judge_attempt(
     if after >= before:
         return "not reduced"
     ratio = budget.ratio(after)
-    return "not enough" if ratio is not None and ratio >= sufficient_ratio else "reduced"
+    return "not enough" if ratio is not None and ratio >= SUFFICIENT_RATIO else "reduced"

@@ -574,7 +574,7 @@ def test_thresholds_can_be_set() -> None:
         (start_background, {"warm": 0.78, "jitter": 0.04, "cold": 0.9, "breaker": 3}),
         (start_background_at, {"breaker": 3}),
         (block_at, {"wait_seconds": 60, "attempts": 1, "breaker": 3}),
-        (compact_at, {"phases": ("before_render",), "attempts": 1, "breaker": 3}),
+        (compact_at, {"attempts": 1, "breaker": 3}),
         (compact_above, {"inclusive": False, "trigger": "threshold", "attempts": 1, "breaker": 3}),
         (compact_on, {"attempts": 1, "breaker": 3}),
         (prune_results, {"least_saving": 20_000, "warm_ratio": 0.5}),
