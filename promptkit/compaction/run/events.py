@@ -217,6 +217,19 @@ class RequestPruned:
 
 
 @attrs.frozen(kw_only=True)
+class WindowLearned:
+    """The limit of requests has changed, because the provider refused one as too large, or because requests succeeded since.
+
+    Limits are tokens of the input of a request. None: unknown.
+    """
+
+    before: int | None
+    after: int | None
+    why: str
+    """The reason, as one clause."""
+
+
+@attrs.frozen(kw_only=True)
 class TurnStarted:
     """A session has started a turn. `TurnEnded` follows."""
 
@@ -332,6 +345,7 @@ Event: TypeAlias = (
     | CompactionCancelled
     | SummaryDiscarded
     | RequestPruned
+    | WindowLearned
 )
 """Any event that a subscriber receives."""
 

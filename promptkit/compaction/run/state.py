@@ -38,6 +38,9 @@ class RequestState:
     """The request is to be rendered with a history that may be pruned."""
     refused: bool = False
     """A provider refused this request as too large once."""
+    limit: int | None = None
+    """The most tokens of this request, after a refusal that has taught nothing about the window.
+    None: the budget alone."""
 
 
 @attrs.frozen(kw_only=True)

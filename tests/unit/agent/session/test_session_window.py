@@ -138,7 +138,7 @@ def test_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
         words(300, "a"),
         overflow(),
         "done",
-        budget=ContextBudget(window=100_000, reserved_output_tokens=0),
+        budget=ContextBudget(window=500, reserved_output_tokens=0),
     )
 
     async def talk() -> str:
@@ -150,7 +150,7 @@ def test_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
     assert len(smaller.messages) < len(refused.messages)
     limit = each.session.compaction.budget.limit
     assert limit is not None
-    assert limit < 310  # learnt, and kept to from now on
+    assert limit < 310  # learnt, and kept to for the next requests
 
 
 def test_the_window_that_the_provider_names_is_learnt() -> None:

@@ -370,7 +370,7 @@ class TestVersions:
         each = window(prompt=bounded(Slow()))
 
         async def work() -> None:
-            sent.extend([await turn(each, "question", words(200)) for _ in range(3)])
+            sent.extend([await turn(each, "question", words(300)) for _ in range(3)])
             each.add(user("question"))
             tokens = (await each.request()).tokens
             assert tokens <= (each.budget.render_budget or 0) < 600
