@@ -16,7 +16,7 @@ from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.tokens.budget import read_budget
 from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
-from promptkit.wire.parts import WireFormat, is_foreign
+from promptkit.wire.parts import WireFormat, is_foreign, move_media
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,11 +95,13 @@ class Rendered:
         return all(is_exact(message, tokenizer) for message in self.messages)
 
     def count_tokens(self, target: WireFormat) -> int:
-        """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send."""
-        tokenizer = self._sizer.tokenizer
-        return self.tokens - sum(
-            _count_omitted(message, target, tokenizer) for message in self.messages
-        )
+        """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send, and with the message that Chat Completions is sent the images of tool results in."""
+        tokenizer, count = self._sizer.tokenizer, self._sizer.count_message
+        omitted = sum(_count_omitted(message, target, tokenizer) for message in self.messages)
+        if target == "chat":
+            omitted += sum(map(count, self.messages))
+            omitted -= sum(map(count, move_media(self.messages, {"tool"})))
+        return self.tokens - omitted
 
     @cached_property
     def removals(self) -> tuple[Removal, ...]:
