@@ -153,9 +153,9 @@ def move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message
         yield Message(role="user", content=tuple(moved))
 
 
-def name_media(messages: Iterable[Message]) -> list[Message]:
-    """Return messages in which a note stands for each image and document, for a model that sees none."""
-    return [_replace_media(message, "[{}, which this model cannot see]") for message in messages]
+def name_media(messages: Iterable[Message], why: str) -> list[Message]:
+    """Return messages in which a note stands for each image and document, with a clause that says why."""
+    return [_replace_media(message, f"[{{}}, {why}]") for message in messages]
 
 
 def is_media(part: Part) -> bool:

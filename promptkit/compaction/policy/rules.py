@@ -366,8 +366,9 @@ def _limit(
     *,
     target_tokens: int | None = None,
 ) -> NoAction | Compact:
-    """Return the decision, unless no summary can bring the request below `target_tokens` or the attempts are exhausted."""
-    why = state.unreachable(target_tokens) or state.attempts_exhausted(attempts, breaker)
+    """Return the decision, unless no summary can bring the request below `target_tokens` (by default, make it fit) or the attempts are exhausted."""
+    target = state.budget.render_budget if target_tokens is None else target_tokens
+    why = state.unreachable(target) or state.attempts_exhausted(attempts, breaker)
     return NoAction(reason=attrs.evolve(compact.reason, why=why)) if why else compact
 
 

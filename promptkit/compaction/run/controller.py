@@ -512,7 +512,7 @@ class CompactionController:
             fixed_tokens=self._window.fixed_tokens,
             prunable_tokens=prunable.saved_tokens,
             superseded_tokens=prunable.superseded_tokens,
-            request_tokens=self._count_user_request() if phase == "rendered" else 0,
+            request_tokens=self._count_user_request(phase),
             rereading=self.state.rereading,
             warm=warm,
             mid_turn=self.mid_turn,
@@ -531,10 +531,16 @@ class CompactionController:
             refused_by=moment.refused_by,
         )
 
-    def _count_user_request(self) -> int:
-        """Count the tokens of the user's last message."""
-        at = find_last_user_request(self.view.items)
-        return 0 if at is None else self._window.count(self.view.items[at].message)
+    def _count_user_request(self, phase: Phase) -> int:
+        """Count the tokens of the user's last message, unless it is answered and nothing was rendered for it."""
+        items = self.view.items
+        at = find_last_user_request(items)
+        is_answered = bool(items) and items[-1].message.role == "assistant"
+        return (
+            0
+            if at is None or (is_answered and phase != "rendered")
+            else self._window.count(items[at].message)
+        )
 
     def _start_background(self) -> None:
         """Start a background summary if there is something to drop."""

@@ -126,7 +126,7 @@ def build_responses_body(
 
 def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages that can be written for a model."""
-    shown = messages if sees_images(name) else name_media(messages)
+    shown = messages if sees_images(name) else name_media(messages, "which this model cannot see")
     return replace_lone_surrogates(shown)
 
 

@@ -538,7 +538,7 @@ def test_what_is_too_large_even_pruned_is_said() -> None:
     each = kept()
 
     async def work() -> None:
-        each.user(2_000)
+        each.user(900)
         await each.make_room(2_000)
         assert each.state.pruned
         with pytest.raises(ContextWindowFullError, match="pruned"):
