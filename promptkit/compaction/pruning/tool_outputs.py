@@ -13,9 +13,9 @@ import attrs
 
 from promptkit.compaction.planning.blocks import (
     count_unchanged,
-    find_last_user_request,
     group_blocks,
     is_missing_result,
+    is_user_request,
 )
 from promptkit.compaction.planning.breadcrumb import remove_missing_call
 from promptkit.compaction.planning.tool_calls import (
@@ -349,20 +349,20 @@ class ResultLimits:
 MESSAGE_MARKER = (
     "\n[The middle of this message was left out: it does not fit the context window.]\n"
 )
-"""Replaces the middle of an earlier user message that no request can show."""
+"""Replaces the middle of a user message that no request can show."""
 
 WINDOW_SHARE = 2
 """A tool result may have half of what messages may have."""
 
 MESSAGE_SHARE = 4
-"""Of an earlier user message that no request can show, a quarter of what a result may have stays."""
+"""Of a user message that no request can show, a quarter of what a result may have stays."""
 
 
 class CappedView:
     """Build the view of a growing path, with tool results truncated to `result_tokens`, or to the limit of their tool if that is lower.
 
-    An earlier user message of more than twice `result_tokens`, which no request can show, is truncated
-    too: the request that it was sent with has failed.
+    A user message without a reply of more than twice `result_tokens`, which no request can show, is
+    truncated too once another one follows: the request that it was sent with has failed.
 
     A message that the previous view contained is the same object again, so it is not counted again.
     """
@@ -415,17 +415,15 @@ class CappedView:
 
     def _update(self, source: TranscriptView) -> TranscriptView:
         """Truncate the results of a view. Items at its start that have not changed are taken from the previous view."""
-        before, items = self._source.items, source.items
-        same = count_unchanged(before, items, is_)
-        last, earlier = find_last_user_request(items), find_last_user_request(before)
-        shown = list(self._view.items[:same])
-        # what was the last user message may be an earlier one now, or the other way round
-        again = [at for at in {earlier, last} if at is not None and at < same and last != earlier]
-        for at in (*again, *range(same, len(items))):
-            shown[at : at + 1] = [self._cap(items[at], is_last=last is not None and at >= last)]
-        return attrs.evolve(source, items=tuple(shown))
+        items = source.items
+        same = count_unchanged(self._source.items, items, is_)
+        if same and items[same - 1].message.role == "user":
+            same -= 1  # another message may follow it now
+        following = (*items[same + 1 :], None)
+        capped = map(self._cap, items[same:], following)
+        return attrs.evolve(source, items=(*self._view.items[:same], *capped))
 
-    def _cap(self, item: ViewItem, *, is_last: bool) -> ViewItem:
+    def _cap(self, item: ViewItem, following: ViewItem | None) -> ViewItem:
         message, tools = item.message, self._limits.tools
         if item.kind == "summary" and tools is not None:
             content = tuple(
@@ -439,7 +437,10 @@ class CappedView:
             )
         self._tools.update((call.id, call.name) for call in message.tool_calls)
         if message.role != "tool":
-            return item if is_last or message.role != "user" else self._cap_request(item)
+            follows = following is not None and is_user_request(following)
+            # what a checkpoint repeats was shown before
+            has_failed = follows and is_user_request(item) and item.kind == "message"
+            return self._cap_request(item) if has_failed else item
         tool = self._tools.get(message.tool_call_id or "")
         limits = (self._result_tokens, self._limits.by_tool.get(tool or ""))
         limit = min((each for each in limits if each is not None), default=None)
@@ -455,7 +456,7 @@ class CappedView:
         return attrs.evolve(item, message=capped)
 
     def _cap_request(self, item: ViewItem) -> ViewItem:
-        """Truncate an earlier user message that no request can show."""
+        """Truncate a user message without a reply that no request can show."""
         limit, tokenizer = self._result_tokens, self._tokenizer
         parts = item.message.content
         # no character has more than four tokens
