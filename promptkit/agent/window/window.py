@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     )
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.storage.memories import MemoryExtractor
+    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
     from promptkit.providers import Model
@@ -220,6 +221,7 @@ class ContextWindow:
             self._count_fixed,
         )
         self._learned = LearnedBudget(given=self.budget)
+        self._holder: SummarizerContext | None = None
         self._branches = Branches(self.compaction)
         self._requests = RequestBuilder(
             self.transcript,
@@ -435,6 +437,9 @@ class ContextWindow:
             state, runs = refused.state, refused.runs
         else:
             state, runs = await compaction.prepare(), RequestRuns()
+        limit = self.budget.render_budget
+        if state.compacted or limit is None or compaction.usage().tokens <= limit:
+            self._release_holder()
         while True:
             version, model = compaction.version, self.model
             try:
@@ -448,7 +453,10 @@ class ContextWindow:
                     runs=runs,
                 )
             except BudgetExceededError as error:
-                state = await compaction.make_room(state, error.required)
+                try:
+                    state = await compaction.make_room(state, error.required)
+                finally:
+                    self._release_holder()
                 continue
             # a component may have awaited while something else happened
             if compaction.version == version:
@@ -796,7 +804,10 @@ class ContextWindow:
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
     ) -> None:
-        """Continue with another model. If its window is smaller, the next request makes room.
+        """Continue with another model.
+
+        If its window is smaller and the conversation does not fit, the model that holds the
+        conversation summarizes it before the next request.
 
         Args:
             model: The model's name, or a model object.
@@ -808,10 +819,22 @@ class ContextWindow:
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model))
         context = self._settings.build_context(model, resolved, tokenizer)
+        holder = self._holder or self._settings.build_context(
+            self.model, self.budget, self.tokenizer
+        )
         self.compaction.set_model(model, context.budget, tokenizer=tokenizer)
         self._learned = LearnedBudget(given=context.budget)
-        self._settings.update_budget(self.compaction, context)
+        self._holder = holder if self.compaction.state.to_smaller_window else None
+        self._settings.update_budget(self.compaction, context, holder=self._holder)
         self._offer_promotion()
+
+    def _release_holder(self) -> None:
+        """Let the present model summarize from now on: a switch to its window has made room."""
+        if self._holder is not None:
+            self._holder = None
+            self.compaction.state = attrs.evolve(self.compaction.state, answered=None)
+            context = self._settings.build_context(self.model, self.budget, self.tokenizer)
+            self._settings.update_budget(self.compaction, context)
 
     async def run_maintenance(
         self, *, idle_seconds: float = 0.0, memory_pressure: bool = False

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_checkpoint_item
+from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.planning.plan import (
     FailedAttempt,
@@ -574,6 +574,8 @@ class Compactor:
                 mode=draft.summary.mode,
                 tokens_before=checkpoint.tokens_before or 0,
                 tokens_after=checkpoint.tokens_after or 0,
+                dropped=checkpoint.dropped or 0,
+                shown=checkpoint.shown or 0,
                 seconds=self.clock() - draft.started,
                 before=before,
                 after=self._count_request(),
@@ -654,6 +656,7 @@ def build_checkpoint(
     kept = items[planned - len(plan.kept) :]
     opening = replaced.messages
     plain = opening == (build_summary_message(draft.summary.text),)
+    dropped = sum(not is_summary(item) for item in (*plan.dropped, *plan.prefix))
     return Checkpoint(
         summary=draft.summary.text,
         first_kept=kept[0].entry_id if kept else None,
@@ -667,6 +670,8 @@ def build_checkpoint(
         facts=draft.summary.facts,
         tokens_before=sum(count(item.message) for item in items),
         tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
+        dropped=dropped,
+        shown=max(0, dropped - draft.summary.missed),
     )
 
 

@@ -156,6 +156,11 @@ class CompactionCommitted(_CompactionStep):
     tokens_before: int
     """The tokens of the conversation."""
     tokens_after: int
+    dropped: int = 0
+    """The number of messages that the summary replaces, the previous summary aside."""
+    shown: int = 0
+    """How many of them the summarizer was shown, at least in part. The mode is `partial` where these
+    are not all."""
     before: UsageByPart = attrs.field(factory=UsageByPart)
     """The request by part as it would have been without the compaction, instructions and tools
     included."""

@@ -115,7 +115,11 @@ class ConversationState:
     def on_model_change(
         self, model: str | Model, budget: ContextBudget, tokenizer: Tokenizer
     ) -> ConversationState:
-        """Return the state with another model."""
+        """Return the state with another model.
+
+        For a smaller window the last answered request stays, behind which the previous model may be
+        asked for a summary.
+        """
         before = self.budget.window
         smaller = budget.window is not None and (before is None or budget.window < before)
         return attrs.evolve(
@@ -124,7 +128,7 @@ class ConversationState:
             budget=budget,
             tokenizer=tokenizer,
             version=self.version + 1,
-            answered=None,
+            answered=self.answered if smaller else None,
             asked_at=None,
             to_smaller_window=smaller,
         )

@@ -13,6 +13,7 @@ from promptkit.compaction.summarizers.prompts import (
     SummaryInstructions,
     SummaryOfMessages,
     SummaryOfText,
+    count_missed,
     render_summary_request,
     serialize_message,
     suggest_word_count,
@@ -20,6 +21,7 @@ from promptkit.compaction.summarizers.prompts import (
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import (
     MEMORIES,
+    PARTIAL,
     TEMPLATE,
     collect_dropped_items,
     collect_dropped_messages,
@@ -205,17 +207,18 @@ class _CopySummarizer:
             marks_new=self.prompt is None,
         )
 
-    def _read(self, reply: Reply, task: SummaryTask, tokenizer: Tokenizer, mode: str) -> Summary:
-        """Return the summary in a reply. Raises SummaryError."""
+    def _read(self, reply: Reply, task: SummaryTask, rendered: Rendered, mode: str) -> Summary:
+        """Return the summary in the reply to a request. Raises SummaryError."""
         sections = find_sections(self.template) if self.prompt is None else ()
         return summary_from_reply(
             reply,
             task,
             mode=mode,
             model=self.model.name,
-            tokenizer=tokenizer,
+            tokenizer=self.tokenizer or tokenizer_for(self.model.name),
             require_tags=bool(sections),
             sections=sections,
+            missed=count_missed(rendered),
         )
 
 
@@ -254,7 +257,7 @@ class FullSummarizer(_CopySummarizer):
             if error.param != "tool_choice" or not tools:
                 raise
             reply = await model.complete(rendered.messages, tools=tools)
-        return self._read(reply, task, tokenizer, "full")
+        return self._read(reply, task, rendered, "full")
 
 
 @attrs.frozen(kw_only=True)
@@ -281,7 +284,7 @@ class SimpleSummarizer(_CopySummarizer):
         )
         rendered = await self._render(prompt, task, tokenizer)
         model = limit_output(self.model, task, room=self.window - rendered.tokens)
-        return self._read(await model.complete(rendered.messages), task, tokenizer, "simple")
+        return self._read(await model.complete(rendered.messages), task, rendered, "simple")
 
 
 @attrs.frozen(kw_only=True)
@@ -332,12 +335,13 @@ class ChunkedSummarizer:
         memories: list[str] = []
         usages: list[Usage | None] = []
         failures: list[str] = []
-        done = 0
+        done = missed = 0
         for chunk, tokens in self._split(
             task, await self._compute_chunk_limit(task, tokenizer), tokenizer
         ):
             if self.max_chunk_share is not None and tokens > self.window * self.max_chunk_share:
                 failures.append(f"a chunk of {tokens:,} tokens is too large.")
+                missed += len(chunk)
                 summary = _append_note(
                     summary,
                     chunk,
@@ -351,10 +355,12 @@ class ChunkedSummarizer:
                 )
             except (SummaryError, ContextLengthExceededError, EmptyReplyError) as error:
                 failures.append(str(error))
+                missed += len(chunk)
                 usages.append(getattr(error, "usage", None))
                 summary = _append_note(summary, chunk, "that followed could not be summarized")
                 continue
             done += 1
+            missed += part.missed
             usages.append(part.usage)
             summary = part.text
             memories.append(str(part.facts.get(MEMORIES, "")))
@@ -368,10 +374,11 @@ class ChunkedSummarizer:
         )
         return Summary(
             text=summary,
-            mode="chunked",
+            mode=PARTIAL if missed else "chunked",
             model=self.model.name,
             usage=sum_usage(usages),
             facts=facts,
+            missed=missed,
         )
 
     async def _compute_chunk_limit(self, task: SummaryTask, tokenizer: Tokenizer) -> int:

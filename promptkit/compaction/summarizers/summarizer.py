@@ -145,6 +145,10 @@ REASONING_TOKENS = 8_000
 """Output tokens of a summary request for reasoning."""
 
 
+PARTIAL = "partial"
+"""The mode of a summary by a model that was not shown all of the messages that it replaces."""
+
+
 MEMORIES = "memories"
 """The fact that holds a list of memories, which the answer with the summary had beside it."""
 
@@ -243,6 +247,7 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
     tokenizer: Tokenizer,
     require_tags: bool,
     sections: Sequence[str] = (),
+    missed: int = 0,
 ) -> Summary:
     """Take the summary from a model's reply.
 
@@ -256,6 +261,8 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
             without its analysis.
         sections: The headings that the template asks for. A summary with less than half of them is
             rejected, unless the task asks for none.
+        missed: The number of messages to be summarized that the request did not show. With any, the
+            mode is `partial`.
 
     Returns:
         The summary.
@@ -306,11 +313,12 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
         )
     return Summary(
         text=text,
-        mode=mode,
+        mode=PARTIAL if missed else mode,
         model=model,
         usage=reply.usage,
         request_id=reply.request_id,
         facts=facts,
+        missed=missed,
     )
 
 
