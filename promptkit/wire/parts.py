@@ -187,6 +187,19 @@ def _describe_media(part: ImagePart | DocumentPart) -> str:
     return f"the document {part.name}" if part.name else "a document"
 
 
+BEGINNING = Message(role="user", content=("[The conversation begins here.]",))
+"""The user message before a conversation that begins with a message of the model, which Anthropic
+and many servers refuse."""
+
+
+def begin_with_user(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages of which the first besides system messages is the user's."""
+    start = next((at for at, each in enumerate(messages) if each.role != "system"), None)
+    if start is None or messages[start].role == "user":
+        return messages
+    return (*messages[:start], BEGINNING, *messages[start:])
+
+
 def is_foreign(part: Part, target: WireFormat) -> bool:
     """Return whether a part is another provider's, so that a wire format does not send it."""
     return isinstance(part, OpaquePart) and part.provider not in {

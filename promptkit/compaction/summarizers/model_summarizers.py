@@ -45,6 +45,7 @@ from promptkit.rendering import render_async
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript import redact_message
+from promptkit.wire.parts import begin_with_user
 
 if TYPE_CHECKING:
     import os
@@ -251,12 +252,13 @@ class FullSummarizer(_CopySummarizer):
         rendered = await self._render(prompt, task, tokenizer, tools)
         model = limit_output(self.model, task, room=self.window - rendered.tokens)
         forbidding = with_options(model, tool_choice="none") if tools else model
+        messages = begin_with_user(rendered.messages)
         try:
-            reply = await forbidding.complete(rendered.messages, tools=tools)
+            reply = await forbidding.complete(messages, tools=tools)
         except ModelRequestError as error:
             if error.param != "tool_choice" or not tools:
                 raise
-            reply = await model.complete(rendered.messages, tools=tools)
+            reply = await model.complete(messages, tools=tools)
         return self._read(reply, task, rendered, "full")
 
 
