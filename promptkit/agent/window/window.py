@@ -7,9 +7,11 @@ sends nothing and calls no tools.
 from __future__ import annotations
 
 import copy
+import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Self
 
 import attrs
@@ -220,6 +222,8 @@ class ContextWindow:
             settings.build_context(model, resolved, tokenizer),
             self._count_fixed,
         )
+        if budget is None:
+            _check_known(model, resolved)
         self._learned = LearnedBudget(given=self.budget)
         self._holder: SummarizerContext | None = None
         self._branches = Branches(self.compaction)
@@ -816,6 +820,8 @@ class ContextWindow:
         name = model_name(model)
         tokenizer = self._settings.tokenizer or tokenizer_for(name)
         resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=self._definitions)
+        if budget is None:
+            _check_known(model, resolved)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model))
         context = self._settings.build_context(model, resolved, tokenizer)
@@ -913,3 +919,22 @@ class ContextWindow:
             tokenizer=self._settings.tokenizer,
         )
         self.compaction.state = attrs.evolve(self.compaction.state, promotion=promotion)
+
+
+def _check_known(model: str | Model, budget: ContextBudget) -> None:
+    """Warn, once for each name, of a model whose window is unknown.
+
+    A model without a provider, such as a scripted one, has none.
+    """
+    if budget.limit is None and getattr(model, "provider", model) is not None:
+        _warn_of_unknown(model_name(model))
+
+
+@cache
+def _warn_of_unknown(name: str) -> None:
+    logging.getLogger("promptkit").warning(
+        "the context window of %r is not known, so that nothing is compacted before its provider refuses a request: "
+        "write budget=ContextBudget(window=…), or register_model(%r, window=…).",
+        name,
+        name,
+    )

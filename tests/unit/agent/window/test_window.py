@@ -465,6 +465,28 @@ class TestRecovery:
         asyncio.run(work())
 
 
+class TestUnknownModels:
+    def test_a_window_without_a_budget_warns_once_and_says_what_to_write(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        for _ in range(2):
+            each = window(model="llama-of-mine", budget=None)
+        each.set_model("mistral-of-mine")
+        assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+        first, second = caplog.messages
+        assert "the context window of 'llama-of-mine' is not known" in first
+        assert "write budget=ContextBudget(window=…), or register_model('llama-of-mine'" in first
+        assert "mistral-of-mine" in second
+
+    def test_a_budget_a_known_model_and_a_scripted_one_need_no_warning(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        window(model="gemma-of-mine", budget="8k")
+        window(model="gpt-5", budget=None)
+        window(model=ScriptedModel([]), budget=None)
+        assert not caplog.records
+
+
 class TestSync:
     def test_only_new_messages_are_appended(self) -> None:
         each = window()
