@@ -209,6 +209,8 @@ class PolicyState:
     """A model with a larger context window that the conversation may switch to."""
     compacted: bool = False
     """Whether a summary was already applied for this request."""
+    extracted: bool = False
+    """Whether a summary without a model was already tried for this request."""
     waited: bool = False
     """Whether this request has already waited for the background summary."""
     pruned: bool = False

@@ -41,6 +41,7 @@ from promptkit.compaction.run.hooks import (
     run_pre_compact,
 )
 from promptkit.compaction.run.replacement import Replacement, ReplacementMessages
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import (
@@ -120,6 +121,8 @@ class CompactionOrder(TypedDict, total=False):
     """The longest time that one summarizer may take; None: no limit."""
     require_model: bool
     """Only a model may write the summary, where the conversation has a summarizing model."""
+    extract: bool
+    """No model is asked: the summary is extracted from the conversation."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -318,7 +321,10 @@ class Compactor:
                     compaction=number,
                 ),
             )
-            summary = await self._make_summary(task, trigger)
+            extractor = (
+                ExtractiveSummarizer(tokenizer=self.tokenizer) if order.get("extract") else None
+            )
+            summary = await self._make_summary(task, trigger, extractor)
         except BaseException as error:
             if isinstance(error, Exception):
                 carried = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
@@ -418,7 +424,9 @@ class Compactor:
             appended.add(entry.id)
         return "the conversation continues on another branch"
 
-    async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
+    async def _make_summary(
+        self, task: SummaryTask, trigger: str, extractor: Summarizer | None
+    ) -> Summary | None:
         plan = task.plan
         result = await run_pre_compact(
             self.hooks, plan, trigger=trigger, instructions=task.instructions
@@ -449,9 +457,8 @@ class Compactor:
             requests_beside=self.replacement.keeps_user_messages,
             check=check,
         )
-        summarizer = (
-            self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
-        )
+        handoff = self.handoff if trigger == HANDOFF else None
+        summarizer = extractor or handoff or self.summarizer
         return check(await summarize_within_limits(summarizer, task))
 
     def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:

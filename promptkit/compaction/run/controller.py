@@ -398,7 +398,8 @@ class CompactionController:
             case ApplySummary():
                 done = await self._apply_background()
                 state = attrs.evolve(state, compacted=done or state.compacted)
-            case Compact(trigger=trigger):
+            case Compact(trigger=trigger, extract=extract):
+                state = attrs.evolve(state, extracted=extract or state.extracted)
                 if moment.course.discards is not None:
                     self._discard_background(moment.course.discards.format(trigger=trigger))
                 done = await self._compact(
@@ -525,6 +526,7 @@ class CompactionController:
             to_smaller_window=moment.to_smaller_window,
             larger_model=promotion.model if promotion else None,
             compacted=request.compacted,
+            extracted=request.extracted,
             waited=request.waited,
             pruned=request.pruned,
             model=self.model,
@@ -598,6 +600,7 @@ class CompactionController:
                 last_request=self._live_request(plan) if reuse_request else None,
                 seconds=decision.seconds,
                 require_model=fits,
+                extract=decision.extract,
             )
         except CompactionInProgressError:
             # one that the user requested is running: it serves this request, too
@@ -612,7 +615,8 @@ class CompactionController:
                 attrs.evolve(decision, trigger=THRESHOLD), reuse_request=reuse_request, fits=fits
             )
         if entry is None:
-            self.state = self.state.on_attempt("failed", background=fits)
+            if not decision.extract:  # that asks nobody, so it is not bounded
+                self.state = self.state.on_attempt("failed", background=fits)
             return False
         self._record_outcome(before)
         return True

@@ -32,6 +32,8 @@ class RequestState:
 
     compacted: bool = False
     """A summary was committed for this request."""
+    extracted: bool = False
+    """A summary without a model was tried for this request."""
     waited: bool = False
     """This request waited for the background summary."""
     pruned: bool = False
