@@ -233,6 +233,10 @@ class FullSummarizer(_CopySummarizer):
     their definitions. It forbids calling them.
     """
 
+    yields_when_too_long: ClassVar[bool] = True
+    """After a summary that is too long a summarizer of the conversation as text is asked, if one
+    follows."""
+
     async def summarize(self, task: SummaryTask) -> Summary:
         """Ask the model for the summary.
 
