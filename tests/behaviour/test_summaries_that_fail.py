@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import AgentSession, ContextBudget
+from promptkit import AgentSession, ContextBudget, Tool, ToolDefinition
 from promptkit.compaction import PRESETS
 from promptkit.compaction.run.events import CompactionCommitted, Event, Events, RequestPruned
 from promptkit.errors import ContextWindowFullError, RateLimitedError
 from promptkit.messages import Message, ToolCall
 from promptkit.providers.model import COMPACTION
 from promptkit.testing import ScriptedModel, WordTokenizer
-from promptkit.tools import Tool, ToolDefinition
 from tests.conversations import words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from promptkit.testing.scripted_model import Request, Step
+    from promptkit.testing.scripted_model import Answer, Request
 
 BY_DESIGN = {"off", "amp", "gsv_process"}
 """The presets that stop where a request does not fit, or are off."""
@@ -30,9 +29,9 @@ SUMMARIZING = sorted(set(PRESETS) - BY_DESIGN - {"truncate_only"})
 
 
 def open_session(
-    preset: str, failing: Callable[[], Step], answer: Callable[[Request], Step]
+    preset: str, failing: Callable[[], Answer], answer: Callable[[Request], Answer]
 ) -> tuple[AgentSession, ScriptedModel, list[Event]]:
-    def step(request: Request) -> Step:
+    def step(request: Request) -> Answer:
         return failing() if request.options.get("purpose") == COMPACTION else answer(request)
 
     events: list[Event] = []
@@ -48,7 +47,7 @@ def open_session(
     return session, model, events
 
 
-FAILING: dict[str, Callable[[], Step]] = {
+FAILING: dict[str, Callable[[], Answer]] = {
     "down": lambda: RateLimitedError("429"),
     "weak": lambda: "We talked, and the work goes on. " * 3,
 }
@@ -81,7 +80,7 @@ def test_the_extract_is_taken_at_the_overflow_and_nothing_is_left_out(
 def test_one_long_turn_leaves_nothing_out_without_an_event_and_a_marker(preset: str) -> None:
     numbers = iter(range(60))
 
-    def answer(_: Request) -> Step:
+    def answer(_: Request) -> Answer:
         number = next(numbers, None)
         if number is None:
             return "Done."

@@ -469,8 +469,8 @@ class TestUnknownModels:
     def test_a_window_without_a_budget_warns_once_and_says_what_to_write(
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
-        for _ in range(2):
-            each = window(model="llama-of-mine", budget=None)
+        window(model="llama-of-mine", budget=None)
+        each = window(model="llama-of-mine", budget=None)
         each.set_model("mistral-of-mine")
         assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
         first, second = caplog.messages
