@@ -491,7 +491,7 @@ class LearnedBudget:
             return learned
         # what messages may take is a share of the limit beside tools
         beside = math.ceil(max(0, least - given.tools) / given.safety)
-        floor = max(given.tools + beside, 0 if given.window is None else given.window // 2)
+        floor = max(given.tools + max(1, beside), 0 if given.window is None else given.window // 2)
         buffered = max(1, floor, int(refused * BUFFER_STEP))
         if buffered >= refused:
             return learned
