@@ -615,7 +615,7 @@ class CompactionController:
                 attrs.evolve(decision, trigger=THRESHOLD), reuse_request=reuse_request, fits=fits
             )
         if entry is None:
-            if not decision.extract:  # that asks nobody, so it is not bounded
+            if not decision.extract:  # no model was asked, so it is not bounded
                 self.state = self.state.on_attempt("failed", background=fits)
             return False
         self._record_outcome(before)
