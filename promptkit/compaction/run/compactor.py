@@ -466,7 +466,7 @@ class Compactor:
 
         Raises SummaryError if there is no such summary.
         """
-        replaced = self._count_replaced(plan)
+        replaced = self.count_replaced(plan)
         empty = Summary(text=self._with_breadcrumb("", {}, plan), mode="", facts=facts)
         frame = self.replacement.count_tokens(plan, empty, self.tokenizer)
         room = _most_left(replaced) - frame
@@ -477,7 +477,8 @@ class Compactor:
             raise SummaryError(reason="not_smaller", detail=detail)
         return min(self.max_summary_tokens, room)
 
-    def _count_replaced(self, plan: Plan) -> int:
+    def count_replaced(self, plan: Plan) -> int:
+        """Return the tokens of the messages that a summary would replace."""
         return sum(
             self._sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix)
         )
@@ -507,7 +508,7 @@ class Compactor:
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self.tokenizer.count(summary.text)
-        replaced = self._count_replaced(plan)
+        replaced = self.count_replaced(plan)
         check_length(summary, replaced=replaced, tokenizer=self.tokenizer)
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
@@ -530,7 +531,7 @@ class Compactor:
         return await files.load(
             plan,
             draft.summary,
-            room=_most_left(self._count_replaced(plan)) - left,
+            room=_most_left(self.count_replaced(plan)) - left,
             rules=self.file_rules,
             tokenizer=self.tokenizer,
             redactor=self.redactor,

@@ -61,6 +61,12 @@ if TYPE_CHECKING:
     from promptkit.tokens import ContextBudget, Tokenizer
     from promptkit.transcript import Entry, TranscriptView
 
+LEAST_REPLACED = 500
+"""The tokens that a compaction on the user's request must replace: for fewer no model is asked."""
+
+LEAST_SHARE = 20
+"""In a small window, this part of it is enough: a twentieth."""
+
 
 @attrs.frozen(kw_only=True)
 class _Course:
@@ -465,7 +471,8 @@ class CompactionController:
             raise CompactionInProgressError
         before, plan = self.usage().tokens, self.compactor.plan()
         decision = self._decide(_Moment(phase="manual"), before, RequestState())
-        if not isinstance(decision, Compact):
+        least = min(LEAST_REPLACED, self.budget.window // LEAST_SHARE)
+        if not isinstance(decision, Compact) or self.compactor.count_replaced(plan) < least:
             return None
         self._discard_background("a compaction was requested")
         entry = await self.compactor.compact(

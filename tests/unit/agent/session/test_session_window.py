@@ -474,7 +474,7 @@ def test_a_breadcrumb_names_no_tool_that_a_reopened_session_does_not_have(
     preset: str, tmp_path: Path
 ) -> None:
     def answer(request: Request) -> str:
-        return summary_reply(words(30)) if request.purpose == "compaction" else words(300)
+        return summary_reply(words(30)) if request.purpose == "compaction" else words(600)
 
     async def talk(model: ScriptedModel, transcript: Transcript) -> None:
         def reopen(**arguments: object) -> AgentSession:

@@ -193,9 +193,9 @@ def test_what_was_redacted_is_not_asked_about_behind_the_live_request() -> None:
 
     async def work() -> None:
         each.user(100, "secret")
-        each.answer(10)
+        each.answer(60)
         each.user(100)
-        each.answer(10)
+        each.answer(60)
         each.log.append(
             Edit(target=each.log.path()[0].id, content=("redacted",), reason="redacted")
         )
