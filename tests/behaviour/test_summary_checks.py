@@ -282,9 +282,11 @@ def test_the_facts_of_what_is_dropped_are_carried_whoever_writes_the_summary() -
 def test_a_compaction_of_less_than_500_tokens_asks_no_model(size: int, asked: int) -> None:
     model = ScriptedModel(
         [
-            lambda request: summary_reply("It is about words.")
-            if request.purpose == "compaction"
-            else words(size // 2)
+            lambda request: (
+                summary_reply("It is about words.")
+                if request.purpose == "compaction"
+                else words(size // 2)
+            )
         ]
         * 4
     )

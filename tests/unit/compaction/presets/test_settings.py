@@ -11,7 +11,7 @@ import pytest
 
 from promptkit.compaction.presets.claude_code import ClaudeCode
 from promptkit.compaction.presets.codex import Codex
-from promptkit.compaction.presets.copilot_cli import CopilotCLI
+from promptkit.compaction.presets.copilot_cli import CopilotCLI, copilot_cli
 from promptkit.compaction.presets.gsv import GSV, GSVProcess
 from promptkit.compaction.presets.oh_my_pi import OhMyPi
 from promptkit.compaction.presets.opencode import OpenCode
@@ -25,7 +25,7 @@ from promptkit.compaction.presets.settings import (
     setting,
 )
 from promptkit.compaction.presets.vscode import VSCode
-from promptkit.errors import SettingsError
+from promptkit.errors import InvalidArgumentError, SettingsError
 
 
 @attrs.frozen(kw_only=True)
@@ -367,3 +367,9 @@ _KEY = re.compile(r'^"?([\w.]+)"? =', re.MULTILINE)
 def test_nothing_is_read_without_a_prefix() -> None:
     with pytest.raises(SettingsError, match="prefix"):
         load_settings(Sample, prefix="", environ={"KEEP_TOKENS": "5"})
+
+
+def test_a_background_summary_cannot_start_where_no_request_is_sent_without_one() -> None:
+    with pytest.raises(InvalidArgumentError, match="background must be at most block"):
+        copilot_cli(CopilotCLI(background=0.97))
+    copilot_cli(CopilotCLI(background=0.95))
