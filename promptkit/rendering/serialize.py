@@ -82,7 +82,7 @@ _NAMES = {kind: name for name, kind in _TYPES.items()}
 _MEDIA = (media.Image, media.Document, media.Opaque)
 
 # Props that are not written: the rendered children already reflect them.
-_APPLIED_PROPS = {"children", "fallback", "break_on", "break_on_whitespace"}
+_APPLIED_PROPS = {"children", "fallback", "break_on", "break_on_whitespace", "shown"}
 
 _PARTS: Mapping[str, type[ImagePart | DocumentPart | OpaquePart]] = {
     "image": ImagePart,

@@ -129,13 +129,12 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     return MessageItem(element, role, text, priority, element.name)
 
 
-def build_round(messages: Sequence[Message]) -> MessageItem:
-    """Build the item of a round of a recorded conversation."""
-    first = messages[0]
-    item = MessageItem(None, first.role, "", HIGHEST_PRIORITY)
-    item.sources = tuple(messages)
-    item.messages = tuple(filter(None, map(show_message, messages)))
-    item.text = item.messages[0].text if item.messages else ""
+def build_round(messages: Sequence[Message], *, shown: bool = False) -> MessageItem:
+    """Build the item of a round of a recorded conversation, whose messages are `shown` as they are."""
+    sources = messages if isinstance(messages, tuple) else tuple(messages)
+    kept = sources if shown else tuple(filter(None, map(show_message, sources)))
+    item = MessageItem(None, sources[0].role, kept[0].text if kept else "", HIGHEST_PRIORITY)
+    item.sources, item.messages = sources, kept
     return item
 
 

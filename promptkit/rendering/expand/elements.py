@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -37,7 +37,6 @@ from promptkit.rendering.tree import (
 from promptkit.tokens.truncation import list_shorter_texts
 
 if TYPE_CHECKING:
-    from promptkit.messages import Message
     from promptkit.tokens import Tokenizer
 
 
@@ -66,7 +65,7 @@ class ElementContext(Protocol):
         """Schedule an awaitable. Its value becomes the content of the node."""
         ...
 
-    def add_rounds(self, node: Node, rounds: Sequence[Message | Sequence[Message]]) -> None:
+    def add_rounds(self, node: Node, element: Rounds) -> None:
         """Append the items of the rounds of a recorded conversation to the items of a node."""
         ...
 
@@ -555,7 +554,7 @@ def _open_prioritized_list(
 
 
 def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Children | None:
-    context.add_rounds(node, element.rounds)
+    context.add_rounds(node, element)
     find_labels = cache(partial(describe_rounds, element.rounds))
     node.run = Run(
         node, element.order, element.priorities, marker=element.marker, find_labels=find_labels

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator
 from functools import partial
 from itertools import takewhile
 from operator import is_
@@ -33,9 +33,9 @@ from promptkit.elements import (
 )
 from promptkit.elements.chat import MessageElement
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
-from promptkit.elements.rounds import iter_rounds
+from promptkit.elements.rounds import Rounds, iter_rounds
 from promptkit.errors import TreeError
-from promptkit.messages import CacheBreakpointPart, Message, Role
+from promptkit.messages import CacheBreakpointPart, Role
 from promptkit.rendering.expand.build import (
     LEAF_ELEMENTS,
     build_leaf,
@@ -204,7 +204,7 @@ class Expansion:
         self.runs.store(run)
         return run
 
-    def add_rounds(self, node: Node, rounds: Sequence[Message | Sequence[Message]]) -> None:
+    def add_rounds(self, node: Node, element: Rounds) -> None:
         """Append the items of the rounds of a recorded conversation to the items of a node.
 
         Renders share an item by the identity of its messages.
@@ -213,7 +213,7 @@ class Expansion:
         cached = {} if is_loose else self.cache.message_items
         find = cached.get
         items: list[MessageItem] = []
-        for messages in iter_rounds(rounds):
+        for messages in iter_rounds(element.rounds):
             key = id(messages[0])
             item = find(key)
             # an item holds its messages, so that with the key its first message is the same
@@ -223,7 +223,7 @@ class Expansion:
                 or len(item.sources) != size
                 or (size > 1 and not all(map(is_, item.sources, messages)))
             ):
-                item = build_round(messages)
+                item = build_round(messages, shown=element.shown)
                 item.tokens = self.sizer.find_tokens(item.messages or ())
                 item.is_loose = is_loose
                 cached[key] = item
