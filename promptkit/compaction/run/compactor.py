@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import attrs
@@ -12,7 +13,6 @@ import attrs
 from promptkit.compaction.planning.blocks import is_checkpoint_item
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.planning.plan import (
-    FailedAttempt,
     LastRequest,
     Plan,
     Summary,
@@ -24,14 +24,8 @@ from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
 from promptkit.compaction.run.events import (
-    CompactionCancelled,
     CompactionCommitted,
-    CompactionFailed,
-    CompactionStarted,
     Events,
-    ObservedModel,
-    SummaryAttemptFailed,
-    SummaryDiscarded,
     get_conversation_id,
 )
 from promptkit.compaction.run.hooks import (
@@ -40,6 +34,7 @@ from promptkit.compaction.run.hooks import (
     run_post_compact,
     run_pre_compact,
 )
+from promptkit.compaction.run.progress import SummaryProgress
 from promptkit.compaction.run.replacement import Replacement, ReplacementMessages
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
@@ -49,12 +44,10 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_plan,
     redact_summary,
     redact_task,
-    sum_usage,
     updated_facts,
 )
 from promptkit.errors import (
     CompactionInProgressError,
-    EmptyReplyError,
     SummaryError,
     TranscriptConflictError,
 )
@@ -73,7 +66,7 @@ from promptkit.transcript import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from promptkit.messages import Json, Message, ToolDefinition, Usage
+    from promptkit.messages import Json, Message, ToolDefinition
     from promptkit.tokens import Tokenizer
     from promptkit.transcript import Redactor, Transcript
 
@@ -96,15 +89,12 @@ each costs a prompt cache."""
 class DraftSummary:
     """A summary that is made and not yet committed."""
 
-    number: int
-    """The number of the compaction, as in its events."""
+    progress: SummaryProgress
+    """Reports how the compaction ends."""
     plan: Plan
     summary: Summary
     """The checked summary, with its breadcrumb."""
-    trigger: str
     instructions: str | None
-    started: float
-    """When the compaction started, in seconds by the compactor's clock."""
 
 
 class CompactionOrder(TypedDict, total=False):
@@ -271,34 +261,17 @@ class Compactor:
         Raises:
             SummaryError: No summary was made.
         """
-        trigger, last_request = order["trigger"], order.get("last_request")
+        last_request = order.get("last_request")
         if plan.is_empty:
             return None
-        number, started = self.events.next_number(), self.clock()
-        spent: list[Usage | None] = []
-
-        def report(failed: FailedAttempt) -> None:
-            spent.append(failed.usage)
-            self._report_attempt(number, trigger, failed)
-
-        def report_cancellation() -> None:
-            seconds = self.clock() - started
-            self.events.emit(
-                CompactionCancelled(
-                    number=number, trigger=trigger, seconds=seconds, usage=sum_usage(spent)
-                )
-            )
-
-        conversation, messages = (
-            get_conversation_id(self.transcript),
-            len(plan.dropped) + len(plan.prefix),
+        progress = SummaryProgress(
+            events=self.events,
+            trigger=order["trigger"],
+            conversation=get_conversation_id(self.transcript),
+            clock=self.clock,
         )
-        self.events.emit(
-            CompactionStarted(
-                number=number, trigger=trigger, messages=messages, conversation=conversation
-            )
-        )
-        try:
+        progress.report_start(plan)
+        with progress.reporting_errors():
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,
@@ -309,37 +282,20 @@ class Compactor:
                 file_rules=self.file_rules,
                 seconds=order.get("seconds"),
                 require_model=order.get("require_model", False),
-                report=report,
-                observe=lambda model: ObservedModel(
-                    model=model,
-                    events=self.events,
-                    conversation=conversation,
-                    compacted=plan.previous is not None,
-                    compaction=number,
-                ),
+                report=progress.report_attempt,
+                observe=partial(progress.observe, compacted=plan.previous is not None),
             )
-            summary = await self._make_summary(task, trigger)
-        except BaseException as error:
-            if isinstance(error, Exception):
-                carried = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
-                self._report_failure(
-                    number, trigger, error, started, usage=sum_usage(spent or [carried])
-                )
-            else:
-                report_cancellation()
-            raise
+            summary = await self._make_summary(task, progress.trigger)
         if summary is None:
-            report_cancellation()
+            progress.report_cancellation()
             return None
         if self.redactor is not None:
             plan = redact_plan(plan, self.redactor)
         return DraftSummary(
-            number=number,
+            progress=progress,
             plan=plan,
             summary=summary,
-            trigger=trigger,
             instructions=order.get("instructions"),
-            started=started,
         )
 
     async def commit(self, draft: DraftSummary) -> Entry | None:
@@ -350,21 +306,8 @@ class Compactor:
         Returns None, after an event that says why, if the messages that the plan covers have
         changed. Raises TranscriptError if the checkpoint cannot be written.
         """
-        try:
+        with draft.progress.reporting_errors(draft.summary.usage):
             entry = self._write(draft, await self._load_files(draft))
-        except Exception as error:
-            self._report_failure(
-                draft.number, draft.trigger, error, draft.started, usage=draft.summary.usage
-            )
-            raise
-        except asyncio.CancelledError:
-            seconds, usage = self.clock() - draft.started, draft.summary.usage
-            self.events.emit(
-                CompactionCancelled(
-                    number=draft.number, trigger=draft.trigger, seconds=seconds, usage=usage
-                )
-            )
-            raise
         if entry is None:
             return None
         await run_post_compact(self.hooks, entry)
@@ -372,16 +315,7 @@ class Compactor:
 
     def discard(self, draft: DraftSummary, reason: str) -> None:
         """Discard a summary that is no longer needed, and report the reason as an event."""
-        seconds, usage = self.clock() - draft.started, draft.summary.usage
-        self.events.emit(
-            SummaryDiscarded(
-                number=draft.number,
-                trigger=draft.trigger,
-                reason=reason,
-                seconds=seconds,
-                usage=usage,
-            )
-        )
+        draft.progress.report_discard(reason, draft.summary.usage)
 
     def undo(self) -> Entry | None:
         """Undo the latest compaction, so that the messages it summarized are shown again.
@@ -425,11 +359,7 @@ class Compactor:
         )
         if result.cancel:
             return None
-        task = attrs.evolve(
-            task,
-            instructions="\n\n".join(filter(None, (task.instructions, *result.instructions)))
-            or None,
-        )
+        task = attrs.evolve(task, instructions=result.join_instructions(task.instructions))
         if self.redactor is not None:
             task = redact_task(task, self.redactor)
         facts = updated_facts(task)
@@ -539,7 +469,7 @@ class Compactor:
             if stale is not None:
                 self.discard(draft, stale)
                 return None
-            before = self._count_request()
+            before = self.count_request()
             replaced = self.replacement.build(
                 draft.plan, draft.summary, self.tokenizer, files=files
             )
@@ -557,8 +487,10 @@ class Compactor:
                 return entry
         return None
 
-    def _count_request(self) -> UsageByPart:
-        view = self.view
+    def count_request(self, transcript: Transcript | None = None) -> UsageByPart:
+        """Count by part what the next request takes. None: of the compactor's own transcript."""
+        path = (self.transcript if transcript is None else transcript).path()
+        view = self._capped_view.build_view(path)
         return self.count_fixed() + count_parts(
             view.messages, find_summary_ids(view.items), self._sizer.count_message
         )
@@ -568,48 +500,19 @@ class Compactor:
     ) -> None:
         self.events.emit(
             CompactionCommitted(
-                number=draft.number,
-                trigger=draft.trigger,
+                number=draft.progress.number,
+                trigger=draft.progress.trigger,
                 checkpoint=entry.id,
                 mode=draft.summary.mode,
                 tokens_before=checkpoint.tokens_before or 0,
                 tokens_after=checkpoint.tokens_after or 0,
-                seconds=self.clock() - draft.started,
+                seconds=draft.progress.seconds,
                 before=before,
-                after=self._count_request(),
+                after=self.count_request(),
                 model=draft.summary.model,
                 usage=draft.summary.usage,
                 request_id=draft.summary.request_id,
                 summary=draft.summary.text,
-            )
-        )
-
-    def _report_attempt(self, number: int, trigger: str, failed: FailedAttempt) -> None:
-        self.events.emit(
-            SummaryAttemptFailed(
-                number=number,
-                trigger=trigger,
-                summarizer=failed.summarizer,
-                reason=failed.reason,
-                detail=failed.detail,
-                seconds=failed.seconds,
-                usage=sum_usage([failed.usage]),
-            )
-        )
-
-    def _report_failure(
-        self, number: int, trigger: str, error: Exception, started: float, *, usage: Usage | None
-    ) -> None:
-        reason = error.reason if isinstance(error, SummaryError) else type(error).__name__
-        seconds = self.clock() - started
-        self.events.emit(
-            CompactionFailed(
-                number=number,
-                trigger=trigger,
-                reason=reason,
-                detail=str(error),
-                seconds=seconds,
-                usage=usage,
             )
         )
 
@@ -660,7 +563,7 @@ def build_checkpoint(
         replacement=None if plain else opening,
         own=() if plain else replaced.generated,
         portable=replaced.portable,
-        trigger=draft.trigger,
+        trigger=draft.progress.trigger,
         instructions=draft.instructions,
         model=draft.summary.model,
         usage=draft.summary.usage,

@@ -119,7 +119,7 @@ class DecisionMade:
 
 @attrs.frozen(kw_only=True)
 class CompactionStarted:
-    """A compaction has started.
+    """A compaction has started, or the summary of a branch or for a handoff.
 
     Exactly one of the events committed, failed, cancelled and discarded follows.
     """
@@ -128,7 +128,8 @@ class CompactionStarted:
     """The number of the compaction among all of one `Events`. Its last event has the same
     number."""
     trigger: str
-    """What started the compaction, such as `manual` or `background`."""
+    """What started the compaction, such as `manual`, `background`, `branch` or
+    `handoff`."""
     messages: int
     """Number of messages that the summary will replace."""
     conversation: str | None = None
@@ -152,10 +153,13 @@ class _CompactionStep:
 
 @attrs.frozen(kw_only=True)
 class CompactionCommitted(_CompactionStep):
-    """The summary's checkpoint was written. Figures are tokens and seconds."""
+    """The summary was written: a checkpoint, the summary of a branch, or the document of a handoff.
+
+    Figures are tokens and seconds.
+    """
 
     checkpoint: str
-    """The id of the checkpoint's entry."""
+    """The id of the summary's entry. That of a handoff is in the new conversation."""
     mode: str
     """How the summary was made, such as `live` or `extractive`."""
     tokens_before: int

@@ -118,6 +118,10 @@ class BranchSummary:
     """The id of the last entry of the abandoned branch."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Data about the branch, such as the files that were read and changed on it."""
+    model: str | None = None
+    """The model that wrote the summary; None if no model was used."""
+    usage: Usage | None = None
+    """The usage of the summary requests."""
 
 
 PRUNED_REASON = "pruned"
@@ -169,6 +173,10 @@ class CustomMessage:
     """The name of the program or the hook."""
     message: Message
     """The message as the model is shown it."""
+    model: str | None = None
+    """The model that wrote it, such as the document of a handoff; None if no model did."""
+    usage: Usage | None = None
+    """The usage of the requests for it."""
 
 
 @attrs.frozen(kw_only=True)
