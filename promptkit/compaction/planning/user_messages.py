@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_user_request
+from promptkit.compaction.planning.blocks import (
+    ANSWERED,
+    OPEN,
+    find_open_user_requests,
+    is_user_request,
+    mark_request,
+    unmark_request,
+)
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
@@ -22,6 +29,10 @@ if TYPE_CHECKING:
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""
 
+HISTORY_SHARE = 30
+"""The user's earlier messages beside a summary take at most a thirtieth of what a conversation may
+have."""
+
 SHORTENED_TOKENS = 24
 """An old message of the user is shortened to so many tokens before newer ones are."""
 
@@ -34,7 +45,7 @@ HISTORY_TITLE = "What the user said before, word for word, oldest first. This is
 
 @attrs.frozen(kw_only=True)
 class VerbatimUserMessages:
-    """Which user messages stay verbatim beside a summary."""
+    """Which user messages stay verbatim beside a summary, each marked as answered or open."""
 
     max_tokens: int = 20_000
     """Limit for all of them together. The oldest one that stays is cut in its middle to fit.
@@ -48,11 +59,12 @@ class VerbatimUserMessages:
             raise InvalidArgumentError(problem)
 
     def select(
-        self, items: Sequence[ViewItem], tokenizer: Tokenizer
+        self, items: Sequence[ViewItem], tokenizer: Tokenizer, *, kept: Sequence[ViewItem] = ()
     ) -> tuple[tuple[ViewItem, ...], int]:
         """Return the user messages among `items` that stay, in their order, and the number of those that do not.
 
-        Earlier summaries are not user messages.
+        Earlier summaries are not user messages. A final reply among the items that are `kept`
+        answers these messages, too.
         """
         places = [at for at, item in enumerate(items) if is_user_request(item)]
         shown = keep_newest(
@@ -61,26 +73,31 @@ class VerbatimUserMessages:
             self.max_tokens,
             Sizer(tokenizer),
             max_message_tokens=self.max_message_tokens,
+            opened=find_open_user_requests([*items, *kept]),
         )
         return tuple(shown[at] for at in sorted(shown)), len(places) - len(shown)
 
 
-def keep_newest(
+def keep_newest(  # noqa: PLR0913  # keywords
     items: Sequence[ViewItem],
     places: Sequence[int],
     tokens: int,
     sizer: Sizer,
     *,
+    opened: Sequence[int],
     max_message_tokens: int | None = None,
 ) -> dict[int, ViewItem]:
-    """Return the newest of the items at some indexes that fit into `tokens`, by index.
+    """Return the newest of the user's messages at some indexes that fit into `tokens`, by index, each with its mark.
 
-    The oldest of them is truncated to fit.
+    The oldest of them is truncated to fit. `opened` are the indexes of those that are not answered.
     """
     shown: dict[int, ViewItem] = {}
-    left = tokens
+    left, unanswered = tokens, frozenset(opened)
     for at in reversed(places):
-        item, size = items[at], sizer.count_message(items[at].message)
+        item = attrs.evolve(
+            items[at], message=mark_request(items[at].message, is_open=at in unanswered)
+        )
+        size = sizer.count_message(item.message)
         if max_message_tokens is not None and size > max_message_tokens:
             cut = _shorten_message(item, max_message_tokens, sizer)
             if cut is None:
@@ -97,18 +114,24 @@ def keep_newest(
 
 
 def _shorten_message(item: ViewItem, tokens: int, sizer: Sizer) -> ViewItem | None:
-    """Cut out the middle of a message's text to fit into `tokens`, and drop other parts.
+    """Cut out the middle of the text of a marked message to fit into `tokens`, and drop other parts.
 
     None if not even the marker fits.
     """
-    text, tokenizer = item.message.text, sizer.tokenizer
+    tokenizer, mark = sizer.tokenizer, item.message.content[0]
+    text = unmark_request(item.message).text
     room = tokens - (
-        sizer.count_message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text)
+        sizer.count_message(attrs.evolve(item.message, content=(mark, text)))
+        - tokenizer.count(text)
     )
     kept = (
         truncate_text(text, room, head=0.5, marker=MARKER, tokenizer=tokenizer) if room > 0 else ""
     )
-    return attrs.evolve(item, message=attrs.evolve(item.message, content=(kept,))) if kept else None
+    return (
+        attrs.evolve(item, message=attrs.evolve(item.message, content=(mark, kept)))
+        if kept
+        else None
+    )
 
 
 class _HistoryLine(NamedTuple):
@@ -132,10 +155,14 @@ class UserMessageHistory:
     max_tokens: int = 4_000
     """Limit for the whole text. If not all messages fit, the oldest are shortened first, and left
     out if they do not fit even so. None gets more than half."""
+    max_message_tokens: int | None = None
+    """Limit for each message. The middle of a longer one is cut out. None: no limit."""
+    share: int = HISTORY_SHARE
+    """Of what a conversation may have, the text takes at most one part in so many."""
 
     def __attrs_post_init__(self) -> None:
-        if self.max_tokens < 0:
-            problem = f"max_tokens={self.max_tokens} must be at least 0."
+        if min(self.max_tokens, self.max_message_tokens or 0) < 0 or self.share < 1:
+            problem = f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0, and share={self.share} at least 1."
             raise InvalidArgumentError(problem)
 
     def format(self, messages: Sequence[str], *, unanswered: int = 0, tokenizer: Tokenizer) -> str:
@@ -151,10 +178,11 @@ class UserMessageHistory:
         if not messages:
             return ""
         first_open = len(messages) - unanswered
-        marks = ["[open] " if at >= first_open else "[answered] " for at in range(len(messages))]
+        marks = [OPEN if at >= first_open else ANSWERED for at in range(len(messages))]
+        texts = [self._shorten(escape_block_tags(text), tokenizer) for text in messages]
         lines = [
             _HistoryLine(mark, text, tokenizer.count(mark) + 1, tokenizer.count(text))
-            for mark, text in zip(marks, map(escape_block_tags, messages), strict=True)
+            for mark, text in zip(marks, texts, strict=True)
         ]
         text = _format_history([each.mark + each.text for each in lines], omitted=0)
         over = tokenizer.count(text) - self.max_tokens
@@ -167,6 +195,12 @@ class UserMessageHistory:
             over = tokenizer.count(text) - self.max_tokens
             room -= over  # tokens that the joins of the lines cost
         return text
+
+    def _shorten(self, text: str, tokenizer: Tokenizer) -> str:
+        most = self.max_message_tokens
+        if most is None:
+            return text
+        return truncate_text(text, most, head=0.5, marker=MARKER, tokenizer=tokenizer)
 
 
 def has_history(text: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_user_request
+from promptkit.compaction.planning.blocks import is_user_request, unmark_request
 from promptkit.compaction.planning.names import find_names, iter_texts
 from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
@@ -503,6 +503,7 @@ def _describe_request(message: Message) -> str:
 
     The middle of a very long one is left out.
     """
+    message = unmark_request(message)
     text = message.text.strip()
     others = sum(isinstance(part, ImagePart | DocumentPart) for part in message.content)
     if len(text) > MAX_REQUEST_CHARACTERS:
