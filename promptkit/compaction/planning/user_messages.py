@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,10 +35,21 @@ HISTORY_SHARE = 30
 have."""
 
 SHORTENED_TOKENS = 24
-"""An old message of the user is shortened to so many tokens before newer ones are."""
+"""A message of the user is shortened to so many tokens before those that leave later are."""
 
-OLDER_DIVISOR = 4
-"""Old messages that are shortened get at most a quarter of the text."""
+OTHERS_DIVISOR = 4
+"""Messages that are shortened get at most a quarter of the text."""
+
+PROHIBITION = re.compile(
+    r"\b(?:never|don['\u2019]?t|(?:do|must|shall|should|may) not|(?:must|should)n['\u2019]?t|without|avoid|"
+    r"not allowed|forbid\w*|forbade|prohibit\w*|refrain|no longer|ask (?:me )?(?:before|first)|"
+    r"nie|niemals|keinesfalls|auf keinen fall|bitte nicht|(?:darf|soll)\w* nicht|ohne|verbot\w*|verbiet\w*|"
+    r"jamais|surtout pas|sans|interdi\w*|nunca|jamás|prohibid\w*|proibid\w*|não deve\w*|vietat\w*|"
+    r"никогда|нельзя|не (?:надо|делай|трогай|меняй|удаляй)\w*|запрещ\w*)\b"
+    r"|不要|不得|不可|禁止|勿|しないで|ないでください|하지 ?마|금지",
+    re.IGNORECASE,
+)
+"""Words with which a user forbids something."""
 
 HISTORY_TAG = "user-messages"
 HISTORY_TITLE = "What the user said before, word for word, oldest first. This is history: do not do again what was answered."
@@ -153,8 +165,8 @@ class UserMessageHistory:
     """
 
     max_tokens: int = 4_000
-    """Limit for the whole text. If not all messages fit, the oldest are shortened first, and left
-    out if they do not fit even so. None gets more than half."""
+    """Limit for the whole text. If not all messages fit, they are shortened, and left out where they
+    do not fit even so, in the order of `rank_requests`. None gets more than half."""
     max_message_tokens: int | None = None
     """Limit for each message. The middle of a longer one is cut out. None: no limit."""
     share: int = HISTORY_SHARE
@@ -187,8 +199,9 @@ class UserMessageHistory:
         text = _format_history([each.mark + each.text for each in lines], omitted=0)
         over = tokenizer.count(text) - self.max_tokens
         room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(lines)))
+        order = rank_requests(messages)
         while over > 0:
-            kept = _fit_newest(lines, room, tokenizer)
+            kept = _fit(lines, order, room, tokenizer)
             if not kept:
                 return ""
             text = _format_history(kept, omitted=len(lines) - len(kept))
@@ -208,20 +221,37 @@ def has_history(text: str) -> bool:
     return f"<{HISTORY_TAG}>\n{HISTORY_TITLE}" in text and text.endswith(f"</{HISTORY_TAG}>")
 
 
-def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer) -> list[str]:
-    """Return the newest messages that fit, in their order.
+def rank_requests(texts: Sequence[str]) -> list[int]:
+    """Return the places of the user's messages, oldest first, in the order in which they leave.
 
-    The oldest are shortened first, to `SHORTENED_TOKENS` each, as far as a quarter of `tokens`
-    suffices for them. Those that are older still are left out. A message of more than half of
-    `tokens` is shortened in any case.
+    First those in the middle, the oldest first, then the first request, then those that forbid
+    something, and the latest never. Their sizes do not matter.
     """
-    shortest = (min(line.tokens, SHORTENED_TOKENS) + line.frame for line in lines)
+
+    def rank(at: int) -> tuple[int, int]:
+        if at == len(texts) - 1:
+            return 3, at
+        return 2 if PROHIBITION.search(texts[at]) else int(at == 0), at
+
+    return sorted(range(len(texts)), key=rank)
+
+
+def _fit(
+    lines: Sequence[_HistoryLine], order: Sequence[int], tokens: int, tokenizer: Tokenizer
+) -> list[str]:
+    """Return the messages that fit, in their order.
+
+    Those that leave first are shortened first, to `SHORTENED_TOKENS` each, as far as a quarter of
+    `tokens` suffices for them. Those that would leave before even these are left out. A message of
+    more than half of `tokens` is shortened in any case.
+    """
+    shortest = (min(lines[at].tokens, SHORTENED_TOKENS) + lines[at].frame for at in order)
     before = [0, *accumulate(shortest)]
-    kept: list[str] = []
-    left, most, for_older = tokens, tokens // 2, tokens // OLDER_DIVISOR
-    for at in range(len(lines) - 1, -1, -1):
-        line = lines[at]
-        reserved = min(before[at], for_older)
+    kept: dict[int, str] = {}
+    left, most, for_others = tokens, tokens // 2, tokens // OTHERS_DIVISOR
+    for rank in range(len(order) - 1, -1, -1):
+        line = lines[order[rank]]
+        reserved = min(before[rank], for_others)
         room = max(left - reserved, min(left, SHORTENED_TOKENS + line.frame))
         shown = truncate_text(
             line.text,
@@ -232,9 +262,9 @@ def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer
         )
         if shown != line.text and shown in {"", MARKER}:
             break
-        kept.append(line.mark + shown)
+        kept[order[rank]] = line.mark + shown
         left -= line.frame + (line.tokens if shown == line.text else tokenizer.count(shown))
-    return kept[::-1]
+    return [kept[at] for at in sorted(kept)]
 
 
 def _format_history(lines: Sequence[str], *, omitted: int) -> str:

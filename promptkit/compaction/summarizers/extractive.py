@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from promptkit.compaction.planning.plan import Summary, SummaryTask
+from promptkit.compaction.planning.user_messages import PROHIBITION, rank_requests
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
@@ -179,13 +180,19 @@ class ExtractiveSummary(PromptElement):
     def _section(self, number: int, lines: Sequence[str], weight: float, *before: Child) -> Child:
         """Return a required heading and its lines.
 
-        The oldest lines are removed first, but the first request is removed after all but the last.
+        The oldest lines are removed first, and requests in the order of `rank_requests`.
         """
         heading = TextChunk(required=True)[f"{number}. {SECTIONS[number - 1]}"]
         if not lines and not any(before):
             return heading, TextChunk(priority=0)["- nothing"]
-        ages = range(len(lines) - 1, -1, -1)
-        ranks = [min(age, 0.5) if number == 1 and at == 0 else age for at, age in enumerate(ages)]
+        ranks = [float(age) for age in range(len(lines) - 1, -1, -1)]
+        if number == 1:
+            # as many as stay longer than the newest of the middle, between it and the last
+            late = [
+                at for at in rank_requests(lines)[:-1] if at == 0 or PROHIBITION.search(lines[at])
+            ]
+            for place, at in enumerate(late):
+                ranks[at] = (len(late) - place) / (len(late) + 1)
         return (
             heading,
             before,
