@@ -98,6 +98,7 @@ def test_without_a_summarizing_model_the_summary_of_a_branch_is_extracted() -> N
     assert entry is not None
     assert isinstance(entry.payload, BranchSummary)
     assert "two" in entry.payload.summary
+    assert (entry.payload.author, entry.payload.model) == ("extract", None)
 
 
 def test_the_summary_of_a_branch_is_reported_and_recorded_with_what_it_cost(
@@ -119,7 +120,7 @@ def test_the_summary_of_a_branch_is_reported_and_recorded_with_what_it_cost(
     assert total is not None
     assert total.input_tokens > PAID.input_tokens
     assert done.usage == total
-    assert done.before == size
+    assert started.before == done.before == size
     assert done.after == session.usage().parts
     assert done.tokens_after < done.tokens_before
     assert isinstance(entry.payload, BranchSummary)
@@ -192,8 +193,12 @@ def test_a_hook_may_keep_the_conversation_on_its_branch(*, summarize: bool) -> N
 
 def test_a_hook_may_write_the_summary_of_a_branch() -> None:
     given = Summary(text=words(60, "given"), mode="own")
-    session, first, _ = spoken(hooks=Asked(PreCompactResult(summary=given)))
-    asyncio.run(session.switch_branch(first))
+    answer = PreCompactResult(summary=given, data={"ticket": 12})
+    session, first, _ = spoken(hooks=Asked(answer))
+    entry = asyncio.run(session.switch_branch(first))
+    assert entry is not None
+    assert isinstance(entry.payload, BranchSummary)
+    assert (entry.payload.author, entry.payload.data) == ("hook", {"ticket": 12})
     assert words(60, "given") in session.window.view.items[-1].message.text
 
 

@@ -632,6 +632,7 @@ class AgentSession:
             events=self.compaction.compactor.events,
             conversation=get_conversation_id(self.transcript),
             compacted=self.window.view.checkpoint_id is not None,
+            tokens=None if self.window.last_request is None else self.window.last_request.tokens,
         )
 
     def _is_pending(self) -> bool:

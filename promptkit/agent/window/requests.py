@@ -292,7 +292,8 @@ class RequestBuilder:
             count_message=sizer.count_message,
         )
         messages = self._processor.process(view, limits).messages
-        omitted = self._report_omitted(view.messages, messages, sizer)
+        by = self._processor.changed_by
+        omitted = self._report_omitted(view.messages, messages, sizer, by)
         conversation = ConversationView(
             messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers
         )
@@ -403,7 +404,11 @@ class RequestBuilder:
         return self._adaptation[1]
 
     def _report_omitted(
-        self, shown: Sequence[Message], messages: Sequence[Message], sizer: Sizer
+        self,
+        shown: Sequence[Message],
+        messages: Sequence[Message],
+        sizer: Sizer,
+        by: tuple[str, ...],
     ) -> tuple[Message, ...]:
         """Return the messages that processors removed or replaced, and emit an event if there are any."""
         if messages is shown:
@@ -411,12 +416,12 @@ class RequestBuilder:
         kept = set(map(id, messages))
         omitted = tuple(message for message in shown if id(message) not in kept)
         if omitted:
-            known = set(map(id, shown))
-            replacements = [message for message in messages if id(message) not in known]
-            saved = sum(map(sizer.count_message, omitted)) - sum(
-                map(sizer.count_message, replacements)
+            before, after = (sum(map(sizer.count_message, each)) for each in (shown, messages))
+            self._events.emit(
+                RequestPruned(
+                    messages=len(omitted), before=before, after=after, by=by or ("render",)
+                )
             )
-            self._events.emit(RequestPruned(messages=len(omitted), tokens=saved))
         return omitted
 
     def _renderer_for(self, target: RequestTarget, limit: int | None) -> Renderer:

@@ -14,7 +14,7 @@ from promptkit.compaction.planning.plan import LastRequest, Plan, Summary, Summa
 from promptkit.compaction.planning.selection import is_system
 from promptkit.compaction.policy.decisions import HANDOFF, WAIT_SECONDS
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
-from promptkit.compaction.run.compactor import collect_facts
+from promptkit.compaction.run.compactor import attach_data, collect_facts
 from promptkit.compaction.run.events import CompactionCommitted, Events, get_conversation_id
 from promptkit.compaction.run.hooks import CompactionHooks, run_pre_branch
 from promptkit.compaction.run.progress import SummaryProgress
@@ -92,11 +92,13 @@ class SummaryWriter:
     )
     """Counts by part what the next request of a conversation takes, for the events."""
 
-    def start(self, trigger: str, transcript: Transcript, plan: Plan) -> SummaryProgress:
-        """Report that a summary is started."""
+    def start(
+        self, trigger: str, transcript: Transcript, plan: Plan, before: UsageByPart
+    ) -> SummaryProgress:
+        """Report that a summary is started, and the size of the next request before it."""
         conversation = get_conversation_id(transcript)
         progress = SummaryProgress(events=self.events, trigger=trigger, conversation=conversation)
-        progress.report_start(plan)
+        progress.report_start(plan, before)
         return progress
 
     async def write(
@@ -124,6 +126,7 @@ class SummaryWriter:
         if self.redactor is not None:
             task = redact_task(task, self.redactor)
         if given is not None:
+            given = attrs.evolve(given, author="hook")
             try:
                 check(given)
                 return self._finish(given, task)
@@ -152,6 +155,7 @@ class SummaryWriter:
                 before=before,
                 after=after,
                 model=summary.model,
+                author=summary.author,
                 usage=summary.usage,
                 request_id=summary.request_id,
                 summary=summary.text,
@@ -210,7 +214,8 @@ async def switch_branch(  # keywords
     if leaf is None or writer is None or plan.is_empty:
         asked = await run_pre_branch(hooks, plan, to=to, instructions=instructions)
         return None if asked.cancel else transcript.rewind(to)
-    before, progress = writer.count_request(transcript), writer.start(BRANCH, transcript, plan)
+    before = writer.count_request(transcript)
+    progress = writer.start(BRANCH, transcript, plan, before)
     with progress.reporting_errors():
         asked = await run_pre_branch(hooks, plan, to=to, instructions=instructions)
         if asked.cancel:
@@ -223,6 +228,7 @@ async def switch_branch(  # keywords
             facts=collect_facts(transcript, plan),
         )
         summary = await writer.write(task, progress, given=asked.summary)
+        summary = attach_data(summary, asked, writer.redactor)
     with progress.reporting_errors(summary.usage):
         if transcript.leaf != leaf:
             raise TranscriptConflictError(leaf, find_abandoned_entries(transcript, leaf))
@@ -233,7 +239,9 @@ async def switch_branch(  # keywords
                 leaf=leaf,
                 facts=summary.facts,
                 model=summary.model,
+                author=summary.author,
                 usage=summary.usage,
+                data=summary.data,
             ),
         )
     writer.report_commit(progress, summary, entry, (before, writer.count_request(transcript)))
@@ -278,7 +286,8 @@ async def handoff(
     pinned = tuple(item for item in view.items if is_system(item))
     rest = tuple(item for item in view.items if not is_system(item))
     plan = Plan(leaf=leaf, previous=view.summary, dropped=rest, pinned=pinned)
-    before, progress = writer.count_request(transcript), writer.start(HANDOFF, transcript, plan)
+    before = writer.count_request(transcript)
+    progress = writer.start(HANDOFF, transcript, plan, before)
     with progress.reporting_errors():
         task = SummaryTask(
             plan=plan,

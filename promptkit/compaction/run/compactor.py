@@ -30,6 +30,7 @@ from promptkit.compaction.run.events import (
 )
 from promptkit.compaction.run.hooks import (
     CompactionHooks,
+    PreCompactResult,
     run_on_branch_change,
     run_post_compact,
     run_pre_compact,
@@ -61,6 +62,7 @@ from promptkit.transcript import (
     TranscriptView,
     ViewItem,
     build_summary_message,
+    redact_json,
 )
 
 if TYPE_CHECKING:
@@ -270,7 +272,7 @@ class Compactor:
             conversation=get_conversation_id(self.transcript),
             clock=self.clock,
         )
-        progress.report_start(plan)
+        progress.report_start(plan, self.count_request())
         with progress.reporting_errors():
             task = SummaryTask(
                 plan=plan,
@@ -370,7 +372,8 @@ class Compactor:
         )
         if result.summary is not None:
             try:
-                return check(result.summary)
+                given = attrs.evolve(result.summary, author="hook")
+                return attach_data(check(given), result, self.redactor)
             except SummaryError as error:
                 _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
         task = attrs.evolve(
@@ -382,7 +385,8 @@ class Compactor:
         summarizer = (
             self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
         )
-        return check(await summarize_within_limits(summarizer, task))
+        summary = check(await summarize_within_limits(summarizer, task))
+        return attach_data(summary, result, self.redactor)
 
     def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces.
@@ -510,6 +514,7 @@ class Compactor:
                 before=before,
                 after=self.count_request(),
                 model=draft.summary.model,
+                author=draft.summary.author,
                 usage=draft.summary.usage,
                 request_id=draft.summary.request_id,
                 summary=draft.summary.text,
@@ -566,10 +571,23 @@ def build_checkpoint(
         trigger=draft.progress.trigger,
         instructions=draft.instructions,
         model=draft.summary.model,
+        author=draft.summary.author,
         usage=draft.summary.usage,
+        data=draft.summary.data,
         facts=draft.summary.facts,
         tokens_before=sum(count(item.message) for item in items),
         tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
+    )
+
+
+def attach_data(summary: Summary, hook: PreCompactResult, redactor: Redactor | None) -> Summary:
+    """Return a summary with what hooks attach to it, without secrets."""
+    return attrs.evolve(
+        summary,
+        data={
+            name: value if redactor is None else redact_json(value, redactor)
+            for name, value in hook.data.items()
+        },
     )
 
 

@@ -17,6 +17,7 @@ from promptkit.providers import Model, ModelOptions, Reply, with_options
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
     from promptkit.transcript import Transcript
+    from promptkit.transcript.log.entries import Author
 
 
 class Events:
@@ -132,6 +133,8 @@ class CompactionStarted:
     `handoff`."""
     messages: int
     """Number of messages that the summary will replace."""
+    before: UsageByPart = attrs.field(factory=UsageByPart)
+    """The next request by part, in tokens, as it is without the summary."""
     conversation: str | None = None
     """The id of the conversation: that of its first entry. A fork has the id of its original."""
 
@@ -172,6 +175,8 @@ class CompactionCommitted(_CompactionStep):
     """The request by part as it is now."""
     model: str | None = None
     """The model that wrote the summary. None: no model was asked."""
+    author: Author = "model"
+    """Who wrote the summary: a `model`, a `hook`, or `extract` for one without a model."""
     request_id: str | None = None
     """The provider's name for the request that wrote the summary, where it gave one."""
     summary: str = attrs.field(default="", repr=False)
@@ -221,8 +226,13 @@ class RequestPruned:
 
     messages: int
     """Number of the view's messages that are not in the request in full."""
-    tokens: int
-    """Tokens saved."""
+    before: int
+    """Tokens of the conversation in full, without what every request has."""
+    after: int
+    """Tokens of the conversation as the request shows it."""
+    by: tuple[str, ...]
+    """The names of the functions that made it smaller, such as `truncate_history`. `render`: the
+    prompt's own pruning."""
 
 
 @attrs.frozen(kw_only=True)
@@ -273,6 +283,9 @@ class RequestSent:
     """The number of the compaction that the request is for. None: it is one of the conversation."""
     compacted: bool = False
     """Whether the request shows a summary in place of earlier messages."""
+    tokens: int | None = None
+    """The size of the request by promptkit's count, known before any provider has counted. None: it
+    was not counted, as for most summaries."""
     messages: tuple[Message, ...] = attrs.field(default=(), repr=False)
     tools: tuple[ToolDefinition, ...] = attrs.field(default=(), repr=False)
 
@@ -365,6 +378,8 @@ class ObservedModel:
     """Whether requests show a summary in place of earlier messages."""
     compaction: int | None = None
     """The number of the compaction that the requests are for."""
+    tokens: int | None = None
+    """The size of the requests, where they were counted."""
     provider: str | None = attrs.field(
         default=attrs.Factory(lambda self: getattr(self.model, "provider", None), takes_self=True)
     )
@@ -392,6 +407,7 @@ class ObservedModel:
                 conversation=self.conversation,
                 compaction=self.compaction,
                 compacted=self.compacted,
+                tokens=self.tokens,
                 messages=tuple(messages),
                 tools=tuple(tools),
             )

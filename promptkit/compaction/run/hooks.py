@@ -6,6 +6,7 @@ act on a committed checkpoint.
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,10 @@ import attrs
 from promptkit.messages import is_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from promptkit.compaction.planning.plan import Plan, Summary
+    from promptkit.messages import Json
     from promptkit.transcript import Entry, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
@@ -33,6 +35,10 @@ class PreCompactResult:
     smaller than the messages it replaces."""
     instructions: tuple[str, ...] = ()
     """Instructions for the summarizer, in addition to the user's."""
+
+    data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What the entry of the summary keeps as its `data`, for the program. The model is never shown
+    it."""
 
     def join_instructions(self, given: str | None) -> str | None:
         """Return the user's instructions (None: there are none) with these, or None without any."""
@@ -105,7 +111,7 @@ class HookChain(CompactionHooks):
     """Run several hooks in order. A hook that raises is logged and skipped.
 
     The first hook that cancels ends the chain. The first summary is used. Instructions are
-    concatenated.
+    concatenated, and data is joined.
     """
 
     def __init__(self, *hooks: CompactionHooks) -> None:
@@ -136,13 +142,15 @@ class HookChain(CompactionHooks):
     ) -> PreCompactResult:
         summary = None
         added: list[str] = []
+        data: dict[str, Json] = {}
         for hooks in self._hooks:
             result = await ask(hooks)
             if result.cancel:
                 return result
             summary = summary or result.summary
             added += result.instructions
-        return PreCompactResult(summary=summary, instructions=tuple(added))
+            data |= result.data
+        return PreCompactResult(summary=summary, instructions=tuple(added), data=data)
 
     async def post_compact(self, checkpoint: Entry) -> None:
         """Pass the checkpoint to every hook."""
@@ -172,7 +180,9 @@ async def run_pre_compact(
     compaction.
     """
     try:
-        return await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
+        return _check_data(
+            await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
+        )
     except Exception:
         _LOGGER.exception("a hook raised before a compaction, which continues without it")
         return PreCompactResult()
@@ -185,10 +195,16 @@ async def run_pre_branch(
     if hooks is None:
         return PreCompactResult()
     try:
-        return await hooks.pre_branch(plan, to=to, instructions=instructions)
+        return _check_data(await hooks.pre_branch(plan, to=to, instructions=instructions))
     except Exception:
         _LOGGER.exception("a hook raised before a change of the branch, which continues without it")
         return PreCompactResult()
+
+
+def _check_data(result: PreCompactResult) -> PreCompactResult:
+    """Return the result. Raises TypeError or ValueError for data that a transcript cannot hold."""
+    json.dumps(dict(result.data), allow_nan=False)
+    return result
 
 
 async def run_post_compact(hooks: CompactionHooks, checkpoint: Entry) -> None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from promptkit.compaction.planning.plan import FailedAttempt, Plan
+    from promptkit.compaction.policy.usage import UsageByPart
     from promptkit.providers import Model
 
 
@@ -54,13 +55,14 @@ class SummaryProgress:
         """The time since the start."""
         return self.clock() - self.started
 
-    def report_start(self, plan: Plan) -> None:
-        """Report the start, with what the summary will replace."""
+    def report_start(self, plan: Plan, before: UsageByPart) -> None:
+        """Report the start, with what the summary will replace and the next request as it is without it."""
         self.events.emit(
             CompactionStarted(
                 number=self.number,
                 trigger=self.trigger,
                 messages=len(plan.dropped) + len(plan.prefix),
+                before=before,
                 conversation=self.conversation,
             )
         )

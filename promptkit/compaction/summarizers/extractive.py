@@ -67,7 +67,7 @@ class ExtractiveSummarizer:
                 detail=f"{task.target_tokens:,} tokens are too few even for the headings.",
             ) from error
         text = "".join(message.text for message in rendered.messages)
-        return Summary(text=text, mode="extractive", facts=facts.to_json())
+        return Summary(text=text, mode="extractive", author="extract", facts=facts.to_json())
 
 
 @attrs.frozen(kw_only=True)
@@ -100,7 +100,7 @@ class PlaceholderSummarizer:
         before = get_previous_summary(task)
         for text in (f"{before}\n\n{note}" if before else note, note):
             if self.tokenizer.count(text) <= task.max_tokens:
-                return Summary(text=text, mode="placeholder")
+                return Summary(text=text, mode="placeholder", author="extract")
         raise SummaryError(
             reason="does_not_fit", detail=f"{task.max_tokens:,} tokens are too few even for a note."
         )

@@ -76,6 +76,7 @@ class SplitTurnSummarizer:
             text=f"{history.text}{HEADING}{prefix.text}",
             mode=prefix.mode,
             model=prefix.model or history.model,
+            author=prefix.author,
             usage=sum_usage([history.usage, prefix.usage]),
         )
 

@@ -62,7 +62,7 @@ def test_what_is_left_is_summarized_up_to_the_deepest_common_ancestor_and_stored
     assert told(writer) == ["tried wish", "", "found it", "tried answer"]
     assert isinstance(entry.payload, BranchSummary)
     assert attrs.evolve(entry.payload, facts={}) == BranchSummary(
-        summary=f"{PREFACE}It was found.", leaf=leaf
+        summary=f"{PREFACE}It was found.", leaf=leaf, author="model"
     )
     assert Facts.from_json(entry.payload.facts).requests == ("tried wish",)
     assert [item.message.text for item in talk.view.items] == [
