@@ -28,7 +28,7 @@ ASKED = ("Delete the old branch.", "Send the mail to Ann.")
 
 def shown_after(preset: Preset, keep: Keep | None = None) -> list[Message]:
     """The messages of the last request, after two compactions."""
-    done = words(300, "done")
+    done = words(900, "done")
     session = AgentSession(
         model=ScriptedModel([done, done, SUMMARY, done, SUMMARY, "It is noon."]),
         tokenizer=WordTokenizer(),

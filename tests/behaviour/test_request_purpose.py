@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction import Summarizer
 
-WIDE = ContextBudget(window=100_000, reserved_output_tokens=0)
+WIDE = ContextBudget(window=4_000, reserved_output_tokens=0)
 SUMMARIZERS: dict[str, Callable[[OpenAIModel], Summarizer]] = {
     "inline": lambda model: InlineSummarizer(model=model),
     "full": lambda model: FullSummarizer(model=model, window=100_000),
@@ -118,7 +118,7 @@ def test_a_scripted_model_records_the_purpose_too() -> None:
     async def run() -> None:
         model = ScriptedModel([words(50, "x"), summary_answer("It is about words."), "Fine."])
         session = AgentSession(model=model, tokenizer=WordTokenizer(), budget=WIDE)
-        await session.run(words(100, "a"), on_text=lambda _: None)
+        await session.run(words(200, "a"), on_text=lambda _: None)
         session.window.add(Message(role="user", content=(words(5, "b"),)))
         assert await session.compact() is not None
         await session.resume()

@@ -253,7 +253,7 @@ def test_the_facts_of_what_is_dropped_are_carried_whoever_writes_the_summary() -
     model = ScriptedModel([steps[0], answers[0], answers[1], steps[1], answers[2], answers[3]])
     each = AgentSession(
         model=model,
-        budget=ContextBudget(window=50_000, reserved_output_tokens=1_000),
+        budget=ContextBudget(window=3_000, reserved_output_tokens=1_000),
         tokenizer=WordTokenizer(),
         summarizer=Counting(),
         tools=[Tool(definition=edit, run=lambda _: words(50, "ok"))],
@@ -276,3 +276,29 @@ def test_the_facts_of_what_is_dropped_are_carried_whoever_writes_the_summary() -
     assert first.requests[0].startswith("IMPORTANT: always use tabs.")
     assert second.changed == ("/first.py", "/second.py")
     assert second.requests[0].startswith("IMPORTANT: always use tabs.")
+
+
+@pytest.mark.parametrize(("size", "asked"), [(200, 0), (600, 1)])
+def test_a_compaction_of_less_than_500_tokens_asks_no_model(size: int, asked: int) -> None:
+    model = ScriptedModel(
+        [
+            lambda request: (
+                summary_reply("It is about words.")
+                if request.purpose == "compaction"
+                else words(size // 2)
+            )
+        ]
+        * 4
+    )
+    each = AgentSession(
+        model=model, budget=ContextBudget(window=200_000), tokenizer=WordTokenizer()
+    )
+
+    async def talk() -> None:
+        await each.run(words(size // 2))
+        await each.run("q2")
+        entry = await each.compact()
+        assert (entry is not None) is bool(asked)
+
+    asyncio.run(talk())
+    assert sum(request.purpose == "compaction" for request in model.requests) == asked

@@ -293,7 +293,6 @@ class RequestBuilder:
         )
         messages = self._processor.process(view, limits).messages
         by = self._processor.changed_by
-        omitted = self._report_omitted(view.messages, messages, sizer, by)
         conversation = ConversationView(
             messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers
         )
@@ -307,13 +306,15 @@ class RequestBuilder:
             raise
         sizer.start_next_render()
         earlier, self._earlier = self._earlier, rendered.messages
+        shown = messages
         if pruned and isinstance(self._prompt, ConversationPrompt):
-            kept = {
-                item.entry_id
-                for item in match_items(rendered.messages, view.items)
-                if item is not None
-            }
-            omitted = tuple(item.message for item in view.items if item.entry_id not in kept)
+            items = match_items(rendered.messages, view.items)
+            shown = tuple(
+                message if item is None else item.message
+                for message, item in zip(rendered.messages, items, strict=True)
+                if message.role != "system"
+            )
+        omitted = self._report_omitted(view.messages, shown, sizer, by)
         return WindowRequest(
             model=target.model,
             messages=adaptation.apply(rendered.messages),
@@ -410,7 +411,7 @@ class RequestBuilder:
         sizer: Sizer,
         by: tuple[str, ...],
     ) -> tuple[Message, ...]:
-        """Return the messages that processors removed or replaced, and emit an event if there are any."""
+        """Return the messages of a view that a request does not show as they are, and emit an event if there are any."""
         if messages is shown:
             return ()
         kept = set(map(id, messages))

@@ -159,7 +159,7 @@ class Summary:
     """The summary; never blank."""
     mode: str
     """The kind of summarizer: `live`, `full`, `simple`, `chunked`, `remote`, `native`, `extractive`
-    or `placeholder`."""
+    or `placeholder`; `partial` for one of a model that was not shown all of the messages."""
     model: str | None = None
     """The model that wrote it. None: no model was asked."""
     usage: Usage | None = None
@@ -173,6 +173,9 @@ class Summary:
     """Who wrote it. Of a summary that a hook gives it becomes `hook`."""
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """What hooks attached, for the entry of the summary."""
+    missed: int = 0
+    """The number of messages that the summary replaces and the summarizer was not shown, not even in
+    part."""
     request_id: str | None = attrs.field(default=None, eq=False)
     """The provider's name for the request that wrote it. None: it gave none, or no model was
     asked."""
@@ -200,4 +203,5 @@ class SentRequest:
 
     def shows(self, plan: Plan, view: Sequence[ViewItem]) -> bool:
         """Return whether the request contains every message that a plan for the view drops."""
-        return len(view) - len(plan.kept) <= self.items
+        stay = set(map(id, (*plan.kept, *plan.pinned, *plan.replayed)))
+        return all(id(item) in stay for item in view[self.items :])

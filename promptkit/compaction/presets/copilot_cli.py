@@ -20,6 +20,7 @@ from promptkit.compaction.policy.rules import (
 from promptkit.compaction.presets.preset import Preset, without_safety_share
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.run.replacement import Replacement
+from promptkit.errors import InvalidArgumentError
 
 USER_MESSAGES_SHARE = 2
 """The user's messages beside the summary take at most half of what a conversation may have."""
@@ -65,6 +66,9 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
     compaction.
     """
     chosen = settings or CopilotCLI()
+    if chosen.background > chosen.block:
+        problem = f"background must be at most block ({chosen.block:g}), where no request is sent without a summary, not {chosen.background:g}: write CopilotCLI(background=0.8, block=0.95)."
+        raise InvalidArgumentError(problem)
     rules = (
         compact_on_demand,
         discard_stale,

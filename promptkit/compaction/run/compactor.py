@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_checkpoint_item
+from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.planning.plan import (
     LastRequest,
@@ -37,6 +37,7 @@ from promptkit.compaction.run.hooks import (
 )
 from promptkit.compaction.run.progress import SummaryProgress
 from promptkit.compaction.run.replacement import Replacement, ReplacementMessages
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import (
@@ -112,6 +113,8 @@ class CompactionOrder(TypedDict, total=False):
     """The longest time that one summarizer may take; None: no limit."""
     require_model: bool
     """Only a model may write the summary, where the conversation has a summarizing model."""
+    extract: bool
+    """No model is asked: the summary is extracted from the conversation."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -287,7 +290,10 @@ class Compactor:
                 report=progress.report_attempt,
                 observe=partial(progress.observe, compacted=plan.previous is not None),
             )
-            summary = await self._make_summary(task, progress.trigger)
+            extractor = (
+                ExtractiveSummarizer(tokenizer=self.tokenizer) if order.get("extract") else None
+            )
+            summary = await self._make_summary(task, progress.trigger, extractor)
         if summary is None:
             progress.report_cancellation()
             return None
@@ -354,7 +360,9 @@ class Compactor:
             appended.add(entry.id)
         return "the conversation continues on another branch"
 
-    async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
+    async def _make_summary(
+        self, task: SummaryTask, trigger: str, extractor: Summarizer | None
+    ) -> Summary | None:
         plan = task.plan
         result = await run_pre_compact(
             self.hooks, plan, trigger=trigger, instructions=task.instructions
@@ -382,9 +390,8 @@ class Compactor:
             requests_beside=self.replacement.keeps_user_messages,
             check=check,
         )
-        summarizer = (
-            self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
-        )
+        handoff = self.handoff if trigger == HANDOFF else None
+        summarizer = extractor or handoff or self.summarizer
         summary = check(await summarize_within_limits(summarizer, task))
         return attach_data(summary, result, self.redactor)
 
@@ -393,7 +400,7 @@ class Compactor:
 
         Raises SummaryError if there is no such summary.
         """
-        replaced = self._count_replaced(plan)
+        replaced = self.count_replaced(plan)
         empty = Summary(text=self._with_breadcrumb("", {}, plan), mode="", facts=facts)
         frame = self.replacement.count_tokens(plan, empty, self.tokenizer)
         room = _most_left(replaced) - frame
@@ -404,7 +411,8 @@ class Compactor:
             raise SummaryError(reason="not_smaller", detail=detail)
         return min(self.max_summary_tokens, room)
 
-    def _count_replaced(self, plan: Plan) -> int:
+    def count_replaced(self, plan: Plan) -> int:
+        """Return the tokens of the messages that a summary would replace."""
         return sum(
             self._sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix)
         )
@@ -434,7 +442,7 @@ class Compactor:
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self.tokenizer.count(summary.text)
-        replaced = self._count_replaced(plan)
+        replaced = self.count_replaced(plan)
         check_length(summary, replaced=replaced, tokenizer=self.tokenizer)
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
@@ -457,7 +465,7 @@ class Compactor:
         return await files.load(
             plan,
             draft.summary,
-            room=_most_left(self._count_replaced(plan)) - left,
+            room=_most_left(self.count_replaced(plan)) - left,
             rules=self.file_rules,
             tokenizer=self.tokenizer,
             redactor=self.redactor,
@@ -510,6 +518,8 @@ class Compactor:
                 mode=draft.summary.mode,
                 tokens_before=checkpoint.tokens_before or 0,
                 tokens_after=checkpoint.tokens_after or 0,
+                dropped=checkpoint.dropped or 0,
+                shown=checkpoint.shown or 0,
                 seconds=draft.progress.seconds,
                 before=before,
                 after=self.count_request(),
@@ -562,6 +572,7 @@ def build_checkpoint(
     kept = items[planned - len(plan.kept) :]
     opening = replaced.messages
     plain = opening == (build_summary_message(draft.summary.text),)
+    dropped = sum(not is_summary(item) for item in (*plan.dropped, *plan.prefix))
     return Checkpoint(
         summary=draft.summary.text,
         first_kept=kept[0].entry_id if kept else None,
@@ -577,6 +588,8 @@ def build_checkpoint(
         facts=draft.summary.facts,
         tokens_before=sum(count(item.message) for item in items),
         tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
+        dropped=dropped,
+        shown=max(0, dropped - draft.summary.missed),
     )
 
 

@@ -168,6 +168,11 @@ class CompactionCommitted(_CompactionStep):
     tokens_before: int
     """The tokens of the conversation."""
     tokens_after: int
+    dropped: int = 0
+    """The number of messages that the summary replaces, the previous summary aside."""
+    shown: int = 0
+    """How many of them the summarizer was shown, at least in part. The mode is `partial` where these
+    are not all."""
     before: UsageByPart = attrs.field(factory=UsageByPart)
     """The request by part as it would have been without the compaction, instructions and tools
     included."""
@@ -233,6 +238,19 @@ class RequestPruned:
     by: tuple[str, ...]
     """The names of the functions that made it smaller, such as `truncate_history`. `render`: the
     prompt's own pruning."""
+
+
+@attrs.frozen(kw_only=True)
+class WindowLearned:
+    """The limit of requests has changed, because the provider refused one as too large, or because requests succeeded since.
+
+    Limits are tokens of the input of a request. None: unknown.
+    """
+
+    before: int | None
+    after: int | None
+    why: str
+    """The reason, as one clause."""
 
 
 @attrs.frozen(kw_only=True)
@@ -354,6 +372,7 @@ Event: TypeAlias = (
     | CompactionCancelled
     | SummaryDiscarded
     | RequestPruned
+    | WindowLearned
 )
 """Any event that a subscriber receives."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 import attrs
 
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.compaction.summarizers.summarizer import Summarizer, collect_dropped_items, sum_usage
+from promptkit.compaction.summarizers.summarizer import collect_dropped_items, sum_usage
 from promptkit.messages import Message, OpaquePart
 from promptkit.transcript import Checkpoint, Entry, build_summary_message, build_view
 
@@ -42,7 +42,7 @@ def get_wire_format(model: object) -> str:
 
 @attrs.frozen(kw_only=True)
 class NativeSummarizer:
-    """Has the provider compact the dropped messages and the previous summary, and another summarizer write a text.
+    """Has the provider compact the dropped messages and the previous summary, and extracts a text.
 
     The text is used by later summaries, by checkpoint files and by the user. The model sees it once
     the conversation moves to another provider.
@@ -50,8 +50,6 @@ class NativeSummarizer:
 
     model: CompactingModel
     """The model whose provider compacts."""
-    text_summarizer: Summarizer = attrs.field(factory=ExtractiveSummarizer)
-    """Writes the text. The default needs no model."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Return the text with the provider's messages.
@@ -66,7 +64,7 @@ class NativeSummarizer:
         compacted = await self.model.compact(
             [item.message for item in (*task.plan.dropped, *task.plan.prefix)]
         )
-        text = await self.text_summarizer.summarize(attrs.evolve(task, check=None))
+        text = await ExtractiveSummarizer().summarize(attrs.evolve(task, check=None))
         return attrs.evolve(
             text,
             mode="native",

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from promptkit.compaction import Summarizer
     from promptkit.testing.scripted_model import Step
 
-WIDE = ContextBudget(window=100_000, reserved_output_tokens=0)
+WIDE = ContextBudget(window=4_000, reserved_output_tokens=0)
 USED = Usage(input_tokens=500, output_tokens=40, cached_tokens=300)
 
 

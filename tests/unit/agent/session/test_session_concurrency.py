@@ -119,7 +119,7 @@ def test_a_count_of_what_is_not_shown_any_more_starts_no_summary() -> None:
 
 def test_no_summary_is_asked_for_behind_what_was_redacted_while_the_model_thought() -> None:
     thinking = Thinking("noted")
-    each = held(words(30, "c"), thinking)
+    each = held(words(80, "c"), thinking)
 
     async def redact() -> None:
         transcript = each.session.transcript

@@ -81,7 +81,7 @@ def texts(model: ScriptedModel, number: int = -1) -> list[str]:
 def behind_a_summary(name: str, *steps: Step) -> ScriptedModel:
     """Two turns, a summary, and a turn for each step that is left."""
     each, model = session(
-        thinking(words(50, "a")), words(50, "b"), summary_reply(), *steps, model=name
+        thinking(words(600, "a")), words(50, "b"), summary_reply(), *steps, model=name
     )
 
     async def talk() -> None:
@@ -149,10 +149,10 @@ def test_the_requests_between_two_summaries_only_grow() -> None:
 
 def test_the_next_summary_is_asked_for_behind_the_same_bytes() -> None:
     each, model = session(
-        words(50, "a"),
-        words(50, "b"),
+        words(600, "a"),
+        words(600, "b"),
         summary_reply(),
-        words(50, "c"),
+        words(600, "c"),
         "d",
         summary_reply("S2"),
         model="gpt-4.1",
@@ -199,7 +199,7 @@ def test_what_is_added_is_counted_and_has_its_room(more: int) -> None:
 
 
 def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it() -> None:
-    each = held(words(50, "a"))
+    each = held(words(600, "a"))
     asyncio.run(each.session.run("first"))
     # it has sent nothing yet, and goes on with a turn that was cut short
     later = held("done", transcript=each.session.transcript)
@@ -233,7 +233,7 @@ def test_what_is_added_depends_on_the_model_and_the_checkpoint() -> None:
 
 def test_a_session_that_is_resumed_has_the_same_additions() -> None:
     each, model = session(
-        thinking(words(50, "a")), words(50, "b"), summary_reply(), "c", model="claude-sonnet-4-5"
+        thinking(words(600, "a")), words(50, "b"), summary_reply(), "c", model="claude-sonnet-4-5"
     )
 
     async def talk() -> None:
