@@ -31,6 +31,7 @@ from promptkit.compaction import (
     first_match,
     on_overflow,
 )
+from promptkit.compaction.planning.blocks import unmark_request
 from promptkit.compaction.run.events import CompactionCommitted, RequestPruned
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
@@ -171,9 +172,8 @@ def test_open_requests_that_are_repeated_stay_within_a_share_however_many_there_
     assert not [event for event in told if isinstance(event, RequestPruned)]
     most = 7_800 // (2 if preset == "codex" else 4)  # Codex shows older ones as messages, too
     for checkpoint in checkpoints:
-        repeated = [
-            message.text for message in checkpoint.replacement or () if message.text in ASKED
-        ]
+        said = [unmark_request(message).text for message in checkpoint.replacement or ()]
+        repeated = [text for text in said if text in ASKED]
         assert sum(map(WordTokenizer().count, repeated[:-1])) <= most
         # the newest ones, without a gap
         assert repeated == ASKED[ASKED.index(repeated[0]) : ASKED.index(repeated[-1]) + 1]

@@ -24,14 +24,19 @@ from promptkit.compaction import (
     Summary,
     SummaryTask,
 )
-from promptkit.compaction.planning.user_messages import MARKER, SHORTENED_TOKENS, UserMessageHistory
+from promptkit.compaction.planning.user_messages import (
+    MARKER,
+    SHORTENED_TOKENS,
+    UserMessageHistory,
+    rank_requests,
+)
 from promptkit.compaction.run.replacement import carry_from_facts
-from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import SummaryInstructions
 from promptkit.compaction.summarizers.summarizer import HANDOFF_TEMPLATE, SECTIONS, TEMPLATE
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript import ViewItem
-from tests.conversations import words
+from tests.conversations import ConversationBuilder, words
 from tests.examples import examples, keep_first
 
 if TYPE_CHECKING:
@@ -166,8 +171,9 @@ def test_the_user_s_words_take_at_most_a_thirtieth_of_the_conversation_s_room(pr
     assert base is not None
     assert WORDS.count(history) <= base // 30
     assert "earlier messages are left out]" in history
-    assert not history.count("[answered] 0 ")
-    first, *_, last = (line for line in history.splitlines() if line.startswith("[answered]"))
+    assert history.count("[answered] 0 ") == 1
+    assert not history.count("[answered] 1 ")
+    _, first, *_, last = (line for line in history.splitlines() if line.startswith("[answered]"))
     assert MARKER in first
     assert last.endswith(words(50, "said"))
 
@@ -211,7 +217,7 @@ def test_a_user_message_cannot_end_the_history() -> None:
     most=st.integers(0, 300),
     unanswered=st.integers(0, 3),
 )
-def test_the_cap_holds_and_the_oldest_are_shortened_before_newer_ones(
+def test_the_cap_holds_and_what_leaves_first_is_shortened_first(
     sizes: list[int], most: int, unanswered: int
 ) -> None:
     said = [words(size, f"m{at}") for at, size in enumerate(sizes)]
@@ -223,8 +229,11 @@ def test_the_cap_holds_and_the_oldest_are_shortened_before_newer_ones(
         line.split("] ", 1)[1] for line in text.splitlines()[2:-1] if not line.endswith("left out]")
     ]
     assert lines
+    order = rank_requests(said)
+    late = order[len(said) - len(lines) :]
+    shown_at = dict(zip(sorted(late), lines, strict=True))
+    lines, of_newest = [shown_at[at] for at in late], [said[at] for at in late]
     whole = [line in said for line in lines]
-    of_newest = said[len(said) - len(lines) :]
     assert all(
         line == whole_text or MARKER in line
         for line, whole_text in zip(lines, of_newest, strict=True)
@@ -238,12 +247,77 @@ def test_the_cap_holds_and_the_oldest_are_shortened_before_newer_ones(
     ]
     shortened = [at for at, is_whole in enumerate(whole) if not is_whole and not huge[at]]
     older = lines[: shortened[-1]] if shortened else []
-    # what is older than a shortened message is short
+    # what leaves before a shortened message is short
     assert all(WORDS.count(line) <= SHORTENED_TOKENS for line in older)
     full = UserMessageHistory(max_tokens=10_000).format(
         said, unanswered=unanswered, tokenizer=WORDS
     )
     assert WORDS.count(full) > most  # nothing is shortened that fits
+
+
+def leave_in_turn(said: list[str], form: Callable[[list[str], int], str]) -> list[int]:
+    """The places of messages in the order in which they leave a form that gets smaller and smaller."""
+    left: list[int] = []
+    for size in range(4_000, 0, -1):
+        text = form(said, size)
+        gone = [at for at in range(len(said)) if at not in left and f"no{at}" not in text]
+        left += gone
+    return left
+
+
+FORBIDDEN = (
+    "NEVER-PUSH",
+    "Please don\u2019t touch the tests",
+    "You must not delete it",
+    "Ask me before you deploy",
+    "Bitte niemals löschen",
+    "不要删除",
+)
+
+
+def format_history(said: list[str], size: int) -> str:
+    return UserMessageHistory(max_tokens=size).format(said, tokenizer=WORDS)
+
+
+@pytest.mark.parametrize("forbidding", FORBIDDEN)
+@pytest.mark.parametrize("sizes", [(40, 40, 40, 40, 40, 40), (200, 5, 90, 300, 5, 60)])
+def test_the_middle_leaves_first_then_the_first_request_then_prohibitions_and_the_latest_never(
+    forbidding: str, sizes: tuple[int, ...]
+) -> None:
+    said = [f"no{at} {words(size)} no{at}" for at, size in enumerate(sizes)]
+    said[2] = f"no2 {forbidding}. {words(sizes[2])} no2"
+    assert leave_in_turn(said, format_history)[-6:] == [1, 3, 4, 0, 2, 5]
+
+
+def test_a_first_request_that_forbids_something_leaves_last() -> None:
+    said = [f"no{at} {words(30)} no{at}" for at in range(5)]
+    said[0] = f"no0 Port it, and never push. {words(30)} no0"
+    said[3] = f"no3 Do not delete it. {words(30)} no3"
+    assert leave_in_turn(said, format_history) == [1, 2, 0, 3, 4]
+
+
+def test_facts_keep_prohibitions_longer_than_other_requests() -> None:
+    talk = ConversationBuilder()
+    for number in range(12):
+        text = f"no{number} {'Never push.' if number == 4 else ''} {'x' * 15_000}"
+        talk.user(text)
+        talk.answer("yes")
+    kept = extend_facts(Facts(), talk.view.items).requests
+    assert [text.split()[0] for text in kept] == ["no0", "no4", "no9", "no10", "no11"]
+
+
+def test_the_extract_keeps_prohibitions_longer_than_other_requests() -> None:
+    talk = ConversationBuilder()
+    for number in range(40):
+        talk.user(f"no{number} {'Never push.' if number == 4 else ''} {words(30)}")
+        talk.answer("yes")
+    view = talk.view
+    task = SummaryTask(plan=Plan(leaf=talk.leaf, dropped=view.items), max_tokens=600)
+    text = asyncio.run(ExtractiveSummarizer(tokenizer=WORDS).summarize(task)).text
+    assert "no0 " in text
+    assert "no4 Never push." in text
+    assert "no39 " in text
+    assert "no5 " not in text
 
 
 def test_the_extractive_summary_does_not_repeat_what_stands_beside_it() -> None:

@@ -395,7 +395,7 @@ class AgentSession:
 
     async def switch_branch(
         self, to: str | None, *, instructions: str | None = None, summarize: bool = True
-    ) -> Entry:
+    ) -> Entry | None:
         """Continue from another entry, with a summary of the branch that is left.
 
         Args:
@@ -404,11 +404,12 @@ class AgentSession:
             summarize: False: leave the branch without a summary, as `rewind` does.
 
         Returns:
-            The last entry that was written.
+            The last entry that was written; None if a hook cancelled the change.
 
         Raises:
             TurnInProgressError: A turn is running.
-            SummaryError: No summary was made. Nothing was changed.
+            SummaryError: No model wrote a summary, where the conversation has a summarizing model.
+                Nothing was changed.
             TranscriptError: There is no entry with this id.
         """
         async with self._between_turns():
@@ -634,6 +635,7 @@ class AgentSession:
             events=self.compaction.compactor.events,
             conversation=get_conversation_id(self.transcript),
             compacted=self.window.view.checkpoint_id is not None,
+            tokens=None if self.window.last_request is None else self.window.last_request.tokens,
         )
 
     def _is_pending(self) -> bool:

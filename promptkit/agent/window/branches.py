@@ -161,7 +161,9 @@ class Branches:
         self.compaction.on_branch_change("the conversation continues from another entry")
         return entry
 
-    async def switch(self, to: str | None, *, instructions: str | None, summarize: bool) -> Entry:
+    async def switch(
+        self, to: str | None, *, instructions: str | None, summarize: bool
+    ) -> Entry | None:
         """Continue from another entry, with a summary of the branch that is left."""
         compactor = self.compaction.compactor
         writer = SummaryWriter(
@@ -169,14 +171,18 @@ class Branches:
             redactor=compactor.redactor,
             tokenizer=self.compaction.state.tokenizer,
             seconds=self.compaction.wait_seconds,
+            events=compactor.events,
+            count_request=compactor.count_request,
         )
         entry = await switch_branch(
             self.transcript,
             to,
             writer=writer if summarize else None,
             instructions=instructions,
+            hooks=compactor.hooks,
         )
-        self.compaction.on_branch_change("the conversation continues on another branch")
+        if entry is not None:
+            self.compaction.on_branch_change("the conversation continues on another branch")
         return entry
 
     async def reset(
@@ -212,13 +218,16 @@ class Branches:
                 reason="no_request",
                 detail="a handoff needs a model that writes it: give the window a model object.",
             )
+        compactor = self.compaction.compactor
         writer = SummaryWriter(
             summarizer=make_handoff_summarizer(context, context.model),
             max_tokens=compute_max_summary_tokens(context.budget),
             last_request=last_request,
-            redactor=self.compaction.compactor.redactor,
+            redactor=compactor.redactor,
             tokenizer=context.tokenizer,
             seconds=self.compaction.wait_seconds,
+            events=compactor.events,
+            count_request=compactor.count_request,
         )
         view = self.compaction.view
         return await handoff(self.transcript, view, goal, store, writer=writer)

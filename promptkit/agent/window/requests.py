@@ -292,6 +292,7 @@ class RequestBuilder:
             count_message=sizer.count_message,
         )
         messages = self._processor.process(view, limits).messages
+        by = self._processor.changed_by
         conversation = ConversationView(
             messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers
         )
@@ -313,7 +314,7 @@ class RequestBuilder:
                 for message, item in zip(rendered.messages, items, strict=True)
                 if message.role != "system"
             )
-        omitted = self._report_omitted(view.messages, shown, sizer)
+        omitted = self._report_omitted(view.messages, shown, sizer, by)
         return WindowRequest(
             model=target.model,
             messages=adaptation.apply(rendered.messages),
@@ -404,7 +405,11 @@ class RequestBuilder:
         return self._adaptation[1]
 
     def _report_omitted(
-        self, shown: Sequence[Message], messages: Sequence[Message], sizer: Sizer
+        self,
+        shown: Sequence[Message],
+        messages: Sequence[Message],
+        sizer: Sizer,
+        by: tuple[str, ...],
     ) -> tuple[Message, ...]:
         """Return the messages of a view that a request does not show as they are, and emit an event if there are any."""
         if messages is shown:
@@ -412,12 +417,12 @@ class RequestBuilder:
         kept = set(map(id, messages))
         omitted = tuple(message for message in shown if id(message) not in kept)
         if omitted:
-            known = set(map(id, shown))
-            replacements = [message for message in messages if id(message) not in known]
-            saved = sum(map(sizer.count_message, omitted)) - sum(
-                map(sizer.count_message, replacements)
+            before, after = (sum(map(sizer.count_message, each)) for each in (shown, messages))
+            self._events.emit(
+                RequestPruned(
+                    messages=len(omitted), before=before, after=after, by=by or ("render",)
+                )
             )
-            self._events.emit(RequestPruned(messages=len(omitted), tokens=saved))
         return omitted
 
     def _renderer_for(self, target: RequestTarget, limit: int | None) -> Renderer:

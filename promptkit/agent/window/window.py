@@ -513,7 +513,7 @@ class ContextWindow:
         instructions: str | None = None,
         summarize: bool = True,
         abandon_calls: bool = False,
-    ) -> Entry:
+    ) -> Entry | None:
         """Continue from another entry, with a summary of the branch that is left.
 
         Args:
@@ -524,11 +524,12 @@ class ContextWindow:
                 added.
 
         Returns:
-            The last entry that was written.
+            The last entry that was written; None if a hook cancelled the change.
 
         Raises:
             TurnInProgressError: Tool calls wait for results.
-            SummaryError: No summary was made. Nothing was changed.
+            SummaryError: No model wrote a summary, where the conversation has a summarizing model.
+                Nothing was changed.
             TranscriptError: There is no entry with this id.
         """
         self._branches.check_calls(abandon=abandon_calls)

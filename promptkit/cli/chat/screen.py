@@ -185,6 +185,8 @@ TRIGGERS = {
     "background": "in the background",
     "manual": "as you asked",
     "foreground": "now, because the request does not fit",
+    "branch": "before they are left",
+    "handoff": "for a new conversation",
 }
 
 
@@ -220,12 +222,14 @@ class CompactionNotices:
                 )
                 if trigger == "background":
                     self._wait_for_it()
+            case CompactionCommitted(trigger="branch" | "handoff", mode=mode):
+                self._note(f"summary written ({mode})")
             case CompactionCommitted(tokens_before=before, tokens_after=after, mode=mode):
                 self._ready = True
                 self._note(
                     f"summary applied ({mode}): {before:,} → {after:,} tokens; /undo reverts it"
                 )
-            case CompactionFailed(trigger="manual"):
+            case CompactionFailed(trigger="manual" | "branch"):
                 pass  # the command reports the error
             case CompactionFailed(detail=detail):
                 self._note(f"no summary was made: {detail.removeprefix('no summary: ')}")

@@ -287,7 +287,9 @@ def _heading(checkpoint: Checkpoint) -> str:
     kept = (
         f", messages kept from {short_id(checkpoint.first_kept)}" if checkpoint.first_kept else ""
     )
-    return f"({checkpoint.trigger}{sizes}{kept})"
+    authors = {"hook": ", written by a hook", "extract": ", extracted without a model"}
+    by = f", written by {checkpoint.model}" if checkpoint.model else ""
+    return f"({checkpoint.trigger}{authors.get(checkpoint.author or '', by)}{sizes}{kept})"
 
 
 def _message(message: Message) -> Iterator[str]:

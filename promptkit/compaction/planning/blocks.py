@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
 
+ANSWERED, OPEN = "[answered] ", "[open] "
+"""The marks of the user's earlier messages beside a summary: whether a final reply has followed."""
+
 _OPENING_TAG, _CLOSING_TAG = build_summary_message("\0").text.split("\0")
 
 
@@ -103,6 +106,19 @@ def is_user_request(item: ViewItem) -> bool:
     return item.message.role == "user" and item.kind in {"message", "replacement"}
 
 
+def mark_request(message: Message, *, is_open: bool) -> Message:
+    """Return a message of the user with its mark, which is a part of its own."""
+    marked = (OPEN if is_open else ANSWERED, *unmark_request(message).content)
+    return attrs.evolve(message, content=marked)
+
+
+def unmark_request(message: Message) -> Message:
+    """Return a message as the user wrote it."""
+    if message.role != "user" or message.content[:1] not in {(ANSWERED,), (OPEN,)}:
+        return message
+    return attrs.evolve(message, content=message.content[1:])
+
+
 def starts_turn(items: Sequence[ViewItem], at: int) -> bool:
     """Return whether a turn starts here: at the first of consecutive user messages, reminders or branch summaries."""
     return _is_input(items[at]) and (at == 0 or not _is_input(items[at - 1]))
@@ -120,14 +136,15 @@ def find_last_user_request(items: Sequence[ViewItem]) -> int | None:
 def find_open_user_requests(items: Sequence[ViewItem]) -> list[int]:
     """Return the indexes of the user requests since the last reply without tool calls: those that the model still works on.
 
-    A reply after which a program asked the model to go on is not the last one of its turn.
+    Requests that are marked as answered are none, although their replies are no longer shown. A
+    reply after which a program asked the model to go on is not the last one of its turn.
     """
     found: list[int] = []
     for at in range(len(items) - 1, -1, -1):
         message = items[at].message
         if message.role == "assistant" and not message.tool_calls and not _is_continued(items, at):
             break
-        if is_user_request(items[at]):
+        if is_user_request(items[at]) and message.content[:1] != (ANSWERED,):
             found.append(at)
     return found[::-1]
 

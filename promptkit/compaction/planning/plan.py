@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.providers import Model
     from promptkit.transcript import Redactor, ViewItem
+    from promptkit.transcript.log.entries import Author
 
 TARGET_SHARE = 4
 """The target length of a summary is its maximum divided by this."""
@@ -168,6 +169,10 @@ class Summary:
     these cannot be read."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Facts for the next checkpoint."""
+    author: Author = "model"
+    """Who wrote it. Of a summary that a hook gives it becomes `hook`."""
+    data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What hooks attached, for the entry of the summary."""
     missed: int = 0
     """The number of messages that the summary replaces and the summarizer was not shown, not even in
     part."""

@@ -21,6 +21,7 @@ from promptkit.compaction.planning.blocks import (
     is_summary,
     is_user_request,
     starts_turn,
+    unmark_request,
 )
 from promptkit.compaction.planning.plan import Plan
 from promptkit.compaction.planning.user_messages import keep_newest
@@ -194,7 +195,10 @@ def select(  # noqa: PLR0913  # keywords
     verbatim: dict[int, ViewItem] = {}
     if isinstance(keep, KeepUserMessages):
         user_messages = [at for at in range(cut) if at not in pins and is_user_request(items[at])]
-        verbatim = keep_newest(items, user_messages, keep.tokens, sizer)
+        opened = find_open_user_requests(items)
+        verbatim = keep_newest(items, user_messages, keep.tokens, sizer, opened=opened)
+        for at in verbatim.keys() & opened[-1:]:  # the request that is worked on
+            verbatim[at] = attrs.evolve(verbatim[at], message=unmark_request(verbatim[at].message))
     replayed = [
         at
         for at in cutter.find_open_requests(cut, max_replayed_tokens)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_user_request
+from promptkit.compaction.planning.blocks import (
+    ANSWERED,
+    OPEN,
+    find_open_user_requests,
+    is_user_request,
+    mark_request,
+    unmark_request,
+)
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.truncation import truncate_text
@@ -22,11 +30,26 @@ if TYPE_CHECKING:
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""
 
-SHORTENED_TOKENS = 24
-"""An old message of the user is shortened to so many tokens before newer ones are."""
+HISTORY_SHARE = 30
+"""The user's earlier messages beside a summary take at most a thirtieth of what a conversation may
+have."""
 
-OLDER_DIVISOR = 4
-"""Old messages that are shortened get at most a quarter of the text."""
+SHORTENED_TOKENS = 24
+"""A message of the user is shortened to so many tokens before those that leave later are."""
+
+OTHERS_DIVISOR = 4
+"""Messages that are shortened get at most a quarter of the text."""
+
+PROHIBITION = re.compile(
+    r"\b(?:never|don['\u2019]?t|(?:do|must|shall|should|may) not|(?:must|should)n['\u2019]?t|without|avoid|"
+    r"not allowed|forbid\w*|forbade|prohibit\w*|refrain|no longer|ask (?:me )?(?:before|first)|"
+    r"nie|niemals|keinesfalls|auf keinen fall|bitte nicht|(?:darf|soll)\w* nicht|ohne|verbot\w*|verbiet\w*|"
+    r"jamais|surtout pas|sans|interdi\w*|nunca|jamás|prohibid\w*|proibid\w*|não deve\w*|vietat\w*|"
+    r"никогда|нельзя|не (?:надо|делай|трогай|меняй|удаляй)\w*|запрещ\w*)\b"
+    r"|不要|不得|不可|禁止|勿|しないで|ないでください|하지 ?마|금지",
+    re.IGNORECASE,
+)
+"""Words with which a user forbids something."""
 
 HISTORY_TAG = "user-messages"
 HISTORY_TITLE = "What the user said before, word for word, oldest first. This is history: do not do again what was answered."
@@ -34,7 +57,7 @@ HISTORY_TITLE = "What the user said before, word for word, oldest first. This is
 
 @attrs.frozen(kw_only=True)
 class VerbatimUserMessages:
-    """Which user messages stay verbatim beside a summary."""
+    """Which user messages stay verbatim beside a summary, each marked as answered or open."""
 
     max_tokens: int = 20_000
     """Limit for all of them together. The oldest one that stays is cut in its middle to fit.
@@ -48,11 +71,12 @@ class VerbatimUserMessages:
             raise InvalidArgumentError(problem)
 
     def select(
-        self, items: Sequence[ViewItem], tokenizer: Tokenizer
+        self, items: Sequence[ViewItem], tokenizer: Tokenizer, *, kept: Sequence[ViewItem] = ()
     ) -> tuple[tuple[ViewItem, ...], int]:
         """Return the user messages among `items` that stay, in their order, and the number of those that do not.
 
-        Earlier summaries are not user messages.
+        Earlier summaries are not user messages. A final reply among the items that are `kept`
+        answers these messages, too.
         """
         places = [at for at, item in enumerate(items) if is_user_request(item)]
         shown = keep_newest(
@@ -61,26 +85,31 @@ class VerbatimUserMessages:
             self.max_tokens,
             Sizer(tokenizer),
             max_message_tokens=self.max_message_tokens,
+            opened=find_open_user_requests([*items, *kept]),
         )
         return tuple(shown[at] for at in sorted(shown)), len(places) - len(shown)
 
 
-def keep_newest(
+def keep_newest(  # noqa: PLR0913  # keywords
     items: Sequence[ViewItem],
     places: Sequence[int],
     tokens: int,
     sizer: Sizer,
     *,
+    opened: Sequence[int],
     max_message_tokens: int | None = None,
 ) -> dict[int, ViewItem]:
-    """Return the newest of the items at some indexes that fit into `tokens`, by index.
+    """Return the newest of the user's messages at some indexes that fit into `tokens`, by index, each with its mark.
 
-    The oldest of them is truncated to fit.
+    The oldest of them is truncated to fit. `opened` are the indexes of those that are not answered.
     """
     shown: dict[int, ViewItem] = {}
-    left = tokens
+    left, unanswered = tokens, frozenset(opened)
     for at in reversed(places):
-        item, size = items[at], sizer.count_message(items[at].message)
+        item = attrs.evolve(
+            items[at], message=mark_request(items[at].message, is_open=at in unanswered)
+        )
+        size = sizer.count_message(item.message)
         if max_message_tokens is not None and size > max_message_tokens:
             cut = _shorten_message(item, max_message_tokens, sizer)
             if cut is None:
@@ -97,18 +126,24 @@ def keep_newest(
 
 
 def _shorten_message(item: ViewItem, tokens: int, sizer: Sizer) -> ViewItem | None:
-    """Cut out the middle of a message's text to fit into `tokens`, and drop other parts.
+    """Cut out the middle of the text of a marked message to fit into `tokens`, and drop other parts.
 
     None if not even the marker fits.
     """
-    text, tokenizer = item.message.text, sizer.tokenizer
+    tokenizer, mark = sizer.tokenizer, item.message.content[0]
+    text = unmark_request(item.message).text
     room = tokens - (
-        sizer.count_message(attrs.evolve(item.message, content=(text,))) - tokenizer.count(text)
+        sizer.count_message(attrs.evolve(item.message, content=(mark, text)))
+        - tokenizer.count(text)
     )
     kept = (
         truncate_text(text, room, head=0.5, marker=MARKER, tokenizer=tokenizer) if room > 0 else ""
     )
-    return attrs.evolve(item, message=attrs.evolve(item.message, content=(kept,))) if kept else None
+    return (
+        attrs.evolve(item, message=attrs.evolve(item.message, content=(mark, kept)))
+        if kept
+        else None
+    )
 
 
 class _HistoryLine(NamedTuple):
@@ -130,12 +165,16 @@ class UserMessageHistory:
     """
 
     max_tokens: int = 4_000
-    """Limit for the whole text. If not all messages fit, the oldest are shortened first, and left
-    out if they do not fit even so. None gets more than half."""
+    """Limit for the whole text. If not all messages fit, they are shortened, and left out where they
+    do not fit even so, in the order of `rank_requests`. None gets more than half."""
+    max_message_tokens: int | None = None
+    """Limit for each message. The middle of a longer one is cut out. None: no limit."""
+    share: int = HISTORY_SHARE
+    """Of what a conversation may have, the text takes at most one part in so many."""
 
     def __attrs_post_init__(self) -> None:
-        if self.max_tokens < 0:
-            problem = f"max_tokens={self.max_tokens} must be at least 0."
+        if min(self.max_tokens, self.max_message_tokens or 0) < 0 or self.share < 1:
+            problem = f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0, and share={self.share} at least 1."
             raise InvalidArgumentError(problem)
 
     def format(self, messages: Sequence[str], *, unanswered: int = 0, tokenizer: Tokenizer) -> str:
@@ -151,16 +190,18 @@ class UserMessageHistory:
         if not messages:
             return ""
         first_open = len(messages) - unanswered
-        marks = ["[open] " if at >= first_open else "[answered] " for at in range(len(messages))]
+        marks = [OPEN if at >= first_open else ANSWERED for at in range(len(messages))]
+        texts = [self._shorten(escape_block_tags(text), tokenizer) for text in messages]
         lines = [
             _HistoryLine(mark, text, tokenizer.count(mark) + 1, tokenizer.count(text))
-            for mark, text in zip(marks, map(escape_block_tags, messages), strict=True)
+            for mark, text in zip(marks, texts, strict=True)
         ]
         text = _format_history([each.mark + each.text for each in lines], omitted=0)
         over = tokenizer.count(text) - self.max_tokens
         room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(lines)))
+        order = rank_requests(messages)
         while over > 0:
-            kept = _fit_newest(lines, room, tokenizer)
+            kept = _fit(lines, order, room, tokenizer)
             if not kept:
                 return ""
             text = _format_history(kept, omitted=len(lines) - len(kept))
@@ -168,26 +209,49 @@ class UserMessageHistory:
             room -= over  # tokens that the joins of the lines cost
         return text
 
+    def _shorten(self, text: str, tokenizer: Tokenizer) -> str:
+        most = self.max_message_tokens
+        if most is None:
+            return text
+        return truncate_text(text, most, head=0.5, marker=MARKER, tokenizer=tokenizer)
+
 
 def has_history(text: str) -> bool:
     """Return whether a checkpoint's message ends with the user's earlier messages."""
     return f"<{HISTORY_TAG}>\n{HISTORY_TITLE}" in text and text.endswith(f"</{HISTORY_TAG}>")
 
 
-def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer) -> list[str]:
-    """Return the newest messages that fit, in their order.
+def rank_requests(texts: Sequence[str]) -> list[int]:
+    """Return the places of the user's messages, oldest first, in the order in which they leave.
 
-    The oldest are shortened first, to `SHORTENED_TOKENS` each, as far as a quarter of `tokens`
-    suffices for them. Those that are older still are left out. A message of more than half of
-    `tokens` is shortened in any case.
+    First those in the middle, the oldest first, then the first request, then those that forbid
+    something, and the latest never. Their sizes do not matter.
     """
-    shortest = (min(line.tokens, SHORTENED_TOKENS) + line.frame for line in lines)
+
+    def rank(at: int) -> tuple[int, int]:
+        if at == len(texts) - 1:
+            return 3, at
+        return 2 if PROHIBITION.search(texts[at]) else int(at == 0), at
+
+    return sorted(range(len(texts)), key=rank)
+
+
+def _fit(
+    lines: Sequence[_HistoryLine], order: Sequence[int], tokens: int, tokenizer: Tokenizer
+) -> list[str]:
+    """Return the messages that fit, in their order.
+
+    Those that leave first are shortened first, to `SHORTENED_TOKENS` each, as far as a quarter of
+    `tokens` suffices for them. Those that would leave before even these are left out. A message of
+    more than half of `tokens` is shortened in any case.
+    """
+    shortest = (min(lines[at].tokens, SHORTENED_TOKENS) + lines[at].frame for at in order)
     before = [0, *accumulate(shortest)]
-    kept: list[str] = []
-    left, most, for_older = tokens, tokens // 2, tokens // OLDER_DIVISOR
-    for at in range(len(lines) - 1, -1, -1):
-        line = lines[at]
-        reserved = min(before[at], for_older)
+    kept: dict[int, str] = {}
+    left, most, for_others = tokens, tokens // 2, tokens // OTHERS_DIVISOR
+    for rank in range(len(order) - 1, -1, -1):
+        line = lines[order[rank]]
+        reserved = min(before[rank], for_others)
         room = max(left - reserved, min(left, SHORTENED_TOKENS + line.frame))
         shown = truncate_text(
             line.text,
@@ -198,9 +262,9 @@ def _fit_newest(lines: Sequence[_HistoryLine], tokens: int, tokenizer: Tokenizer
         )
         if shown != line.text and shown in {"", MARKER}:
             break
-        kept.append(line.mark + shown)
+        kept[order[rank]] = line.mark + shown
         left -= line.frame + (line.tokens if shown == line.text else tokenizer.count(shown))
-    return kept[::-1]
+    return [kept[at] for at in sorted(kept)]
 
 
 def _format_history(lines: Sequence[str], *, omitted: int) -> str:

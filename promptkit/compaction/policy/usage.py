@@ -472,7 +472,12 @@ class UsageByPart:
     @property
     def total(self) -> int:
         """The sum of all parts."""
-        return self.system + self.tools + self.summary + self.messages + self.results
+        return self.system + self.tools + self.conversation
+
+    @property
+    def conversation(self) -> int:
+        """The sum of all parts besides the instructions and the tools."""
+        return self.summary + self.messages + self.results
 
     def __add__(self, other: UsageByPart) -> UsageByPart:
         return UsageByPart(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from promptkit.compaction.planning.selection import KeepNothing
-from promptkit.compaction.planning.user_messages import VerbatimUserMessages
+from promptkit.compaction.planning.user_messages import UserMessageHistory
 from promptkit.compaction.policy.rules import (
     apply_or_discard,
     block_at,
@@ -21,6 +21,9 @@ from promptkit.compaction.presets.preset import Preset, without_safety_share
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.errors import InvalidArgumentError
+
+USER_MESSAGES_SHARE = 2
+"""The user's messages beside the summary take at most half of what a conversation may have."""
 
 
 @attrs.frozen(kw_only=True)
@@ -84,9 +87,10 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
         ),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(
-            originals=VerbatimUserMessages(
+            originals=UserMessageHistory(
                 max_tokens=chosen.user_message_tokens,
                 max_message_tokens=chosen.max_user_message_tokens,
+                share=USER_MESSAGES_SHARE,
             ),
         ),
         enabled=chosen.enabled,

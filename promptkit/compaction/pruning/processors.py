@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import is_
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -86,6 +87,9 @@ class ViewProcessor:
             process for process in processors if not isinstance(process, LastResort)
         )
         self._last: tuple[TranscriptView, RequestLimits, TranscriptView] | None = None
+        self._last_changed_by: tuple[str, ...] = ()
+        self.changed_by: tuple[str, ...] = ()
+        """The names of the processors that changed messages of the last view."""
 
     def process(self, view: TranscriptView, limits: RequestLimits) -> TranscriptView:
         """Return a view with the processed messages, or the same view if the processors change nothing.
@@ -94,22 +98,37 @@ class ViewProcessor:
         previous version is the same object.
         """
         processors = self._processors if limits.pruned else self._unconditional
+        self.changed_by = ()
         if not processors:
             return view
         last = self._last
         if last is not None and last[0] is view and last[1] == limits:
+            self.changed_by = self._last_changed_by
             return last[2]
         messages: Sequence[Message] = view.messages
         for process in processors:
-            messages = process(messages, limits)
+            earlier, messages = messages, process(messages, limits)
+            if not _are_same(earlier, messages):
+                self.changed_by += (_name_processor(process),)
         processed = (
             view
             if messages is view.messages
             else _show(view, tuple(messages), () if last is None else last[2].items)
         )
         if not limits.pruned:
-            self._last = view, limits, processed
+            self._last, self._last_changed_by = (view, limits, processed), self.changed_by
         return processed
+
+
+def _are_same(before: Sequence[Message], after: Sequence[Message]) -> bool:
+    return before is after or (len(before) == len(after) and all(map(is_, before, after)))
+
+
+def _name_processor(process: Processor) -> str:
+    """Return the name of a processor, or of the function that made it."""
+    named = process.process if isinstance(process, LastResort) else process
+    name: str = getattr(named, "__qualname__", type(named).__qualname__)
+    return name.partition(".<locals>")[0]
 
 
 def _show(

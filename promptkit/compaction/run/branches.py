@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,8 +12,12 @@ import attrs
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.plan import LastRequest, Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import is_system
-from promptkit.compaction.policy.decisions import WAIT_SECONDS
-from promptkit.compaction.run.compactor import collect_facts
+from promptkit.compaction.policy.decisions import HANDOFF, WAIT_SECONDS
+from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
+from promptkit.compaction.run.compactor import attach_data, collect_facts
+from promptkit.compaction.run.events import CompactionCommitted, Events, get_conversation_id
+from promptkit.compaction.run.hooks import CompactionHooks, run_pre_branch
+from promptkit.compaction.run.progress import SummaryProgress
 from promptkit.compaction.summarizers.defaults import UNLIMITED, SummarizerContext
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer, summarize_within_limits
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer, SimpleSummarizer
@@ -49,13 +55,15 @@ if TYPE_CHECKING:
     from promptkit.tokens import Tokenizer
     from promptkit.transcript import Redactor, TranscriptStore
 
+_LOGGER = logging.getLogger("promptkit")
+
 BRANCH_TOKENS = 2_048
 """Token limit of a branch's summary. Source: pi."""
 
 PREFACE = "Another way was tried from here and then left. What was said and found there:\n\n"
 
-HANDOFF = "handoff"
-"""Name of the document's message in the new conversation, and of the observation in the old one."""
+BRANCH = "branch"
+"""The trigger of a branch's summary."""
 
 PARENT_SETTING = "parent"
 """Name of the setting that says which conversation a new one comes from."""
@@ -63,7 +71,7 @@ PARENT_SETTING = "parent"
 
 @attrs.frozen(kw_only=True)
 class SummaryWriter:
-    """Writes the summary of what a conversation leaves."""
+    """Writes the summary of what a conversation leaves, and reports it as events."""
 
     summarizer: Summarizer
     """An `InlineSummarizer` asks after the last request, which the prompt cache pays for."""
@@ -77,20 +85,86 @@ class SummaryWriter:
     """Counts what is left, and the summary, which must not be too short for it."""
     seconds: float | None = WAIT_SECONDS
     """The longest time that one summarizer may take; None: no limit."""
+    events: Events = attrs.field(factory=Events)
+    """Receive the start and the end of the summary, its failed attempts and its requests."""
+    count_request: Callable[[Transcript], UsageByPart] = attrs.field(
+        default=attrs.Factory(lambda self: partial(_count_view, self.tokenizer), takes_self=True)
+    )
+    """Counts by part what the next request of a conversation takes, for the events."""
 
-    async def write(self, task: SummaryTask) -> Summary:
+    def start(
+        self, trigger: str, transcript: Transcript, plan: Plan, before: UsageByPart
+    ) -> SummaryProgress:
+        """Report that a summary is started, and the size of the next request before it."""
+        conversation = get_conversation_id(transcript)
+        progress = SummaryProgress(events=self.events, trigger=trigger, conversation=conversation)
+        progress.report_start(plan, before)
+        return progress
+
+    async def write(
+        self, task: SummaryTask, progress: SummaryProgress, *, given: Summary | None = None
+    ) -> Summary:
         """Write the summary of a task, within these limits.
 
+        A summary that a hook has `given` is taken if it passes the same checks.
+
         Raises:
-            SummaryError: No summary was made in time, or none that can stand for the messages that are left.
+            SummaryError: No summary was made in time, or none that can stand for the messages that
+                are left.
         """
         sizer, tokenizer = Sizer(self.tokenizer), self.tokenizer
         replaced = sum(sizer.count_message(item.message) for item in task.plan.dropped)
         check = partial(check_length, replaced=replaced, tokenizer=tokenizer)
-        task = attrs.evolve(task, seconds=self.seconds, check=check)
+        task = attrs.evolve(
+            task,
+            seconds=self.seconds,
+            check=check,
+            require_model=True,
+            report=progress.report_attempt,
+            observe=partial(progress.observe, compacted=task.plan.previous is not None),
+        )
         if self.redactor is not None:
             task = redact_task(task, self.redactor)
-        summary = add_facts(await summarize_within_limits(self.summarizer, task), task)
+        if given is not None:
+            given = attrs.evolve(given, author="hook")
+            try:
+                check(given)
+                return self._finish(given, task)
+            except SummaryError as error:
+                _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
+        return self._finish(await summarize_within_limits(self.summarizer, task), task)
+
+    def report_commit(
+        self,
+        progress: SummaryProgress,
+        summary: Summary,
+        entry: Entry,
+        sizes: Sequence[UsageByPart],
+    ) -> None:
+        """Report the entry that holds the summary, with the sizes of the next request before and after it."""
+        before, after = sizes
+        self.events.emit(
+            CompactionCommitted(
+                number=progress.number,
+                trigger=progress.trigger,
+                checkpoint=entry.id,
+                mode=summary.mode,
+                tokens_before=before.conversation,
+                tokens_after=after.conversation,
+                seconds=progress.seconds,
+                before=before,
+                after=after,
+                model=summary.model,
+                author=summary.author,
+                usage=summary.usage,
+                request_id=summary.request_id,
+                summary=summary.text,
+            )
+        )
+
+    def _finish(self, summary: Summary, task: SummaryTask) -> Summary:
+        """Return the summary with the facts of what is left, and without secrets."""
+        summary = add_facts(summary, task)
         if self.redactor is not None:
             summary = redact_summary(summary, self.redactor)
         if not summary.text.strip():
@@ -98,13 +172,19 @@ class SummaryWriter:
         return summary
 
 
-async def switch_branch(
+def _count_view(tokenizer: Tokenizer, transcript: Transcript) -> UsageByPart:
+    view = build_view(transcript.path())
+    return count_parts(view.messages, find_summary_ids(view.items), Sizer(tokenizer).count_message)
+
+
+async def switch_branch(  # keywords
     transcript: Transcript,
     to: str | None,
     *,
     writer: SummaryWriter | None,
     instructions: str | None = None,
-) -> Entry:
+    hooks: CompactionHooks | None = None,
+) -> Entry | None:
     """Continue from another entry, with a summary of the branch that is left.
 
     Nothing is written before the summary is ready, so a cancelled call leaves the conversation
@@ -115,36 +195,57 @@ async def switch_branch(
         to: Id of the entry to continue from. None: the beginning.
         writer: Writes the summary. None: nothing is summarized.
         instructions: What the user asks of the summary.
+        hooks: Asked before the conversation leaves the branch.
 
     Returns:
         The last entry that was written: a BranchSummary after the target entry, or a mere rewind if
-        the branch has no messages.
+        the branch has no messages. None if a hook cancelled the switch.
 
     Raises:
-        SummaryError: No summary was made in time, or none that can stand for the branch.
+        SummaryError: No summary was made in time, or none that can stand for the branch. Where a
+            summarizer can ask a model, no summary is extracted without one.
         TranscriptError: The entry is unknown.
         TranscriptConflictError: The conversation continued in the meantime.
     """
     leaf = transcript.leaf
     if to is not None:
         transcript.get(to)
-    items = build_branch_items(find_abandoned_entries(transcript, to))
-    if leaf is None or writer is None or not items:
-        return transcript.rewind(to)
-    plan = Plan(leaf=leaf, dropped=items)
-    summary = await writer.write(
-        SummaryTask(
+    plan = Plan(leaf=leaf or "", dropped=build_branch_items(find_abandoned_entries(transcript, to)))
+    if leaf is None or writer is None or plan.is_empty:
+        asked = await run_pre_branch(hooks, plan, to=to, instructions=instructions)
+        return None if asked.cancel else transcript.rewind(to)
+    before = writer.count_request(transcript)
+    progress = writer.start(BRANCH, transcript, plan, before)
+    with progress.reporting_errors():
+        asked = await run_pre_branch(hooks, plan, to=to, instructions=instructions)
+        if asked.cancel:
+            progress.report_cancellation()
+            return None
+        task = SummaryTask(
             plan=plan,
             max_tokens=writer.max_tokens,
-            instructions=instructions,
+            instructions=asked.join_instructions(instructions),
             facts=collect_facts(transcript, plan),
         )
-    )
-    if transcript.leaf != leaf:
-        raise TranscriptConflictError(leaf, find_abandoned_entries(transcript, leaf))
-    return transcript.rewind(
-        to, BranchSummary(summary=f"{PREFACE}{summary.text}", leaf=leaf, facts=summary.facts)
-    )
+        summary = await writer.write(task, progress, given=asked.summary)
+        summary = attach_data(summary, asked, writer.redactor)
+    with progress.reporting_errors(summary.usage):
+        if transcript.leaf != leaf:
+            raise TranscriptConflictError(leaf, find_abandoned_entries(transcript, leaf))
+        entry = transcript.rewind(
+            to,
+            BranchSummary(
+                summary=f"{PREFACE}{summary.text}",
+                leaf=leaf,
+                facts=summary.facts,
+                model=summary.model,
+                author=summary.author,
+                usage=summary.usage,
+                data=summary.data,
+            ),
+        )
+    writer.report_commit(progress, summary, entry, (before, writer.count_request(transcript)))
+    return entry
 
 
 async def handoff(
@@ -184,27 +285,36 @@ async def handoff(
         raise SummaryError(reason="nothing", detail="the conversation has no messages to hand off.")
     pinned = tuple(item for item in view.items if is_system(item))
     rest = tuple(item for item in view.items if not is_system(item))
-    summary = await writer.write(
-        SummaryTask(
-            plan=Plan(leaf=leaf, previous=view.summary, dropped=rest, pinned=pinned),
+    plan = Plan(leaf=leaf, previous=view.summary, dropped=rest, pinned=pinned)
+    before = writer.count_request(transcript)
+    progress = writer.start(HANDOFF, transcript, plan, before)
+    with progress.reporting_errors():
+        task = SummaryTask(
+            plan=plan,
             max_tokens=writer.max_tokens,
             instructions=goal,
             last_request=last,
             tools=() if last is None else last.tools,
         )
-    )
-    if transcript.leaf != leaf:
-        raise TranscriptConflictError(leaf, find_abandoned_entries(transcript, leaf))
-    link = {"transcript": transcript.store.address, "leaf": leaf, "goal": goal}
-    system = (MessageEntry(message=item.message) for item in pinned)
-    message = Message(role="user", content=(summary.text,))
-    new.append(
-        Setting(name=PARENT_SETTING, value=link),
-        *system,
-        CustomMessage(name=HANDOFF, message=message),
-        expect="",
-    )
-    transcript.append(Observation(name=HANDOFF, data={"transcript": store.address, "goal": goal}))
+        summary = await writer.write(task, progress)
+    with progress.reporting_errors(summary.usage):
+        if transcript.leaf != leaf:
+            raise TranscriptConflictError(leaf, find_abandoned_entries(transcript, leaf))
+        link = {"transcript": transcript.store.address, "leaf": leaf, "goal": goal}
+        document = new.append(
+            Setting(name=PARENT_SETTING, value=link),
+            *(MessageEntry(message=item.message) for item in pinned),
+            CustomMessage(
+                name=HANDOFF,
+                message=Message(role="user", content=(summary.text,)),
+                model=summary.model,
+                usage=summary.usage,
+            ),
+            expect="",
+        )[-1]
+        note = {"transcript": store.address, "goal": goal}
+        transcript.append(Observation(name=HANDOFF, data=note))
+    writer.report_commit(progress, summary, document, (before, writer.count_request(new)))
     return new
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import attrs
@@ -12,7 +13,6 @@ import attrs
 from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.planning.plan import (
-    FailedAttempt,
     LastRequest,
     Plan,
     Summary,
@@ -24,22 +24,18 @@ from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
 from promptkit.compaction.run.events import (
-    CompactionCancelled,
     CompactionCommitted,
-    CompactionFailed,
-    CompactionStarted,
     Events,
-    ObservedModel,
-    SummaryAttemptFailed,
-    SummaryDiscarded,
     get_conversation_id,
 )
 from promptkit.compaction.run.hooks import (
     CompactionHooks,
+    PreCompactResult,
     run_on_branch_change,
     run_post_compact,
     run_pre_compact,
 )
+from promptkit.compaction.run.progress import SummaryProgress
 from promptkit.compaction.run.replacement import Replacement, ReplacementMessages
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
@@ -50,12 +46,10 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_plan,
     redact_summary,
     redact_task,
-    sum_usage,
     updated_facts,
 )
 from promptkit.errors import (
     CompactionInProgressError,
-    EmptyReplyError,
     SummaryError,
     TranscriptConflictError,
 )
@@ -69,12 +63,13 @@ from promptkit.transcript import (
     TranscriptView,
     ViewItem,
     build_summary_message,
+    redact_json,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from promptkit.messages import Json, Message, ToolDefinition, Usage
+    from promptkit.messages import Json, Message, ToolDefinition
     from promptkit.tokens import Tokenizer
     from promptkit.transcript import Redactor, Transcript
 
@@ -97,15 +92,12 @@ each costs a prompt cache."""
 class DraftSummary:
     """A summary that is made and not yet committed."""
 
-    number: int
-    """The number of the compaction, as in its events."""
+    progress: SummaryProgress
+    """Reports how the compaction ends."""
     plan: Plan
     summary: Summary
     """The checked summary, with its breadcrumb."""
-    trigger: str
     instructions: str | None
-    started: float
-    """When the compaction started, in seconds by the compactor's clock."""
 
 
 class CompactionOrder(TypedDict, total=False):
@@ -274,34 +266,17 @@ class Compactor:
         Raises:
             SummaryError: No summary was made.
         """
-        trigger, last_request = order["trigger"], order.get("last_request")
+        last_request = order.get("last_request")
         if plan.is_empty:
             return None
-        number, started = self.events.next_number(), self.clock()
-        spent: list[Usage | None] = []
-
-        def report(failed: FailedAttempt) -> None:
-            spent.append(failed.usage)
-            self._report_attempt(number, trigger, failed)
-
-        def report_cancellation() -> None:
-            seconds = self.clock() - started
-            self.events.emit(
-                CompactionCancelled(
-                    number=number, trigger=trigger, seconds=seconds, usage=sum_usage(spent)
-                )
-            )
-
-        conversation, messages = (
-            get_conversation_id(self.transcript),
-            len(plan.dropped) + len(plan.prefix),
+        progress = SummaryProgress(
+            events=self.events,
+            trigger=order["trigger"],
+            conversation=get_conversation_id(self.transcript),
+            clock=self.clock,
         )
-        self.events.emit(
-            CompactionStarted(
-                number=number, trigger=trigger, messages=messages, conversation=conversation
-            )
-        )
-        try:
+        progress.report_start(plan, self.count_request())
+        with progress.reporting_errors():
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,
@@ -312,40 +287,23 @@ class Compactor:
                 file_rules=self.file_rules,
                 seconds=order.get("seconds"),
                 require_model=order.get("require_model", False),
-                report=report,
-                observe=lambda model: ObservedModel(
-                    model=model,
-                    events=self.events,
-                    conversation=conversation,
-                    compacted=plan.previous is not None,
-                    compaction=number,
-                ),
+                report=progress.report_attempt,
+                observe=partial(progress.observe, compacted=plan.previous is not None),
             )
             extractor = (
                 ExtractiveSummarizer(tokenizer=self.tokenizer) if order.get("extract") else None
             )
-            summary = await self._make_summary(task, trigger, extractor)
-        except BaseException as error:
-            if isinstance(error, Exception):
-                carried = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
-                self._report_failure(
-                    number, trigger, error, started, usage=sum_usage(spent or [carried])
-                )
-            else:
-                report_cancellation()
-            raise
+            summary = await self._make_summary(task, progress.trigger, extractor)
         if summary is None:
-            report_cancellation()
+            progress.report_cancellation()
             return None
         if self.redactor is not None:
             plan = redact_plan(plan, self.redactor)
         return DraftSummary(
-            number=number,
+            progress=progress,
             plan=plan,
             summary=summary,
-            trigger=trigger,
             instructions=order.get("instructions"),
-            started=started,
         )
 
     async def commit(self, draft: DraftSummary) -> Entry | None:
@@ -356,21 +314,8 @@ class Compactor:
         Returns None, after an event that says why, if the messages that the plan covers have
         changed. Raises TranscriptError if the checkpoint cannot be written.
         """
-        try:
+        with draft.progress.reporting_errors(draft.summary.usage):
             entry = self._write(draft, await self._load_files(draft))
-        except Exception as error:
-            self._report_failure(
-                draft.number, draft.trigger, error, draft.started, usage=draft.summary.usage
-            )
-            raise
-        except asyncio.CancelledError:
-            seconds, usage = self.clock() - draft.started, draft.summary.usage
-            self.events.emit(
-                CompactionCancelled(
-                    number=draft.number, trigger=draft.trigger, seconds=seconds, usage=usage
-                )
-            )
-            raise
         if entry is None:
             return None
         await run_post_compact(self.hooks, entry)
@@ -378,16 +323,7 @@ class Compactor:
 
     def discard(self, draft: DraftSummary, reason: str) -> None:
         """Discard a summary that is no longer needed, and report the reason as an event."""
-        seconds, usage = self.clock() - draft.started, draft.summary.usage
-        self.events.emit(
-            SummaryDiscarded(
-                number=draft.number,
-                trigger=draft.trigger,
-                reason=reason,
-                seconds=seconds,
-                usage=usage,
-            )
-        )
+        draft.progress.report_discard(reason, draft.summary.usage)
 
     def undo(self) -> Entry | None:
         """Undo the latest compaction, so that the messages it summarized are shown again.
@@ -433,11 +369,7 @@ class Compactor:
         )
         if result.cancel:
             return None
-        task = attrs.evolve(
-            task,
-            instructions="\n\n".join(filter(None, (task.instructions, *result.instructions)))
-            or None,
-        )
+        task = attrs.evolve(task, instructions=result.join_instructions(task.instructions))
         if self.redactor is not None:
             task = redact_task(task, self.redactor)
         facts = updated_facts(task)
@@ -448,7 +380,8 @@ class Compactor:
         )
         if result.summary is not None:
             try:
-                return check(result.summary)
+                given = attrs.evolve(result.summary, author="hook")
+                return attach_data(check(given), result, self.redactor)
             except SummaryError as error:
                 _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
         task = attrs.evolve(
@@ -459,7 +392,8 @@ class Compactor:
         )
         handoff = self.handoff if trigger == HANDOFF else None
         summarizer = extractor or handoff or self.summarizer
-        return check(await summarize_within_limits(summarizer, task))
+        summary = check(await summarize_within_limits(summarizer, task))
+        return attach_data(summary, result, self.redactor)
 
     def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces.
@@ -547,7 +481,7 @@ class Compactor:
             if stale is not None:
                 self.discard(draft, stale)
                 return None
-            before = self._count_request()
+            before = self.count_request()
             replaced = self.replacement.build(
                 draft.plan, draft.summary, self.tokenizer, files=files
             )
@@ -565,8 +499,10 @@ class Compactor:
                 return entry
         return None
 
-    def _count_request(self) -> UsageByPart:
-        view = self.view
+    def count_request(self, transcript: Transcript | None = None) -> UsageByPart:
+        """Count by part what the next request takes. None: of the compactor's own transcript."""
+        path = (self.transcript if transcript is None else transcript).path()
+        view = self._capped_view.build_view(path)
         return self.count_fixed() + count_parts(
             view.messages, find_summary_ids(view.items), self._sizer.count_message
         )
@@ -576,50 +512,22 @@ class Compactor:
     ) -> None:
         self.events.emit(
             CompactionCommitted(
-                number=draft.number,
-                trigger=draft.trigger,
+                number=draft.progress.number,
+                trigger=draft.progress.trigger,
                 checkpoint=entry.id,
                 mode=draft.summary.mode,
                 tokens_before=checkpoint.tokens_before or 0,
                 tokens_after=checkpoint.tokens_after or 0,
                 dropped=checkpoint.dropped or 0,
                 shown=checkpoint.shown or 0,
-                seconds=self.clock() - draft.started,
+                seconds=draft.progress.seconds,
                 before=before,
-                after=self._count_request(),
+                after=self.count_request(),
                 model=draft.summary.model,
+                author=draft.summary.author,
                 usage=draft.summary.usage,
                 request_id=draft.summary.request_id,
                 summary=draft.summary.text,
-            )
-        )
-
-    def _report_attempt(self, number: int, trigger: str, failed: FailedAttempt) -> None:
-        self.events.emit(
-            SummaryAttemptFailed(
-                number=number,
-                trigger=trigger,
-                summarizer=failed.summarizer,
-                reason=failed.reason,
-                detail=failed.detail,
-                seconds=failed.seconds,
-                usage=sum_usage([failed.usage]),
-            )
-        )
-
-    def _report_failure(
-        self, number: int, trigger: str, error: Exception, started: float, *, usage: Usage | None
-    ) -> None:
-        reason = error.reason if isinstance(error, SummaryError) else type(error).__name__
-        seconds = self.clock() - started
-        self.events.emit(
-            CompactionFailed(
-                number=number,
-                trigger=trigger,
-                reason=reason,
-                detail=str(error),
-                seconds=seconds,
-                usage=usage,
             )
         )
 
@@ -671,15 +579,28 @@ def build_checkpoint(
         replacement=None if plain else opening,
         own=() if plain else replaced.generated,
         portable=replaced.portable,
-        trigger=draft.trigger,
+        trigger=draft.progress.trigger,
         instructions=draft.instructions,
         model=draft.summary.model,
+        author=draft.summary.author,
         usage=draft.summary.usage,
+        data=draft.summary.data,
         facts=draft.summary.facts,
         tokens_before=sum(count(item.message) for item in items),
         tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
         dropped=dropped,
         shown=max(0, dropped - draft.summary.missed),
+    )
+
+
+def attach_data(summary: Summary, hook: PreCompactResult, redactor: Redactor | None) -> Summary:
+    """Return a summary with what hooks attach to it, without secrets."""
+    return attrs.evolve(
+        summary,
+        data={
+            name: value if redactor is None else redact_json(value, redactor)
+            for name, value in hook.data.items()
+        },
     )
 
 

@@ -471,7 +471,8 @@ class CompactionController:
             raise CompactionInProgressError
         before, plan = self.usage().tokens, self.compactor.plan()
         decision = self._decide(_Moment(phase="manual"), before, RequestState())
-        least = min(LEAST_REPLACED, self.budget.window // LEAST_SHARE)
+        window = self.budget.window
+        least = LEAST_REPLACED if window is None else min(LEAST_REPLACED, window // LEAST_SHARE)
         if not isinstance(decision, Compact) or self.compactor.count_replaced(plan) < least:
             return None
         self._discard_background("a compaction was requested")

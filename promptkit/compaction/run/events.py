@@ -17,6 +17,7 @@ from promptkit.providers import Model, ModelOptions, Reply, with_options
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
     from promptkit.transcript import Transcript
+    from promptkit.transcript.log.entries import Author
 
 
 class Events:
@@ -119,7 +120,7 @@ class DecisionMade:
 
 @attrs.frozen(kw_only=True)
 class CompactionStarted:
-    """A compaction has started.
+    """A compaction has started, or the summary of a branch or for a handoff.
 
     Exactly one of the events committed, failed, cancelled and discarded follows.
     """
@@ -128,9 +129,12 @@ class CompactionStarted:
     """The number of the compaction among all of one `Events`. Its last event has the same
     number."""
     trigger: str
-    """What started the compaction, such as `manual` or `background`."""
+    """What started the compaction, such as `manual`, `background`, `branch` or
+    `handoff`."""
     messages: int
     """Number of messages that the summary will replace."""
+    before: UsageByPart = attrs.field(factory=UsageByPart)
+    """The next request by part, in tokens, as it is without the summary."""
     conversation: str | None = None
     """The id of the conversation: that of its first entry. A fork has the id of its original."""
 
@@ -152,10 +156,13 @@ class _CompactionStep:
 
 @attrs.frozen(kw_only=True)
 class CompactionCommitted(_CompactionStep):
-    """The summary's checkpoint was written. Figures are tokens and seconds."""
+    """The summary was written: a checkpoint, the summary of a branch, or the document of a handoff.
+
+    Figures are tokens and seconds.
+    """
 
     checkpoint: str
-    """The id of the checkpoint's entry."""
+    """The id of the summary's entry. That of a handoff is in the new conversation."""
     mode: str
     """How the summary was made, such as `live` or `extractive`."""
     tokens_before: int
@@ -173,6 +180,8 @@ class CompactionCommitted(_CompactionStep):
     """The request by part as it is now."""
     model: str | None = None
     """The model that wrote the summary. None: no model was asked."""
+    author: Author = "model"
+    """Who wrote the summary: a `model`, a `hook`, or `extract` for one without a model."""
     request_id: str | None = None
     """The provider's name for the request that wrote the summary, where it gave one."""
     summary: str = attrs.field(default="", repr=False)
@@ -222,8 +231,13 @@ class RequestPruned:
 
     messages: int
     """Number of the view's messages that are not in the request in full."""
-    tokens: int
-    """Tokens saved."""
+    before: int
+    """Tokens of the conversation in full, without what every request has."""
+    after: int
+    """Tokens of the conversation as the request shows it."""
+    by: tuple[str, ...]
+    """The names of the functions that made it smaller, such as `truncate_history`. `render`: the
+    prompt's own pruning."""
 
 
 @attrs.frozen(kw_only=True)
@@ -287,6 +301,9 @@ class RequestSent:
     """The number of the compaction that the request is for. None: it is one of the conversation."""
     compacted: bool = False
     """Whether the request shows a summary in place of earlier messages."""
+    tokens: int | None = None
+    """The size of the request by promptkit's count, known before any provider has counted. None: it
+    was not counted, as for most summaries."""
     messages: tuple[Message, ...] = attrs.field(default=(), repr=False)
     tools: tuple[ToolDefinition, ...] = attrs.field(default=(), repr=False)
 
@@ -380,6 +397,8 @@ class ObservedModel:
     """Whether requests show a summary in place of earlier messages."""
     compaction: int | None = None
     """The number of the compaction that the requests are for."""
+    tokens: int | None = None
+    """The size of the requests, where they were counted."""
     provider: str | None = attrs.field(
         default=attrs.Factory(lambda self: getattr(self.model, "provider", None), takes_self=True)
     )
@@ -407,6 +426,7 @@ class ObservedModel:
                 conversation=self.conversation,
                 compaction=self.compaction,
                 compacted=self.compacted,
+                tokens=self.tokens,
                 messages=tuple(messages),
                 tools=tuple(tools),
             )

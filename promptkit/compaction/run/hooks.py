@@ -1,4 +1,4 @@
-"""Hooks that run before and after a compaction, and when the conversation continues on another branch.
+"""Hooks that run before and after a compaction, and before and after the conversation continues on another branch.
 
 A hook can cancel a compaction, write the summary itself, add instructions for the summarizer, and
 act on a committed checkpoint.
@@ -6,6 +6,7 @@ act on a committed checkpoint.
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,10 @@ import attrs
 from promptkit.messages import is_instance
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
     from promptkit.compaction.planning.plan import Plan, Summary
+    from promptkit.messages import Json
     from promptkit.transcript import Entry, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
@@ -22,15 +26,23 @@ _LOGGER = logging.getLogger("promptkit")
 
 @attrs.frozen(kw_only=True)
 class PreCompactResult:
-    """What a hook requests before a compaction. The default requests nothing."""
+    """What a hook requests before a compaction, or before a branch is left. The default requests nothing."""
 
     cancel: bool = False
-    """Cancel the compaction. The conversation stays as it is."""
+    """Cancel the compaction, or the change of the branch. The conversation stays as it is."""
     summary: Summary | None = None
     """A summary to use instead of the summarizer's. It is rejected if it is blank, too large or no
     smaller than the messages it replaces."""
     instructions: tuple[str, ...] = ()
     """Instructions for the summarizer, in addition to the user's."""
+
+    data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What the entry of the summary keeps as its `data`, for the program. The model is never shown
+    it."""
+
+    def join_instructions(self, given: str | None) -> str | None:
+        """Return the user's instructions (None: there are none) with these, or None without any."""
+        return "\n\n".join(filter(None, (given, *self.instructions))) or None
 
 
 class CompactionHooks:
@@ -54,6 +66,19 @@ class CompactionHooks:
             instructions: The user's instructions for the summary, or None.
         """
         _ = plan, trigger, instructions
+        return PreCompactResult()
+
+    async def pre_branch(
+        self, plan: Plan, *, to: str | None, instructions: str | None
+    ) -> PreCompactResult:
+        """Handle a `switch_branch` that is about to leave a branch.
+
+        Args:
+            plan: What is left: its `dropped` messages. The summary is of them, if one was asked for.
+            to: The id of the entry that the conversation continues from; None: the beginning.
+            instructions: The user's instructions for the summary, or None.
+        """
+        _ = plan, to, instructions
         return PreCompactResult()
 
     async def post_compact(self, checkpoint: Entry) -> None:
@@ -86,7 +111,7 @@ class HookChain(CompactionHooks):
     """Run several hooks in order. A hook that raises is logged and skipped.
 
     The first hook that cancels ends the chain. The first summary is used. Instructions are
-    concatenated.
+    concatenated, and data is joined.
     """
 
     def __init__(self, *hooks: CompactionHooks) -> None:
@@ -100,15 +125,32 @@ class HookChain(CompactionHooks):
         self, plan: Plan, *, trigger: str, instructions: str | None
     ) -> PreCompactResult:
         """Combine the results of all hooks."""
+        return await self._combine(
+            lambda hooks: run_pre_compact(hooks, plan, trigger=trigger, instructions=instructions)
+        )
+
+    async def pre_branch(
+        self, plan: Plan, *, to: str | None, instructions: str | None
+    ) -> PreCompactResult:
+        """Combine the results of all hooks."""
+        return await self._combine(
+            lambda hooks: run_pre_branch(hooks, plan, to=to, instructions=instructions)
+        )
+
+    async def _combine(
+        self, ask: Callable[[CompactionHooks], Awaitable[PreCompactResult]]
+    ) -> PreCompactResult:
         summary = None
         added: list[str] = []
+        data: dict[str, Json] = {}
         for hooks in self._hooks:
-            result = await run_pre_compact(hooks, plan, trigger=trigger, instructions=instructions)
+            result = await ask(hooks)
             if result.cancel:
                 return result
             summary = summary or result.summary
             added += result.instructions
-        return PreCompactResult(summary=summary, instructions=tuple(added))
+            data |= result.data
+        return PreCompactResult(summary=summary, instructions=tuple(added), data=data)
 
     async def post_compact(self, checkpoint: Entry) -> None:
         """Pass the checkpoint to every hook."""
@@ -138,10 +180,31 @@ async def run_pre_compact(
     compaction.
     """
     try:
-        return await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
+        return _check_data(
+            await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
+        )
     except Exception:
         _LOGGER.exception("a hook raised before a compaction, which continues without it")
         return PreCompactResult()
+
+
+async def run_pre_branch(
+    hooks: CompactionHooks | None, plan: Plan, *, to: str | None, instructions: str | None
+) -> PreCompactResult:
+    """Call `pre_branch`, if there are hooks. An exception is logged and counts as an empty result."""
+    if hooks is None:
+        return PreCompactResult()
+    try:
+        return _check_data(await hooks.pre_branch(plan, to=to, instructions=instructions))
+    except Exception:
+        _LOGGER.exception("a hook raised before a change of the branch, which continues without it")
+        return PreCompactResult()
+
+
+def _check_data(result: PreCompactResult) -> PreCompactResult:
+    """Return the result. Raises TypeError or ValueError for data that a transcript cannot hold."""
+    json.dumps(dict(result.data), allow_nan=False)
+    return result
 
 
 async def run_post_compact(hooks: CompactionHooks, checkpoint: Entry) -> None:

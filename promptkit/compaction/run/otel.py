@@ -242,6 +242,8 @@ class _Recorder:
         attributes["gen_ai.provider.name"] = event.provider or UNKNOWN_PROVIDER
         attributes["gen_ai.request.model"] = event.model
         attributes["gen_ai.conversation.compacted"] = event.compacted
+        if event.tokens is not None:
+            attributes[f"{PREFIX}tokens"] = event.tokens
         if self._content:
             instructions = [
                 part
@@ -392,6 +394,8 @@ def _select_attributes(event: Event) -> Attributes:
             selected |= {f"{PREFIX}{name}.{part}": tokens for part, tokens in parts.items()}
         elif isinstance(value, str | int | float | bool):
             selected[f"{PREFIX}{name}"] = value
+        elif isinstance(event, RequestPruned):
+            selected[f"{PREFIX}{name}"] = event.by
     return selected
 
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_summary
+from promptkit.compaction.planning.blocks import is_summary, mark_request
 from promptkit.compaction.planning.names import find_names, iter_texts
 from promptkit.compaction.planning.user_messages import (
+    HISTORY_SHARE,
     UserMessageHistory,
     VerbatimUserMessages,
     has_history,
@@ -42,8 +43,7 @@ if TYPE_CHECKING:
     from promptkit.transcript import Redactor
 
 CARRIED_SHARE = 30
-"""The user's earlier messages take at most a thirtieth of what a conversation may have, and so does
-each block of carried context."""
+"""Each block of carried context takes at most a thirtieth of what a conversation may have."""
 
 NAMES_SHARE = 48
 """The list of names takes at most a forty-eighth: in a small window, more of them made requests
@@ -316,22 +316,28 @@ class Replacement:
     def tokens_beside(self) -> int:
         """The tokens of the user's earlier messages and of a carried block, at most.
 
-        User messages that stay as messages do not count.
+        User messages that may take a larger share than a thirtieth, or stay as messages, do not
+        count.
         """
-        history = self.originals.max_tokens if isinstance(self.originals, UserMessageHistory) else 0
+        history = (
+            self.originals.max_tokens
+            if isinstance(self.originals, UserMessageHistory)
+            and self.originals.share >= HISTORY_SHARE
+            else 0
+        )
         return history + self.names_tokens + (0 if self.carry is None else self.carry_tokens or 0)
 
     def limited_to(self, base: int | None) -> Replacement:
         """Return the replacement with limits that suit a conversation of at most `base` tokens; None: unknown.
 
-        User messages that stay as messages get at most half of that. The text of the earlier ones,
-        and each carried block, get a share.
+        User messages that stay as messages get at most half of that. The text of the earlier ones
+        gets its share, and so does each carried block.
         """
         if base is None:
             return self
         originals, share = self.originals, base // CARRIED_SHARE
         if originals is not None:
-            most = share if isinstance(originals, UserMessageHistory) else base // 2
+            most = base // (originals.share if isinstance(originals, UserMessageHistory) else 2)
             originals = attrs.evolve(originals, max_tokens=min(originals.max_tokens, most))
         files = self.files and attrs.evolve(
             self.files, max_tokens=min(self.files.max_tokens, base // FILES_SHARE)
@@ -358,7 +364,7 @@ class Replacement:
             return _place_native(plan, summary.replacement, files, portable)
         generated = [self._summary_message(plan, summary, tokenizer), *files]
         verbatim, noted = self._originals(plan, tokenizer)
-        user_messages = [*verbatim, *(item.message for item in plan.replayed)]
+        user_messages = [*verbatim, *self._replayed(plan)]
         placed = [(message, False) for message in (item.message for item in plan.pinned)]
         if self.place == "first":
             placed += [(message, True) for message in (*generated, *noted)]
@@ -375,12 +381,9 @@ class Replacement:
     def count_tokens(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> int:
         """Count the tokens of the messages that replace what is dropped, without pinned and replayed messages, which were in the view before."""
         built = self.build(plan, attrs.evolve(summary, replacement=None), tokenizer)
-        there = {id(item.message) for item in (*plan.pinned, *plan.replayed)}
-        return sum(
-            Sizer(tokenizer).count_message(message)
-            for message in built.messages
-            if id(message) not in there
-        )
+        there = (item.message for item in (*plan.pinned, *plan.replayed))
+        count = Sizer(tokenizer).count_message
+        return sum(map(count, built.messages)) - sum(map(count, there))
 
     def _summary_message(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> Message:
         """Build the message that shows a summary and what is carried beside it."""
@@ -403,10 +406,17 @@ class Replacement:
             sizer.count_message(item.message) for item in plan.replayed[:-1]
         )
         said, omitted = attrs.evolve(self.originals, max_tokens=max(0, left)).select(
-            covered, tokenizer
+            covered, tokenizer, kept=plan.kept
         )
         note = _build_note(omitted + _count_omitted_before(covered))
         return [item.message for item in said], [] if note is None else [note]
+
+    def _replayed(self, plan: Plan) -> list[Message]:
+        """Return the messages that are repeated, the older ones marked as open where others are marked."""
+        messages = [item.message for item in plan.replayed]
+        if not isinstance(self.originals, VerbatimUserMessages):
+            return messages
+        return [*(mark_request(each, is_open=True) for each in messages[:-1]), *messages[-1:]]
 
     def _carried(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
         """Return the carried context and the user's earlier messages, or an empty text."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from promptkit.compaction.planning.plan import Summary, SummaryTask
+from promptkit.compaction.planning.user_messages import PROHIBITION, rank_requests
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
@@ -66,7 +67,7 @@ class ExtractiveSummarizer:
                 detail=f"{task.target_tokens:,} tokens are too few even for the headings.",
             ) from error
         text = "".join(message.text for message in rendered.messages)
-        return Summary(text=text, mode="extractive", facts=facts.to_json())
+        return Summary(text=text, mode="extractive", author="extract", facts=facts.to_json())
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +100,7 @@ class PlaceholderSummarizer:
         before = get_previous_summary(task)
         for text in (f"{before}\n\n{note}" if before else note, note):
             if self.tokenizer.count(text) <= task.max_tokens:
-                return Summary(text=text, mode="placeholder")
+                return Summary(text=text, mode="placeholder", author="extract")
         raise SummaryError(
             reason="does_not_fit", detail=f"{task.max_tokens:,} tokens are too few even for a note."
         )
@@ -179,13 +180,19 @@ class ExtractiveSummary(PromptElement):
     def _section(self, number: int, lines: Sequence[str], weight: float, *before: Child) -> Child:
         """Return a required heading and its lines.
 
-        The oldest lines are removed first, but the first request is removed after all but the last.
+        The oldest lines are removed first, and requests in the order of `rank_requests`.
         """
         heading = TextChunk(required=True)[f"{number}. {SECTIONS[number - 1]}"]
         if not lines and not any(before):
             return heading, TextChunk(priority=0)["- nothing"]
-        ages = range(len(lines) - 1, -1, -1)
-        ranks = [min(age, 0.5) if number == 1 and at == 0 else age for at, age in enumerate(ages)]
+        ranks = [float(age) for age in range(len(lines) - 1, -1, -1)]
+        if number == 1:
+            # as many as stay longer than the newest of the middle, between it and the last
+            late = [
+                at for at in rank_requests(lines)[:-1] if at == 0 or PROHIBITION.search(lines[at])
+            ]
+            for place, at in enumerate(late):
+                ranks[at] = (len(late) - place) / (len(late) + 1)
         return (
             heading,
             before,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_user_request
+from promptkit.compaction.planning.blocks import is_user_request, unmark_request
 from promptkit.compaction.planning.names import find_names, iter_texts
 from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
@@ -24,7 +24,7 @@ from promptkit.compaction.planning.tool_calls import (
     find_skill_name,
     parse_arguments,
 )
-from promptkit.compaction.planning.user_messages import MARKER
+from promptkit.compaction.planning.user_messages import MARKER, rank_requests
 from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import (
     DocumentPart,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from promptkit.transcript import ViewItem
 
 MAX_ENTRIES = 400
-"""Entries of each list. The oldest are removed first."""
+"""Entries of each list."""
 
 
 MAX_ENTRY_CHARACTERS = 4_000
@@ -50,8 +50,13 @@ MAX_ENTRY_CHARACTERS = 4_000
 
 
 MAX_LIST_CHARACTERS = 40_000
-"""Characters of one list. The oldest entries are removed first, except the first request. Of skills
-the oldest texts are, and the names stay."""
+"""Characters of one list. The oldest entries are removed first. Of skills the oldest texts are, and
+the names stay."""
+
+
+MAX_REQUESTS_CHARACTERS = 80_000
+"""Characters of the user's messages: some 20,000 tokens. They leave in the order of
+`rank_requests`."""
 
 
 MAX_REQUEST_CHARACTERS = 20_000
@@ -345,12 +350,11 @@ class _FactCollector:
         """Return the collected facts, within bounds."""
         for call_id in list(self._using):  # their results are not among the messages
             self._list_files(call_id)
-        requests = _keep_newest(self.requests, len)
+        requests = _keep_requests(self.requests)
+        first_open = len(self.requests) - self.unanswered
         return Facts(
-            requests=requests
-            if len(requests) == len(self.requests)
-            else (self.requests[0], *requests),
-            unanswered=min(self.unanswered, len(requests)),
+            requests=tuple(self.requests[at] for at in requests),
+            unanswered=sum(at >= first_open for at in requests),
             read=_keep_newest([path for path in self.read if path not in self.changed], len),
             changed=_keep_newest(list(self.changed), len),
             commands=_keep_newest(
@@ -480,6 +484,18 @@ def _keep_newest(items: Sequence[Item], size: Callable[[Item], int]) -> tuple[It
     return tuple(items[start:])
 
 
+def _keep_requests(texts: Sequence[str]) -> list[int]:
+    """Return the places of the user's messages that fit the bounds, in their order."""
+    left = MAX_REQUESTS_CHARACTERS
+    kept: list[int] = []
+    for at in reversed(rank_requests(texts)):
+        left -= len(texts[at])
+        if left < 0 or len(kept) == MAX_ENTRIES:
+            break
+        kept.append(at)
+    return sorted(kept)
+
+
 def _keep_newest_texts(skills: Sequence[Skill]) -> tuple[Skill, ...]:
     """Return the skills, with the texts of the newest ones that fit a list.
 
@@ -503,6 +519,7 @@ def _describe_request(message: Message) -> str:
 
     The middle of a very long one is left out.
     """
+    message = unmark_request(message)
     text = message.text.strip()
     others = sum(isinstance(part, ImagePart | DocumentPart) for part in message.content)
     if len(text) > MAX_REQUEST_CHARACTERS:

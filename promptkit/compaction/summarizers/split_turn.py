@@ -81,6 +81,7 @@ class SplitTurnSummarizer:
             text=f"{history.text}{HEADING}{prefix.text}",
             mode=PARTIAL if PARTIAL in {history.mode, prefix.mode} else prefix.mode,
             model=prefix.model or history.model,
+            author=prefix.author,
             usage=sum_usage([history.usage, prefix.usage]),
             missed=history.missed + prefix.missed,
         )

@@ -67,6 +67,11 @@ class MessageEntry:
     None if it is unknown."""
 
 
+Author: TypeAlias = Literal["model", "hook", "extract"]
+"""Who wrote a summary: a model, a hook of the program, or nobody, where it was extracted from the
+conversation."""
+
+
 @attrs.frozen(kw_only=True)
 class Checkpoint:
     """A compaction: from here on, the view shows the summary instead of the entries before `first_kept`.
@@ -101,8 +106,12 @@ class Checkpoint:
     """Tokens of the view after the compaction."""
     model: str | None = None
     """The model that wrote the summary; None if no model was used."""
+    author: Author | None = None
+    """Who wrote the summary; None if that is not known, as for imported ones."""
     usage: Usage | None = None
     """The usage of the summary requests."""
+    data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What hooks attached. The model is never shown it."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Data that each checkpoint hands to the next one, such as the files that were read and
     changed."""
@@ -122,6 +131,14 @@ class BranchSummary:
     """The id of the last entry of the abandoned branch."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Data about the branch, such as the files that were read and changed on it."""
+    model: str | None = None
+    """The model that wrote the summary; None if no model was used."""
+    author: Author | None = None
+    """Who wrote the summary; None if that is not known."""
+    usage: Usage | None = None
+    """The usage of the summary requests."""
+    data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What hooks attached. The model is never shown it."""
 
 
 PRUNED_REASON = "pruned"
@@ -173,6 +190,10 @@ class CustomMessage:
     """The name of the program or the hook."""
     message: Message
     """The message as the model is shown it."""
+    model: str | None = None
+    """The model that wrote it, such as the document of a handoff; None if no model did."""
+    usage: Usage | None = None
+    """The usage of the requests for it."""
 
 
 @attrs.frozen(kw_only=True)

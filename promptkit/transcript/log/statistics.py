@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import Message, Usage
-from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, UnknownEntry
+from promptkit.transcript.log.entries import (
+    BranchSummary,
+    Checkpoint,
+    CustomMessage,
+    Entry,
+    MessageEntry,
+    UnknownEntry,
+)
 from promptkit.transcript.log.transcript import EntryTree
 
 if TYPE_CHECKING:
@@ -74,7 +81,10 @@ class TranscriptTotals:
         self._kinds[payload.kind if isinstance(payload, UnknownEntry) else entry.kind] += 1
         first, last = self._times or (entry.time, entry.time)
         self._times = min(first, entry.time), max(last, entry.time)
-        if isinstance(payload, MessageEntry | Checkpoint) and payload.usage is not None:
+        if (
+            isinstance(payload, MessageEntry | Checkpoint | BranchSummary | CustomMessage)
+            and payload.usage is not None
+        ):
             self._usage = _add_usage(self._usage, payload.usage)
         message = entry.message
         if message is not None:

@@ -135,6 +135,7 @@ def test_requests_and_tool_calls_are_children_of_their_turn() -> None:
         "gen_ai.request.model": "writer",
         "gen_ai.conversation.id": conversation,
         "gen_ai.conversation.compacted": False,
+        "promptkit.tokens": 10,
         "gen_ai.usage.input_tokens": 500,
         "gen_ai.usage.output_tokens": 40,
         "gen_ai.usage.cache_read.input_tokens": 300,

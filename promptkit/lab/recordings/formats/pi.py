@@ -43,6 +43,7 @@ from promptkit.transcript import (
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.transcript.log.entries import Author
 
 NAME = "pi"
 LINE_FIELDS = {"type", "id", "parentId", "timestamp"}
@@ -210,7 +211,10 @@ class _Reader:
         if target and record.get("type") == "branch_summary" and summary is not None:
             return [
                 BranchSummary(
-                    summary=summary, leaf=target[1], facts=as_object(record.get("details"))
+                    summary=summary,
+                    leaf=target[1],
+                    author=_find_author(record),
+                    facts=as_object(record.get("details")),
                 )
             ]
         if target and record.get("type") == "label" and label is not None:
@@ -231,15 +235,21 @@ class _Reader:
             first = self._by_index[index] if 0 < index < len(self._by_index) else None
         elif last and self._latest_messages:
             first = self._latest_messages[-min(last, len(self._latest_messages))]
+        author = _find_author(record)
         return Checkpoint(
             summary=summary,
             first_kept=first,
-            trigger="extension"
-            if record.get("fromHook") is True or record.get("fromExtension") is True
-            else "unknown",
+            trigger="extension" if author == "hook" else "unknown",
+            author=author,
             tokens_before=as_count(record.get("tokensBefore")),
             facts=as_object(record.get("details")),
         )
+
+
+def _find_author(record: JsonObject) -> Author | None:
+    """Return `hook` for a summary that an extension wrote, and None for any other."""
+    is_hook = record.get("fromHook") is True or record.get("fromExtension") is True
+    return "hook" if is_hook else None
 
 
 def _read_message(message: JsonObject) -> list[EntryPayload]:

@@ -10,9 +10,11 @@ import attrs
 import pytest
 
 from promptkit import Message, ToolCall, ToolDefinition, Transcript, Usage
-from promptkit.agent import AgentSession
+from promptkit.agent import AgentSession, ContextWindow
+from promptkit.compaction import PRESETS
+from promptkit.compaction.pruning.processors import cap_tool_results
 from promptkit.compaction.recall.tool import RECALL
-from promptkit.compaction.run.events import RequestPruned
+from promptkit.compaction.run.events import Events, RequestPruned, RequestSent
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.errors import (
     ContextLengthExceededError,
@@ -31,13 +33,14 @@ from promptkit.transcript.log.view import build_summary_message
 from promptkit.transcript.stores.store import InMemoryStore
 from tests.conversations import summary_reply, words
 from tests.unit.agent.holding import READ, calls, checkpoints, held, overflow, said, turn_and_rest
-from tests.unit.compaction.summarizers.writers import WRITTEN
+from tests.unit.compaction.summarizers.writers import WRITTEN, Recorder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
+    from promptkit.compaction.pruning.processors import RequestLimits
     from promptkit.testing.scripted_model import Request
     from promptkit.tools import ToolOutput
 
@@ -127,7 +130,49 @@ def test_what_a_request_leaves_out_without_a_summary_is_told_with_its_tokens() -
     assert told.messages == 2
     assert each.sent(-1)[-2] == "[2 messages omitted]"
     count = WordTokenizer().count
-    assert told.tokens == sum(map(count, omitted)) - count("[2 messages omitted]")
+    saved = sum(map(count, omitted)) - count("[2 messages omitted]")
+    assert told.before - told.after == saved
+    assert told.before == each.session.window.usage().parts.conversation - len(["here"])
+    assert told.by == ("truncate_history",)
+
+
+def test_the_size_of_each_request_is_told_the_first_one_included() -> None:
+    each = held("one", "two")
+    sizes: list[int | None] = []
+    for text in ("first", "second"):
+        asyncio.run(each.session.run(text))
+        last = each.session.window.last_request
+        sizes.append(None if last is None else last.tokens)
+    sent = [event for event in each.told.events if isinstance(event, RequestSent)]
+    assert [event.tokens for event in sent] == sizes
+    assert sizes[0] is not None
+
+
+def test_a_request_that_a_processor_makes_smaller_says_by_what_and_from_what_size() -> None:
+    told = Recorder()
+    window = ContextWindow(
+        model="gpt-4o",
+        tokenizer=WordTokenizer(),
+        events=Events(told),
+        preset=attrs.evolve(PRESETS["vscode"](), processors=(cap_tool_results(20), _leave)),
+    )
+    call = ToolCall(id="c1", name="look")
+    window.add(
+        Message(role="user", content="Look."),
+        Message(role="assistant", tool_calls=(call,)),
+        Message(role="tool", tool_call_id="c1", content=words(100)),
+    )
+    before = sum(map(WordTokenizer().count, (each.text for each in window.view.messages)))
+    asyncio.run(window.request())
+    (pruned,) = [event for event in told.events if isinstance(event, RequestPruned)]
+    assert (pruned.messages, pruned.by) == (1, ("cap_tool_results",))
+    assert pruned.before - pruned.after >= 80
+    assert pruned.before >= before
+
+
+def _leave(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
+    _ = limits
+    return list(messages)
 
 
 @pytest.mark.usefixtures("no_extract")

@@ -449,8 +449,12 @@ def test_what_is_pinned_and_nothing_else_is_nothing_to_do() -> None:
 
 def test_of_the_users_messages_the_newest_stay() -> None:
     talk = conversation(3, 2)
-    made = plan(talk, KeepUserMessages(tokens=5))
-    assert [item.message.text for item in made.pinned] == ["[…]", "question 2", "the task"]
+    made = plan(talk, KeepUserMessages(tokens=8))
+    assert [item.message.text for item in made.pinned] == [
+        "[answered] […]",
+        "[answered] question 2",
+        "the task",
+    ]
     # the model has not replied to this round
     assert [item.message.role for item in made.kept] == ["assistant", "tool"]
     assert entries(plan(talk, KeepUserMessages(tokens=100)))["pinned"] == "e1 e5 e9 e13"
@@ -465,13 +469,13 @@ def test_a_message_on_the_edge_keeps_its_beginning_and_its_end() -> None:
     talk.answer("ok")
     talk.user("go on")
     talk.answer("ok")
-    made = plan(talk, KeepUserMessages(tokens=9))
+    made = plan(talk, KeepUserMessages(tokens=11))
     cut = made.pinned[0].message
-    assert cut.text.startswith("w0 w1 w2")
+    assert cut.text.startswith("[answered] w0 w1 w2")
     assert cut.text.endswith("w98 w99")
     assert "[…]" in cut.text
     assert cut.text.encode()
-    assert sum(TOKENIZER.count(item.message.text) for item in made.pinned) <= 9
+    assert sum(TOKENIZER.count(item.message.text) for item in made.pinned) <= 11
     assert [item.entry_id for item in made.pinned] == ["e1", "e3"]
 
 
@@ -491,19 +495,19 @@ def test_an_earlier_summary_is_not_taken_for_a_users_message() -> None:
     talk.answer("done")
     talk.compact(plan(talk, KeepUserMessages(tokens=100)))
     assert [message.text for message in talk.view.messages] == [
-        "question 0",
-        "question 1",
-        "the task",
+        "[answered] question 0",
+        "[answered] question 1",
+        "[answered] the task",
         build_summary_message("S").text,
     ]
     talk.user("more")
     talk.answer("and more")
     made = plan(talk, KeepUserMessages(tokens=100))
     assert [item.message.text for item in made.pinned] == [
-        "question 0",
-        "question 1",
-        "the task",
-        "more",
+        "[answered] question 0",
+        "[answered] question 1",
+        "[answered] the task",
+        "[answered] more",
     ]
     assert [item.kind for item in made.dropped] == ["summary", "message"]
     assert made.previous == "S"

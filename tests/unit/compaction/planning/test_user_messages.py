@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 
 from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages
@@ -30,7 +31,7 @@ def asked(*texts: str) -> ConversationBuilder:
 
 def test_everything_stays_where_there_is_room_in_its_order() -> None:
     assert kept(asked("one", "two", "three"), VerbatimUserMessages()) == (
-        ["one", "two", "three"],
+        ["[answered] one", "[answered] two", "[answered] three"],
         0,
     )
 
@@ -40,12 +41,15 @@ def test_the_message_on_the_edge_is_cut_in_the_middle_with_a_marker_and_older_on
     None
 ):
     talk = asked("old", words(20, "a"), words(5, "b"))
-    assert kept(talk, VerbatimUserMessages(max_tokens=10)) == (["a a […] a a", *[words(5, "b")]], 1)
+    assert kept(talk, VerbatimUserMessages(max_tokens=12)) == (
+        ["[answered] a a […] a a", f"[answered] {words(5, 'b')}"],
+        1,
+    )
 
 
 def test_a_long_message_is_cut_in_the_middle_whatever_the_total() -> None:
-    assert kept(asked(words(50, "a"), "b"), VerbatimUserMessages(max_message_tokens=5)) == (
-        ["a a […] a a", "b"],
+    assert kept(asked(words(50, "a"), "b"), VerbatimUserMessages(max_message_tokens=6)) == (
+        ["[answered] a a […] a a", "[answered] b"],
         0,
     )
 
@@ -59,7 +63,7 @@ def test_a_cut_never_ends_inside_a_character_of_any_script() -> None:
     text = item.message.text
     assert "[…]" in text
     text.encode("utf-8")
-    head, tail = text.split("[…]")
+    head, tail = text.removeprefix("[answered] ").split("[…]")
     assert set(head.replace("👩‍👩‍👧‍👦", "").replace("🇫🇷", "").replace("é", "")) == set()
     assert set(tail.replace("👩‍👩‍👧‍👦", "").replace("🇫🇷", "").replace("é", "")) == set()
 
@@ -71,7 +75,7 @@ def test_earlier_summaries_and_reminders_are_not_collected() -> None:
     talk.reminder("mind the gap")
     talk.branch("a branch")
     talk.user("the request")
-    assert kept(talk, VerbatimUserMessages()) == (["the request"], 0)
+    assert kept(talk, VerbatimUserMessages()) == (["[open] the request"], 0)
 
 
 def test_a_replacement_of_the_checkpoint_before_is_collected_again_but_not_what_nobody_said() -> (
@@ -86,7 +90,7 @@ def test_a_replacement_of_the_checkpoint_before_is_collected_again_but_not_what_
         for item in asked("a note").view.items[:1]
     ]
     shown, omitted = VerbatimUserMessages().select([*noted, *said], TOKENIZER)
-    assert ([item.message.text for item in shown], omitted) == (["first"], 0)
+    assert ([item.message.text for item in shown], omitted) == (["[open] first"], 0)
 
 
 def test_pictures_stay_with_what_stays_whole() -> None:
@@ -94,7 +98,21 @@ def test_pictures_stay_with_what_stays_whole() -> None:
     picture = ImagePart(url="https://example.org/a.png")
     talk.user("look", picture)
     (item,), _ = VerbatimUserMessages().select(talk.view.items, TOKENIZER)
-    assert item.message.content == ("look", picture)
+    assert item.message.content == ("[open] ", "look", picture)
+
+
+def test_each_message_is_marked_and_one_that_was_answered_stays_so_where_its_reply_is_gone() -> (
+    None
+):
+    talk = asked("one")
+    talk.user("two")
+    once, _ = VerbatimUserMessages().select(talk.view.items, TOKENIZER)
+    again, _ = VerbatimUserMessages().select(
+        [attrs.evolve(item, kind="replacement") for item in once], TOKENIZER
+    )
+    assert [item.message.text for item in again] == ["[answered] one", "[open] two"]
+    answered, _ = VerbatimUserMessages().select(once, TOKENIZER, kept=asked("three").view.items)
+    assert [item.message.text for item in answered] == ["[answered] one", "[answered] two"]
 
 
 @pytest.mark.parametrize("said", ["[…]", ""])

@@ -67,7 +67,7 @@ def test_a_result_is_taken_once() -> None:
         assert state(background) == "ready"
         taken = background.take()
         assert taken is not None
-        assert taken.number == 1
+        assert taken.progress.number == 1
         assert background.take() is None
         assert state(background) == "idle"
         assert background.plan is None
@@ -110,7 +110,7 @@ def test_only_one_pass_runs_or_waits_at_a_time() -> None:
         assert not background.start(lambda: makes(3), PLAN)
         taken = background.take()
         assert taken is not None
-        assert taken.number == 1
+        assert taken.progress.number == 1
 
     in_loop(check)
 
@@ -197,7 +197,7 @@ def test_what_settles_after_it_was_cancelled_is_not_taken_for_the_pass_after_it(
         for _ in range(5):
             await asyncio.sleep(0)
         assert state(background) == "running"
-        assert [each.number for each in unused] == [1]
+        assert [each.progress.number for each in unused] == [1]
 
     in_loop(check)
 
@@ -324,7 +324,7 @@ class Passes(RuleBasedStateMachine):
         given = self.background.cancel()
         if given is not None:
             assert self.current is not None
-            assert given.number == self.current.number
+            assert given.progress.number == self.current.number
             self.used.append(given)
         assert state(self.background) == "idle"
         self.current = None
@@ -335,7 +335,7 @@ class Passes(RuleBasedStateMachine):
         taken = self.background.take()
         if taken is not None:
             assert self.current is not None
-            assert taken.number == self.current.number
+            assert taken.progress.number == self.current.number
             self.used.append(taken)
         if not running:
             self.current = None
@@ -366,8 +366,10 @@ class Passes(RuleBasedStateMachine):
                 piece.outcome.set_result("makes")
         self.turn()
         last = self.background.take()
-        made = [piece.made.number for piece in self.pieces if piece.made is not None]
-        told = [each.number for each in (*self.used, *self.unused, *([last] if last else []))]
+        made = [piece.made.progress.number for piece in self.pieces if piece.made is not None]
+        told = [
+            each.progress.number for each in (*self.used, *self.unused, *([last] if last else []))
+        ]
         self.loop.run_until_complete(self.loop.shutdown_asyncgens())
         self.loop.close()
         # whatever was made was used, given back or reported: exactly once

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -25,6 +26,9 @@ from promptkit.transcript.log.transcript import Transcript
 from tests.conversations import ConversationBuilder
 from tests.unit.compaction.summarizers.writers import Writer
 
+if TYPE_CHECKING:
+    from promptkit.compaction.summarizers.summarizer import Summarizer
+
 
 def forked() -> tuple[ConversationBuilder, str]:
     """A conversation of two turns; the id of the answer to the first."""
@@ -41,8 +45,10 @@ def told(writer: Writer) -> list[str]:
     return [item.message.text for item in writer.tasks[0].plan.dropped]
 
 
-def go(talk: ConversationBuilder, to: str | None, writer: Writer) -> Entry:
-    return asyncio.run(switch_branch(talk.log, to, writer=SummaryWriter(summarizer=writer)))
+def go(talk: ConversationBuilder, to: str | None, writer: Summarizer) -> Entry:
+    entry = asyncio.run(switch_branch(talk.log, to, writer=SummaryWriter(summarizer=writer)))
+    assert entry is not None
+    return entry
 
 
 @pytest.mark.spec("E108")
@@ -56,7 +62,7 @@ def test_what_is_left_is_summarized_up_to_the_deepest_common_ancestor_and_stored
     assert told(writer) == ["tried wish", "", "found it", "tried answer"]
     assert isinstance(entry.payload, BranchSummary)
     assert attrs.evolve(entry.payload, facts={}) == BranchSummary(
-        summary=f"{PREFACE}It was found.", leaf=leaf
+        summary=f"{PREFACE}It was found.", leaf=leaf, author="model"
     )
     assert Facts.from_json(entry.payload.facts).requests == ("tried wish",)
     assert [item.message.text for item in talk.view.items] == [
@@ -190,9 +196,7 @@ def test_the_files_of_a_branch_stand_in_its_summary() -> None:
     summarizer = FileListSummarizer(
         summarizer=ExtractiveSummarizer(tokenizer=tokenizer), tokenizer=tokenizer
     )
-    entry = asyncio.run(
-        switch_branch(talk.log, target, writer=SummaryWriter(summarizer=summarizer))
-    )
+    entry = go(talk, target, summarizer)
     assert isinstance(entry.payload, BranchSummary)
     assert "<modified-files>\na.py\n</modified-files>" in entry.payload.summary
     assert Facts.from_json(entry.payload.facts).changed == ("a.py",)
@@ -206,13 +210,7 @@ def test_the_files_of_a_branch_s_own_branches_are_known() -> None:
             summary="an older branch", leaf=talk.leaf, facts=Facts(changed=("b.py",)).to_json()
         )
     )
-    entry = asyncio.run(
-        switch_branch(
-            talk.log,
-            target,
-            writer=SummaryWriter(summarizer=ExtractiveSummarizer(tokenizer=WordTokenizer())),
-        )
-    )
+    entry = go(talk, target, ExtractiveSummarizer(tokenizer=WordTokenizer()))
     assert isinstance(entry.payload, BranchSummary)
     assert Facts.from_json(entry.payload.facts).changed == ("b.py",)
 
@@ -220,6 +218,7 @@ def test_the_files_of_a_branch_s_own_branches_are_known() -> None:
 def test_where_nothing_was_said_or_without_a_summarizer_nothing_is_summarized() -> None:
     talk, target = forked()
     entry = asyncio.run(switch_branch(talk.log, target, writer=None))
+    assert entry is not None
     assert entry.kind == "setting"
     writer = Writer()
     assert go(talk, target, writer).kind == "setting"
@@ -239,5 +238,6 @@ def test_secrets_are_taken_out_before_and_behind_the_summarizer() -> None:
         switch_branch(talk.log, target, writer=SummaryWriter(summarizer=writer, redactor=redactor))
     )
     assert told(writer)[2] == "found -"
+    assert entry is not None
     assert isinstance(entry.payload, BranchSummary)
     assert entry.payload.summary.endswith("found -")

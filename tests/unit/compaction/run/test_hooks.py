@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
 
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.run.compactor import Compactor
-from promptkit.compaction.run.events import Events
+from promptkit.compaction.run.events import CompactionCommitted, CompactionStarted, Events
 from promptkit.compaction.run.hooks import CompactionHooks, HookChain, PreCompactResult
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.log.entries import Checkpoint, CustomEntry, Entry
 from promptkit.transcript.log.transcript import Transcript
+from promptkit.transcript.stores.jsonl.store import JsonlStore
 from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import WRITTEN, Recorder, Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @attrs.define
@@ -215,3 +219,51 @@ def test_a_chain_takes_its_hooks_one_by_one() -> None:
     given: Any = [CompactionHooks()]
     with pytest.raises(TypeError, match=r"as in HookChain\(first, second\), not \["):
         HookChain(given)
+
+
+def test_a_checkpoint_says_who_wrote_its_summary() -> None:
+    by_model, _, told = compacted(CompactionHooks())
+    by_hook, _, told_by_hook = compacted(
+        Says(wanted=PreCompactResult(summary=Summary(text="mine", mode="own")))
+    )
+    assert (authored(by_model), authored(by_hook)) == ("model", "hook")
+    committed = [*told.events, *told_by_hook.events]
+    authors = [each.author for each in committed if isinstance(each, CompactionCommitted)]
+    assert authors == ["model", "hook"]
+
+
+def authored(entry: Entry | None) -> str | None:
+    assert entry is not None
+    assert isinstance(entry.payload, Checkpoint)
+    return entry.payload.author
+
+
+def test_hooks_attach_data_to_the_checkpoint_which_is_kept_in_the_file(tmp_path: Path) -> None:
+    first = Says(wanted=PreCompactResult(data={"ticket": 12, "by": "first"}))
+    second = Says(wanted=PreCompactResult(data={"by": "second"}))
+    entry, _, _ = compacted(HookChain(first, second))
+    assert entry is not None
+    assert isinstance(entry.payload, Checkpoint)
+    assert entry.payload.data == {"ticket": 12, "by": "second"}
+    log = Transcript(JsonlStore(tmp_path / "talk.jsonl"))
+    written = attrs.evolve(entry.payload, first_kept=None)
+    log.append(written)
+    assert Transcript(log.store).path()[-1].payload == written
+
+
+def test_data_that_is_no_json_counts_as_an_error_of_the_hook(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    broken: Any = {"at": object()}
+    entry, _, told = compacted(Says(wanted=PreCompactResult(data=broken)))
+    assert entry is not None
+    assert told.ends == ["committed"]
+    assert "a hook raised before a compaction" in caplog.text
+
+
+def test_a_compaction_tells_the_request_by_part_when_it_starts() -> None:
+    _, _, told = compacted(CompactionHooks())
+    (started,) = [each for each in told.events if isinstance(each, CompactionStarted)]
+    (committed,) = [each for each in told.events if isinstance(each, CompactionCommitted)]
+    assert started.before.messages == 40
+    assert started.before == committed.before

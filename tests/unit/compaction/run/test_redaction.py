@@ -199,7 +199,7 @@ def test_what_a_checkpoint_says_again_beside_its_summary_is_clean() -> None:
     asyncio.run(compactor.compact(trigger="manual"))
 
     *told, last = (message.text for message in talk.view.messages)
-    assert any(text.startswith("Use [redacted: access token].") for text in told)
+    assert any(text.startswith("[answered] Use [redacted: access token].") for text in told)
     assert not any(SECRET in text for text in told)
     assert SECRET in last  # the request that is worked on
 

@@ -110,8 +110,8 @@ def test_codex_the_person_s_messages_stay_and_the_summary_comes_last_behind_its_
     compacted(talk, CODEX, Telling())
     assert shown(talk) == [
         "replacement system: rules",
-        "replacement user: first wish",
-        "replacement user: second wish",
+        "replacement user: [answered] first wish",
+        "replacement user: [answered] second wish",
         "summary user: Another model wrote:\nsummary-1",
     ]
 
@@ -126,8 +126,8 @@ def test_the_next_checkpoint_takes_over_the_messages_but_not_the_summary_whateve
     turn(talk, "second wish")
     compacted(talk, CODEX, telling)
     assert shown(talk) == [
-        "replacement user: first wish",
-        "replacement user: second wish",
+        "replacement user: [answered] first wish",
+        "replacement user: [answered] second wish",
         "summary user: Another model wrote:\nsummary-2",
     ]
     assert telling.tasks[1].plan.previous == "summary-1"
@@ -169,15 +169,15 @@ def test_a_summary_in_the_system_s_name_is_replaced_by_the_next_and_not_pinned()
 @pytest.mark.spec("E71")
 def test_what_does_not_fit_is_counted_over_all_checkpoints() -> None:
     talk, telling = ConversationBuilder(), Telling()
-    form = Replacement(originals=VerbatimUserMessages(max_tokens=20, max_message_tokens=10))
+    form = Replacement(originals=VerbatimUserMessages(max_tokens=22, max_message_tokens=11))
     for wish in ("a", "b", "c"):
         turn(talk, words(30, wish))
         compacted(talk, form, telling)
     assert shown(talk) == [
         "summary user: <conversation-summary>\nsummary-3\n</conversation-summary>",
         "summary user: [1 earlier message of the person is left out here]",
-        "replacement user: b b b b […] b b b b b",
-        "replacement user: c c c c […] c c c c c",
+        "replacement user: [answered] b b b b […] b b b b b",
+        "replacement user: [answered] c c c c […] c c c c c",
     ]
     turn(talk, words(30, "d"))
     compacted(talk, form, telling)
@@ -198,8 +198,8 @@ def test_plan_todos_skills_and_agent_are_said_anew_at_each_checkpoint() -> None:
         compacted(talk, Replacement(carry=carry, originals=VerbatimUserMessages()), telling)
     assert shown(talk) == [
         "summary user: <conversation-summary>\nsummary-2\n</conversation-summary>\n\n<plan>\nplan B\n</plan>",
-        "replacement user: first wish",
-        "replacement user: second wish",
+        "replacement user: [answered] first wish",
+        "replacement user: [answered] second wish",
     ]
 
 
@@ -211,7 +211,7 @@ def test_a_request_that_is_still_worked_on_is_said_once_and_later_messages_follo
     compacted(talk, CODEX, telling)
     talk.answer("done")
     assert shown(talk) == [
-        "replacement user: old wish",
+        "replacement user: [answered] old wish",
         "replacement user: open wish",
         "summary user: Another model wrote:\nsummary-1",
         "message assistant: ",

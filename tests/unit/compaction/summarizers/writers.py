@@ -18,6 +18,7 @@ from promptkit.compaction.run.events import (
     CompactionStarted,
     DecisionMade,
     Event,
+    Events,
     ReplyReceived,
     RequestFailed,
     RequestPruned,
@@ -29,6 +30,7 @@ from promptkit.compaction.run.events import (
     TurnStarted,
     WindowLearned,
 )
+from promptkit.compaction.run.progress import SummaryProgress
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import SummaryTask
@@ -124,12 +126,10 @@ class Recorder:
 def draft(number: int) -> DraftSummary:
     """A summary of nothing in particular."""
     return DraftSummary(
-        number=number,
+        progress=SummaryProgress(events=Events(), trigger="background", number=number),
         plan=Plan(leaf=""),
         summary=Summary(text="S", mode="test"),
-        trigger="background",
         instructions=None,
-        started=0,
     )
 
 
