@@ -124,7 +124,8 @@ class InlineSummarizer:
                 needed = taken + task.max_tokens
                 detail = f"the conversation, the question and the summary need {needed:,} tokens; the window has {self.window:,}."
                 raise SummaryError(reason="does_not_fit", detail=detail)
-        reply = await limit_output(self.model, task, room=room).complete(messages, tools=tools)
+        model = with_options(limit_output(self.model, task, room=room), cache_messages=len(sent))
+        reply = await model.complete(messages, tools=tools)
         return summary_from_reply(
             reply,
             task,
