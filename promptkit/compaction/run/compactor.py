@@ -429,6 +429,7 @@ class Compactor:
             task,
             instructions="\n\n".join(filter(None, (task.instructions, *result.instructions)))
             or None,
+            known_memories=result.known_memories,
         )
         if self.redactor is not None:
             task = redact_task(task, self.redactor)

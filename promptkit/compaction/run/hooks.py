@@ -31,6 +31,8 @@ class PreCompactResult:
     smaller than the messages it replaces."""
     instructions: tuple[str, ...] = ()
     """Instructions for the summarizer, in addition to the user's."""
+    known_memories: tuple[str, ...] = ()
+    """Memories that are written down already, for a summarizer that lists new ones."""
 
 
 class CompactionHooks:
@@ -85,8 +87,8 @@ class CompactionHooks:
 class HookChain(CompactionHooks):
     """Run several hooks in order. A hook that raises is logged and skipped.
 
-    The first hook that cancels ends the chain. The first summary is used. Instructions are
-    concatenated.
+    The first hook that cancels ends the chain. The first summary is used. Instructions and
+    memories are concatenated.
     """
 
     def __init__(self, *hooks: CompactionHooks) -> None:
@@ -102,13 +104,17 @@ class HookChain(CompactionHooks):
         """Combine the results of all hooks."""
         summary = None
         added: list[str] = []
+        known: list[str] = []
         for hooks in self._hooks:
             result = await run_pre_compact(hooks, plan, trigger=trigger, instructions=instructions)
             if result.cancel:
                 return result
             summary = summary or result.summary
             added += result.instructions
-        return PreCompactResult(summary=summary, instructions=tuple(added))
+            known += result.known_memories
+        return PreCompactResult(
+            summary=summary, instructions=tuple(added), known_memories=tuple(known)
+        )
 
     async def post_compact(self, checkpoint: Entry) -> None:
         """Pass the checkpoint to every hook."""

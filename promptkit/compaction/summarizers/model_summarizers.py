@@ -348,7 +348,14 @@ class ChunkedSummarizer:
             plan = Plan(leaf=task.plan.leaf, previous=summary, dropped=chunk)
             try:
                 part = await summarize_within_limits(
-                    writer, attrs.evolve(task, plan=plan, facts={}, check=None)
+                    writer,
+                    attrs.evolve(
+                        task,
+                        plan=plan,
+                        facts={},
+                        check=None,
+                        known_memories=(*task.known_memories, *memories),
+                    ),
                 )
             except (SummaryError, ContextLengthExceededError, EmptyReplyError) as error:
                 failures.append(str(error))
@@ -358,15 +365,13 @@ class ChunkedSummarizer:
             done += 1
             usages.append(part.usage)
             summary = part.text
-            memories.append(str(part.facts.get(MEMORIES, "")))
+            memories += filter(None, [str(part.facts.get(MEMORIES, ""))])
         if summary is None or not done:
             raise SummaryError(reason="every", detail="; ".join(failures), usage=sum_usage(usages))
         if tokenizer.count(summary) > task.max_tokens:
             detail = f"with its notes the summary has more than {task.max_tokens:,} tokens."
             raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
-        facts: Mapping[str, Json] = (
-            {MEMORIES: "\n".join(filter(None, memories))} if task.memories else {}
-        )
+        facts: Mapping[str, Json] = {MEMORIES: "\n".join(memories)} if task.memories else {}
         return Summary(
             text=summary,
             mode="chunked",

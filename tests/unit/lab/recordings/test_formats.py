@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.messages import Json
-    from tests.unit.lab.recordings.samples import Read
+    from tests.unit.lab.recordings.samples import Read, Record
 
 
 CHAT_COUNTS = RecordingCounts(conversations=1, messages=5, tool_calls=1, tool_results=1, images=1)
@@ -222,10 +222,10 @@ class TestPi:
     def test_a_number_of_kept_messages_does_not_reach_behind_an_earlier_compaction(
         self, tmp_path: Path
     ) -> None:
-        def said(*texts: str) -> list[Json]:
+        def said(*texts: str) -> list[Record]:
             return [{"type": "message", "message": {"role": "user", "content": t}} for t in texts]
 
-        def compacted(summary: str, kept: int) -> Json:
+        def compacted(summary: str, kept: int) -> Record:
             return {"type": "compaction", "summary": summary, "keepLastMessages": kept}
 
         first = [*said("a", "b"), compacted("first", 1)]
@@ -240,7 +240,7 @@ class TestPi:
     def test_more_kept_messages_than_can_be_counted_are_refused_with_a_sentence(
         self, tmp_path: Path
     ) -> None:
-        many: list[Json] = [
+        many: list[Record] = [
             {"type": "message", "message": {"role": "user", "content": str(number)}}
             for number in range(700)
         ]
