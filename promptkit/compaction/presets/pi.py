@@ -30,6 +30,7 @@ from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.tokens.budget import fit_reserve
 
 if TYPE_CHECKING:
+    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens import ContextBudget
 
 
@@ -50,11 +51,13 @@ def file_list_summarizer(context: SummarizerContext) -> FileListSummarizer:
 
     It lists the files that were read and changed.
     """
-    summarizer = SplitTurnSummarizer(
-        summarizer=make_fallback_factory(make_simple_summarizer)(context),
-        tokenizer=context.tokenizer,
-    )
+    summarizer = split_turns(make_fallback_factory(make_simple_summarizer)(context), context)
     return FileListSummarizer(summarizer=summarizer, tokenizer=context.tokenizer)
+
+
+def split_turns(summarizer: Summarizer, context: SummarizerContext) -> SplitTurnSummarizer:
+    """Have a summarizer write the summary in two parts where a turn is split."""
+    return SplitTurnSummarizer(summarizer=summarizer, tokenizer=context.tokenizer)
 
 
 def subtract_reserve(budget: ContextBudget, *, reserve: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from promptkit.transcript import Transcript
 
 
+@runtime_checkable
 class CompactingModel(Protocol):
     """A model whose provider can compact a conversation, such as `OpenAIModel` with the Responses API."""
 
