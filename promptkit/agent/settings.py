@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, cast, get_args
 
 import attrs
 
-from promptkit.compaction import (
-    ArchiveDirectory,
-    CompactionConfig,
-    CompactionHooks,
-    Events,
-    ReduceToolResults,
-)
+from promptkit.compaction import ArchiveDirectory, CompactionHooks, Events, ReduceToolResults
+from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.planning.selection import Keep
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
 from promptkit.providers import Model

@@ -1,4 +1,3 @@
-from .config import CompactionConfig as CompactionConfig
 from .planning.plan import (
     FailedAttempt as FailedAttempt,
     LastRequest as LastRequest,
@@ -56,12 +55,6 @@ from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
 from .pruning.tool_outputs import ReduceToolResults as ReduceToolResults
 from .recall.tool import recall_tool as recall_tool
-from .run.branches import (
-    SummaryWriter as SummaryWriter,
-    handoff as handoff,
-    switch_branch as switch_branch,
-)
-from .run.compactor import Compactor as Compactor
 from .run.controller import CompactionController as CompactionController
 from .run.events import Event as Event, Events as Events, logging_subscriber as logging_subscriber
 from .run.hooks import (

@@ -26,7 +26,14 @@ from promptkit.compaction.run.events import Events
 from promptkit.compaction.run.hooks import CompactionHooks
 from promptkit.compaction.run.state import ConversationState
 from promptkit.compaction.storage.archives import ArchiveDirectory, ArchivingCompactor
-from promptkit.compaction.summarizers.defaults import SummarizerContext, compute_max_summary_tokens
+from promptkit.compaction.summarizers.defaults import (
+    UNLIMITED,
+    SummarizerContext,
+    compute_max_summary_tokens,
+    make_extractive_summarizer,
+)
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 from promptkit.errors import InvalidArgumentError
 from promptkit.providers import Model
 from promptkit.tokens.models import model_name
@@ -179,8 +186,21 @@ class CompactionConfig:
         self.update_budget(controller, context)
         return controller
 
-    def update_budget(self, controller: CompactionController, context: SummarizerContext) -> None:
-        """Let a controller use another budget, tokenizer and summarizing model from now on."""
+    def update_budget(
+        self,
+        controller: CompactionController,
+        context: SummarizerContext,
+        *,
+        holder: SummarizerContext | None = None,
+    ) -> None:
+        """Let a controller use another budget, tokenizer and summarizing model from now on.
+
+        Args:
+            controller: The controller of a conversation.
+            context: What its summarizers are made of.
+            holder: The context of the larger model that the conversation was with: until this method
+                is called without it, that model summarizes, and is shown what it was shown before.
+        """
         budget, compactor = context.budget, controller.compactor
         base = budget.base
         controller.set_budget(budget)
@@ -194,10 +214,12 @@ class CompactionConfig:
         )
         compactor.handoff = None if self.preset.handoff is None else self.preset.handoff(context)
         compactor.update_settings(
-            summarizer=self._build_summarizer(context),
+            summarizer=self._build_summarizer(context)
+            if holder is None
+            else self._build_switch_summarizer(holder, context),
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(budget),
-            max_result_tokens=budget.result_tokens,
+            max_result_tokens=(holder or context).budget.result_tokens,
             replacement=self.preset.replacement.limited_to(base),
         )
 
@@ -209,3 +231,20 @@ class CompactionConfig:
     def _build_summarizer(self, context: SummarizerContext) -> Summarizer:
         own = self.summarizer
         return self.preset.summarizer(context) if own is None or isinstance(own, Model) else own
+
+    def _build_switch_summarizer(
+        self, holder: SummarizerContext, context: SummarizerContext
+    ) -> Summarizer:
+        """Build the summarizer for a switch to a smaller window: the model that holds the conversation, else the new one chunk by chunk."""
+        own = self._build_summarizer(holder)
+        if context.model is None or own is self.summarizer:
+            return own
+        every = own.summarizers if isinstance(own, FallbackSummarizer) else [own]
+        asked = [each for each in every if not getattr(each, "without_model", False)]
+        chunked = ChunkedSummarizer(
+            model=context.model, window=context.window or UNLIMITED, tokenizer=context.tokenizer
+        )
+        last = [each for each in every if each not in asked]
+        return FallbackSummarizer(
+            [*asked, chunked, *(last or [make_extractive_summarizer(context)])]
+        )

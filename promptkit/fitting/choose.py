@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from promptkit.messages import Message, Role
     from promptkit.tokens import Tokenizer
 
-Order = Literal["newest", "oldest", "requests"]
-"""Which of the older rounds stay longest: the newest, the oldest, or user messages, and of the rest
-the newest."""
+Order = Literal["newest", "oldest", "answered"]
+"""Which of the older rounds stay longest: the newest, the oldest, or the newest with no earlier user
+message without the answer to it."""
 
 Shortened = Literal["any", "request", "none"]
 """Which messages may be shortened: any that is too long, only the last user message and the newest
@@ -397,16 +397,21 @@ def _order_blocks(
     """Return blocks from the one that is kept longest."""
     if keep == "newest":
         return order_newest(roles)
-    blocks = split_blocks(messages)
-    if keep == "oldest":
-        return blocks
-    blocks.reverse()
-    last_user = next((start for start, _ in blocks if roles[start] == "user"), -1)
-    # The rounds of the newest turn, then user messages, then what was replied to them.
-    return sorted(
-        blocks,
-        key=lambda block: 0 if block[0] >= last_user else 1 if roles[block[0]] == "user" else 2,
-    )
+    return split_blocks(messages) if keep == "oldest" else _order_answered(roles)
+
+
+def _order_answered(roles: Sequence[Role]) -> Iterator[tuple[int, int]]:
+    """Iterate over blocks as `order_newest` does, in earlier turns with the last reply before the user message."""
+    turns: list[list[tuple[int, int]]] = []
+    for block in order_newest(roles):
+        if roles[block[0]] == "user" or not turns:
+            turns.append([])
+        turns[-1].append(block)
+    for number, turn in enumerate(turns):
+        # each begins with its user message, and then has the replies, the last one first
+        if number and len(turn) > 1:
+            turn[:2] = turn[1], turn[0]
+        yield from turn
 
 
 def order_newest(roles: Sequence[Role]) -> Iterator[tuple[int, int]]:

@@ -70,8 +70,7 @@ async def mcp_tools(
             `github__`.
         seconds: The longest time that a call may take; None: no limit, or the client's own.
         max_tokens: The most tokens of a result's text that the model is shown, as in `Tool`.
-        images: Pass images and PDFs on. False: a note in their place, for models and APIs that take
-            none from tools, such as OpenAI's Chat Completions.
+        images: Pass images and PDFs on. False: a note in their place, for models that take none.
 
     Raises:
         InvalidArgumentError: `prefix` has characters that names cannot have, or `max_tokens` is too

@@ -18,7 +18,7 @@ from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
-from promptkit.tokens.budget import budget_after_overflow
+from promptkit.tokens.budget import LearnedBudget
 from promptkit.transcript import Transcript
 
 if TYPE_CHECKING:
@@ -259,33 +259,39 @@ class LearnedBudgets:
 
     def __init__(self, tokenizer: Tokenizer | None) -> None:
         self._tokenizer = tokenizer
-        self._budgets: dict[str, ContextBudget] = {}
+        self._budgets: dict[str, LearnedBudget] = {}
 
     def get(self, facts: ModelFacts) -> int | str | ContextBudget | None:
-        """Return the budget for a model: the learned one, or the one that was given."""
-        return self._budgets.get(facts.model, facts.budget)
+        """Return the budget of a model's next request: the learned one, or the one that was given."""
+        learned = self._budgets.get(facts.model)
+        if learned is None:
+            return facts.budget
+        self._budgets[facts.model] = learned.after_success()  # unless a refusal follows
+        return learned.budget
 
     def learn(self, facts: ModelFacts, tokens: int, refusal: BaseException) -> bool:
         """Lower the budget of a model after the refusal of a request of so many tokens.
 
-        Returns False if the error says nothing of it.
+        Returns False if the error says nothing of the window, so that no smaller request is due.
         """
         overflow = overflow_from_error(refusal)
-        if overflow is None:
+        if overflow is None or overflow.is_body:
             return False
-        given = self.get(facts)
+        learned = self._budgets.get(facts.model) or self._resolve(facts)
+        learned = learned.after_refusal(tokens, window=overflow.window)
+        self._budgets[facts.model] = learned
+        limit = learned.budget.limit
+        return limit is not None and limit < tokens
+
+    def _resolve(self, facts: ModelFacts) -> LearnedBudget:
         budget = resolve_budget(
-            given,
-            model=facts.model if given is None else None,
+            facts.budget,
+            model=facts.model if facts.budget is None else None,
             tokenizer=self._tokenizer or tokenizer_for(facts.model),
             tools=facts.tools,
         )
         # so that a window that the provider names is a limit, too
-        budget = attrs.evolve(budget, safety=1.0)
-        self._budgets[facts.model] = budget_after_overflow(
-            budget, refused=tokens, window=overflow.window
-        )
-        return True
+        return LearnedBudget(given=attrs.evolve(budget, safety=1.0))
 
 
 @attrs.frozen(kw_only=True)

@@ -99,11 +99,13 @@ def error_from_failure(failure: Failure) -> ModelError:
     overflow = _overflow_of(status, body, texts, empty=not failure.body)
     error: ModelError
     if overflow is not None:
+        # the figures of a rate limit are those of a minute
+        is_size = not body.codes & RATE_CODES
         error = ContextLengthExceededError(
             _format_sentence(failure, body),
             model=failure.model,
-            tokens=overflow.tokens or body.tokens,
-            window=overflow.window or body.window,
+            tokens=(overflow.tokens or body.tokens) if is_size else None,
+            window=(overflow.window or body.window) if is_size else None,
         )
     elif body.codes & QUOTA_CODES:
         error = ModelRequestError(_format_sentence(failure, body), model=failure.model)
@@ -131,7 +133,7 @@ def overflow_from_error(error: BaseException) -> Overflow | None:
             text are read, as far as it has them.
     """
     if isinstance(error, ContextLengthExceededError):
-        return Overflow(tokens=error.tokens, window=error.window)
+        return _describe_overflow(error)
     if isinstance(error, ModelError) or not isinstance(error, Exception):
         return None
     status: object = getattr(error, "status_code", None)
@@ -145,10 +147,16 @@ def overflow_from_error(error: BaseException) -> Overflow | None:
             body=body or message,
         )
     )
-    return (
-        Overflow(tokens=read.tokens, window=read.window)
-        if isinstance(read, ContextLengthExceededError)
-        else None
+    return _describe_overflow(read) if isinstance(read, ContextLengthExceededError) else None
+
+
+def _describe_overflow(error: ContextLengthExceededError) -> Overflow:
+    is_rate = (error.code or "").lower() in RATE_CODES
+    return Overflow(
+        tokens=error.tokens,
+        window=error.window,
+        is_rate=is_rate,
+        is_body=error.status == TOO_LARGE and error.window is None and not is_rate,
     )
 
 
@@ -161,6 +169,12 @@ class Overflow:
 
     tokens: int | None = None
     window: int | None = None
+    is_rate: bool = False
+    """Whether the request is larger than what a minute may have. That says nothing of the
+    window."""
+    is_body: bool = False
+    """Whether the body of the request was refused (413), without a figure: a gateway counts bytes,
+    and not tokens."""
 
 
 def _overflow_of(
@@ -309,7 +323,9 @@ OVERFLOW_TEXTS = tuple(
         r"exceeded model token limit: WINDOW(?: \(requested: TOKENS\))?",  # Moonshot
         r"context window exceeds limit",  # MiniMax
         r"exceeds the available context size",  # llama.cpp
-        r"greater than the context length",  # LM Studio
+        r"loaded with context length of only WINDOW tokens",  # LM Studio
+        r"greater than the context length",
+        r"max size: WINDOW tokens",  # GitHub
         # SGLang
         r"input \(TOKENS tokens\) is longer than the model's context length \(WINDOW tokens\)",
         r"prompt \(length TOKENS\) is longer than the maximum model length of WINDOW",  # vLLM

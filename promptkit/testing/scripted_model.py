@@ -131,6 +131,8 @@ class ScriptedModel:
         usage: Usage | None = None,
     ) -> None:
         self.name = name
+        self.provider: str | None = None
+        """It has none: what is not known of its window needs no warning."""
         self.requests: list[Request] = []
         """The requests so far, in order. One that no step was left for is included."""
         self._steps: tuple[Step, ...] = tuple(steps)

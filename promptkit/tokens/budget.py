@@ -30,6 +30,12 @@ encoding counts the text then."""
 DEFAULT_RESERVE = 16_384
 """Tokens of the context window that pi and oh-my-pi keep free by default."""
 
+BUFFER_STEP = 0.8
+"""Share of a refused request that the next one may have, where the provider names no figure."""
+
+LAPSE_SUCCESSES = 10
+"""Requests that succeed before a buffer that was learned from a refusal gets smaller by one step."""
+
 SAFETY = 0.9
 """Share of what tool definitions leave that messages may take: tool definitions are counted less
 reliably than text."""
@@ -38,9 +44,6 @@ reliably than text."""
 # otherwise
 _OUTPUT_FRACTION = 4
 _RESERVE_SHARE = 0.15  # share of a window that is smaller than the reserve
-# share of a refused request for the next one, where the window is unknown: the provider counts
-# differently
-_AFTER_OVERFLOW = 0.8
 _MIN_THRESHOLD_TOKENS = 100  # the smallest threshold that is read as a number of tokens
 _SUMMARY_TOKENS = 16_384
 _SUMMARY_FRACTION = 5
@@ -444,36 +447,90 @@ def read_budget(budget: object, *, least: int = 0) -> int:
     return int(budget)
 
 
-def budget_after_overflow(
-    budget: ContextBudget, *, refused: int, window: int | None = None
-) -> ContextBudget:
-    """Return the budget for requests after the provider refused one as too large.
+@attrs.frozen(kw_only=True)
+class LearnedBudget:
+    """The budget of a model, and what the provider's refusals of requests have taught about it.
 
-    Its limit is below `refused`.
-
-    Args:
-        budget: The budget that the refused request was made with.
-        refused: Tokens of the refused request, as counted here.
-        window: The context window in tokens, if the provider's error names it.
-
-    Raises:
-        ContextWindowFullError: The smaller limit leaves nothing beside the tool definitions.
+    A figure for the window is believed, and stays. Where a refusal names none, the provider counts
+    more than was counted here: a buffer is kept free. It grows with each refusal, and lapses with
+    requests that succeed.
     """
-    try:
-        if window is not None and window > 0 and (budget.window is None or window < budget.window):
-            budget = attrs.evolve(
-                budget,
+
+    given: ContextBudget
+    """The budget that was given, with the window that a refusal named."""
+    buffered: int | None = None
+    """The lower limit while there is a buffer, in tokens. None: there is none."""
+    refused: int = 0
+    """Tokens of the largest request that was refused since there is a buffer."""
+    successes: int = 0
+    """Requests that succeeded since the buffer changed."""
+
+    @property
+    def budget(self) -> ContextBudget:
+        """The budget of the next request."""
+        given = self.given
+        return given if self.buffered is None else attrs.evolve(given, max_tokens=self.buffered)
+
+    def after_refusal(
+        self, refused: int, *, window: int | None = None, least: int = 0
+    ) -> LearnedBudget:
+        """Return what is known after the provider refused a request as too large.
+
+        The limit is below `refused`, unless that would be below half of a known window, or below
+        `least`: then the refusal is about that request, and teaches nothing besides the window.
+
+        Args:
+            refused: Tokens of the refused request, as counted here.
+            window: The context window in tokens, if the provider's error names it.
+            least: Tokens that every smaller request has, too.
+
+        Raises:
+            ContextWindowFullError: The window leaves nothing beside the tool definitions.
+        """
+        learned = self._with_window(refused, window)
+        given, limit = learned.given, learned.budget.limit
+        if limit is not None and limit < refused:
+            return learned
+        # what messages may take is a share of the limit beside tools
+        beside = math.ceil(max(0, least - given.tools) / given.safety)
+        floor = max(given.tools + max(1, beside), 0 if given.window is None else given.window // 2)
+        buffered = max(1, floor, int(refused * BUFFER_STEP))
+        if buffered >= refused:
+            return learned
+        return attrs.evolve(
+            learned, buffered=buffered, refused=max(refused, learned.refused), successes=0
+        )
+
+    def after_success(self) -> LearnedBudget:
+        """Return what is known after a request succeeded: now and then the buffer is smaller."""
+        if self.buffered is None:
+            return self
+        if self.successes + 1 < LAPSE_SUCCESSES:
+            return attrs.evolve(self, successes=self.successes + 1)
+        wider = int(self.buffered / BUFFER_STEP)
+        full = self.refused if self.given.limit is None else self.given.limit
+        return (
+            LearnedBudget(given=self.given)
+            if wider >= full
+            else attrs.evolve(self, buffered=wider, successes=0)
+        )
+
+    def _with_window(self, refused: int, window: int | None) -> LearnedBudget:
+        """Return the same with the window that the provider named, if that is a smaller one."""
+        given = self.given
+        if window is None or window <= 0 or (given.window is not None and window >= given.window):
+            return self
+        try:
+            given = attrs.evolve(
+                given,
                 window=window,
-                reserved_output_tokens=_below(budget.reserved_output_tokens, window),
-                reserve_tokens=_below(budget.reserve_tokens, window),
+                reserved_output_tokens=_below(given.reserved_output_tokens, window),
+                reserve_tokens=_below(given.reserve_tokens, window),
             )
-        limit = budget.limit
-        if limit is None or limit >= refused:
-            budget = attrs.evolve(budget, max_tokens=max(1, int(refused * _AFTER_OVERFLOW)))
-    except (ToolsFillBudgetError, InvalidArgumentError) as error:
-        message = f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
-        raise ContextWindowFullError(message) from error
-    return budget
+        except (ToolsFillBudgetError, InvalidArgumentError) as error:
+            message = f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
+            raise ContextWindowFullError(message) from error
+        return attrs.evolve(self, given=given)
 
 
 def _below(tokens: int | None, window: int) -> int | None:

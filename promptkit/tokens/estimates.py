@@ -70,7 +70,7 @@ class CalibratedTokenizer(Tokenizer):
     floor: float = attrs.field(default=1.0, kw_only=True)
     """The lowest margin that is learned."""
     # they do not change what is counted
-    ratios: tuple[float, ...] = attrs.field(default=(), kw_only=True, eq=False)
+    _ratios: tuple[float, ...] = attrs.field(default=(), kw_only=True, eq=False)
     """The newest ratios of reported tokens to tokens of `base`, oldest first."""
 
     def __attrs_post_init__(self) -> None:
@@ -171,7 +171,7 @@ class CalibratedTokenizer(Tokenizer):
             or not lowest * counted <= reported * self.margin <= highest * counted
         ):
             return self
-        ratios = (*self.ratios, reported * self.margin / counted)[-MAX_RATIOS:]
+        ratios = (*self._ratios, reported * self.margin / counted)[-MAX_RATIOS:]
         needed = max(self.floor, max(ratios) * HEADROOM)
         if self.margin - 2 * STEP < needed <= self.margin:
             return attrs.evolve(self, ratios=ratios)

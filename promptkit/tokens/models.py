@@ -55,6 +55,8 @@ class ModelInfo:
     margin: float = 1.0
     """The model's tokens for each token of `encoding`, where that is another model's: see
     `MARGINS`."""
+    sees_images: bool = True
+    """Whether the model is sent images and documents. False: a note in place of each."""
 
 
 MARGINS: tuple[tuple[re.Pattern[str], float], ...] = (
@@ -105,6 +107,10 @@ _FRAMED = re.compile(
     # checked against bills, or of the same family; gpt-5 was once billed 1 less
     # (pydantic/pydantic-ai#3447)
 )
+_BLIND = re.compile(
+    r"gpt-(?:3\.5|35)|gpt-4(?:-32k|-\d{4}(?:-preview)?)?$|gpt-4-32k|gpt-oss|o1-(?:mini|preview)|o3-mini|davinci-|babbage-|deepseek-(?:chat|reasoner|coder)"
+)
+"""The names of models that refuse images."""
 _END = frozenset("-:@")  # between a model's name and a date or an organisation
 
 
@@ -143,6 +149,7 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
     encoding: str | None = None,
     margin: float | None = None,
     images: ImageRule | None = None,
+    sees_images: bool | None = None,
 ) -> ModelInfo:
     """Register a model for this process, or change what is known about one.
 
@@ -158,6 +165,8 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
         margin: The model's tokens for each token of the encoding. Above 1.0, its tokenizer is a
             `CalibratedTokenizer`.
         images: The rule that counts images.
+        sees_images: False: the model refuses images and documents, and is sent a note in place of
+            each.
 
     Raises:
         InvalidArgumentError: A size or the margin is not positive.
@@ -185,6 +194,7 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
         exact=known.exact or encoding is not None,
         framing=known.framing,
         margin=margin or (1.0 if encoding else known.margin),
+        sees_images=known.sees_images if sees_images is None else sees_images,
     )
     return info
 
@@ -256,7 +266,13 @@ def _describe(name: str, row: Row = _NO_ROW) -> ModelInfo:
         exact=is_openai and row is not _NO_ROW,
         framing=is_openai and _FRAMED.match(name) is not None,
         margin=1.0 if is_openai or not margins else margins[0],
+        sees_images=_BLIND.match(name) is None,
     )
+
+
+def sees_images(name: str) -> bool:
+    """Return whether a model is sent images, as far as its name tells."""
+    return (_find(name) or _describe(_strip_provider(name))).sees_images
 
 
 def _strip_provider(name: str) -> str:

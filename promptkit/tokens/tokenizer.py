@@ -195,7 +195,9 @@ def count_part(part: Part, tokenizer: Tokenizer) -> int:
 
 def is_exact(message: Message, tokenizer: Tokenizer) -> bool:
     """Return whether the tokens of a message are the number that the provider bills."""
-    parts = (part for part in message.content if not isinstance(part, str | CacheBreakpointPart))
+    parts = [part for part in message.content if not isinstance(part, str | CacheBreakpointPart)]
+    if message.role == "tool" and not all(isinstance(part, OpaquePart) for part in parts):
+        return False  # Chat Completions is sent its images in a message of their own
     return count_frame(message, tokenizer).exact and all(
         tokenizer.count_part(part).exact for part in parts
     )

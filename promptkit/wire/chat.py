@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
+    CacheBreakpointPart,
     DocumentPart,
     ImagePart,
     Json,
@@ -22,9 +23,12 @@ from promptkit.messages import (
 from promptkit.wire.parts import (
     Payload,
     WireDict,
+    check_messages,
     collect_message_fields,
     has_text_borders,
+    is_media,
     merge_system_messages,
+    move_media,
     parse_arguments,
     place_parts,
     read_call_fields,
@@ -51,7 +55,8 @@ def to_chat(
 ) -> Payload:
     """Convert messages to Chat Completions messages, for `client.chat.completions.create(messages=...)`.
 
-    Each message becomes one message. Its content is a string if it is one text, and an array of
+    Each message becomes one message; images and documents of tool results, which the format does not
+    accept there, follow the results in a user message, and a note stands in their place. The content is a string if it is one text, and an array of
     parts if it has several texts (with cache breakpoints between them), images, documents, opaque
     parts or a cache breakpoint that is sent. Tool call arguments are sent byte for byte. An empty
     tool result is `""`; an assistant message with tool calls only has the content None. `name` is
@@ -67,15 +72,21 @@ def to_chat(
         merge_system: Whether neighbouring system messages are sent as one, joined by a line break.
 
     Raises:
-        EmitError: A system, assistant or tool message has an image or a document, a message other
-            than an assistant message has tool calls, or a tool message has no call id.
+        EmitError: A system or assistant message has an image or a document, a message other than an
+            assistant message has tool calls, or a tool message has no call id.
     """
     if merge_system:
         messages = merge_system_messages(messages)
+    check_messages(messages, "chat")
+    for index, message in enumerate(messages):
+        if message.role in ("system", "assistant"):
+            for part in filter(is_media, message.content):
+                raise unsupported_part_error(index, message, part, "chat")
+    messages = list(move_media(messages, {"tool"}))
     contents = place_parts(messages, "chat", cache=cache)
     return [
-        _convert_message(index, message, content)
-        for index, (message, content) in enumerate(zip(messages, contents, strict=True))
+        _convert_message(message, content)
+        for message, content in zip(messages, contents, strict=True)
     ]
 
 
@@ -118,9 +129,7 @@ def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
     ]
 
 
-def _convert_message(
-    index: int, message: Message, content: Sequence[tuple[Part, WireDict | None]]
-) -> WireDict:
+def _convert_message(message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> WireDict:
     wire: WireDict = {"role": message.role}
     if message.role == "tool":
         wire["tool_call_id"] = message.tool_call_id
@@ -132,8 +141,7 @@ def _convert_message(
         or any(mark or not isinstance(part, str) for part, mark in content)
     ):
         wire["content"] = [
-            _convert_part(index, message, part)
-            | ({"prompt_cache_breakpoint": mark} if mark else {})
+            _convert_part(part) | ({"prompt_cache_breakpoint": mark} if mark else {})
             for part, mark in content
         ]
     else:
@@ -166,21 +174,21 @@ def _add_calls(wire: WireDict, message: Message) -> None:
         wire["tool_calls"] = calls
 
 
-def _convert_part(index: int, message: Message, part: Part) -> WireDict:
+def _convert_part(part: Part) -> WireDict:
     match part:
         case str():
             return {"type": "text", "text": part}
         case OpaquePart():
             return copy_json(part.value)  # type: ignore[no-any-return]  # the caller vouches for an opaque part
-        case ImagePart() if message.role == "user":
+        case ImagePart():
             return {
                 "type": "image_url",
                 "image_url": {"url": part.url} | ({"detail": part.detail} if part.detail else {}),
             }
-        case DocumentPart() if message.role == "user":
+        case DocumentPart():
             return {"type": "file", "file": to_file_fields(part)}
-        case _:
-            raise unsupported_part_error(index, message, part, "chat")
+        case CacheBreakpointPart():  # it is a mark on the part before it
+            return {}
 
 
 def _convert_call(call: ToolCall, fields: WireDict) -> WireDict:

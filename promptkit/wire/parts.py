@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -145,6 +145,70 @@ def _join_lines(before: Sequence[Part], after: Sequence[Part]) -> tuple[Part, ..
     return (*head, f"{end}\n{start}", *tail)
 
 
+def move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message]:
+    """Move images and documents out of the messages of these roles, into a user message after them and the tool results that follow."""
+    moved: list[Part] = []
+    for message in messages:
+        if moved and message.role != "tool":
+            yield Message(role="user", content=tuple(moved))
+            moved = []
+        media = [part for part in message.content if is_media(part)]
+        if media and message.role in roles:
+            moved += media
+            yield _replace_media(message, "[{}, shown in the message behind the results]")
+        else:
+            yield message
+    if moved:
+        yield Message(role="user", content=tuple(moved))
+
+
+def name_media(messages: Iterable[Message], why: str) -> list[Message]:
+    """Return messages in which a note stands for each image and document, with a clause that says why."""
+    return [_replace_media(message, f"[{{}}, {why}]") for message in messages]
+
+
+def is_media(part: Part) -> bool:
+    """Return whether a part is an image or a document."""
+    return isinstance(part, ImagePart | DocumentPart)
+
+
+def _replace_media(message: Message, note: str) -> Message:
+    """Put a note in place of each image and document of a message, in one text with the texts beside it, as it is sent and counted."""
+    if not any(map(is_media, message.content)):
+        return message
+    content: list[Part] = []
+    for at, part in enumerate(message.content):
+        written = part
+        if isinstance(part, ImagePart | DocumentPart):
+            written = note.format(_describe_media(part))
+        last = content[-1] if content else None
+        beside = is_media(part) or (at > 0 and is_media(message.content[at - 1]))
+        if beside and isinstance(written, str) and isinstance(last, str):
+            content[-1] = last + written if last.endswith("\n") else f"{last}\n{written}"
+        else:
+            content.append(written)
+    return attrs.evolve(message, content=tuple(content))
+
+
+def _describe_media(part: ImagePart | DocumentPart) -> str:
+    if isinstance(part, ImagePart):
+        return "an image"
+    return f"the document {part.name}" if part.name else "a document"
+
+
+BEGINNING = Message(role="user", content=("[The conversation begins here.]",))
+"""The user message before a conversation that begins with a message of the model, which Anthropic
+and many servers refuse."""
+
+
+def begin_with_user(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages of which the first besides system messages is the user's."""
+    start = next((at for at, each in enumerate(messages) if each.role != "system"), None)
+    if start is None or messages[start].role == "user":
+        return messages
+    return (*messages[:start], BEGINNING, *messages[start:])
+
+
 def is_foreign(part: Part, target: WireFormat) -> bool:
     """Return whether a part is another provider's, so that a wire format does not send it."""
     return isinstance(part, OpaquePart) and part.provider not in {
@@ -217,7 +281,7 @@ def unsupported_part_error(
         message,
         "an image" if isinstance(part, ImagePart) else "a document",
         target,
-        f"put it into a user message{' after the tool results' if message.role == 'tool' else ''}",
+        "put it into a user message",
     )
 
 

@@ -168,3 +168,49 @@ def dropped_thinking(server: Server) -> list[str]:
         if exchange.checked
         for path in exchange.checked.dropped
     ]
+
+
+@pytest.mark.parametrize("preset", ["codex", "claude_code", "copilot_cli", "vscode"])
+def test_a_conversation_that_begins_with_a_greeting_is_never_refused(preset: str) -> None:
+    async def ask(url: str) -> None:
+        async with client(url) as over:
+            session = AgentSession(
+                model=AnthropicModel("claude-opus-4-8", client=over), preset=preset, budget=BUDGET
+            )
+            session.window.add(Message(role="assistant", content=("Hello. What shall I read?",)))
+            for _ in range(8):
+                await session.run("Say something. " + "parse " * 400)
+            await session.compact()
+            await session.run("And now?")
+
+    with serve(
+        after=lambda exchange: SUMMARY if exchange.purpose == "compaction" else "Fine. " * 100,
+        window=WINDOW,
+    ) as server:
+        asyncio.run(ask(server.anthropic_url))
+        assert server.stats.invalid == 0
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("name", ["claude-opus-4-8", "claude-3-unknown"])
+def test_a_summary_asks_for_no_more_tokens_than_the_model_can_write(name: str) -> None:
+    async def ask(url: str) -> None:
+        async with client(url) as over:
+            session = AgentSession(
+                model=AnthropicModel(name, client=over), budget=ContextBudget(window=200_000)
+            )
+            for _ in range(6):
+                await session.run("Say something. " + "parse " * 400)
+            await session.compact()
+
+    with serve(
+        after=lambda exchange: SUMMARY if exchange.purpose == "compaction" else "Fine. " * 100
+    ) as server:
+        asyncio.run(ask(server.anthropic_url))
+        summary, reply = server.requests[-1].body, server.requests[-2].body
+        assert isinstance(summary["max_tokens"], int)
+        assert isinstance(reply["max_tokens"], int)
+        if name == "claude-3-unknown":
+            assert summary["max_tokens"] <= reply["max_tokens"] == 8_192
+        else:
+            assert summary["max_tokens"] > 16_384

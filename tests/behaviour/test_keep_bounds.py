@@ -26,7 +26,7 @@ from promptkit.compaction import (
     KeepRecentTokens,
     KeepUserMessages,
     Preset,
-    compact_at,
+    compact_above,
     compact_on_demand,
     first_match,
     on_overflow,
@@ -45,7 +45,13 @@ STEPS = 45
 TURNS = Preset(
     name="turns",
     policy=lambda _: first_match(
-        (compact_on_demand, on_overflow(), compact_at(0.7, phases=("before_render", "turn_end")))
+        (
+            compact_on_demand,
+            on_overflow(),
+            compact_above(
+                lambda budget: 0.7 * (budget.render_budget or 0), "before_render", "turn_end"
+            ),
+        )
     ),
     keep=lambda _: KeepLastTurns(count=2),
 )

@@ -99,12 +99,13 @@ class Host:
 
         Return whether one was sent that is not pruned.
         """
-        waited = False
-        for _ in range(5):
-            decision = self.policy.decide(
-                self.state("overflow", compacted=compacted, waited=waited)
-            )
+        waited = extracted = False
+        for _ in range(6):
+            state = self.state("overflow", compacted=compacted, waited=waited)
+            decision = self.policy.decide(attrs.evolve(state, extracted=extracted))
             match decision:
+                case Compact(extract=True):  # nothing to extract would help here
+                    extracted = True
                 case Wait():
                     waited = True
                     self.settle()

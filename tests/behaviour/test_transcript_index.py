@@ -60,6 +60,9 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+PAGE_BYTES = 4_096
+
+
 def indexed(path: Path) -> JsonlStore:
     return JsonlStore(path, index_from=1)
 
@@ -284,6 +287,18 @@ def test_an_index_that_was_changed_is_thrown_away(steps: list[Step], data: st.Da
         require_same(path)
         if path.with_name("precious").exists():
             assert path.with_name("precious").read_bytes() == content
+
+
+@pytest.mark.parametrize("page", range(1, 7))
+def test_a_page_of_the_index_that_was_emptied_is_thrown_away(tmp_path: Path, page: int) -> None:
+    """Its first byte still says which kind of page it is, so SQLite reads it as one without rows."""
+    path = tmp_path / "talk.jsonl"
+    build(path, [("user", 1), ("answer", 2), ("user", 3), ("answer", 5)])
+    index = index_path(path)
+    content = index.read_bytes()
+    start = page * PAGE_BYTES
+    index.write_bytes(content[: start + 1] + bytes(PAGE_BYTES - 1) + content[start + PAGE_BYTES :])
+    require_same(path)
 
 
 def forge(path: Path, *statements: str) -> None:

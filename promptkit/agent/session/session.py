@@ -477,7 +477,10 @@ class AgentSession:
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
     ) -> None:
-        """Continue with another model. If its window is smaller, the next request makes room.
+        """Continue with another model.
+
+        If its window is smaller and the conversation does not fit, the model that holds the
+        conversation summarizes it before the next request.
 
         Args:
             model: A model object, or the name of one of OpenAI's or Anthropic's models.

@@ -9,8 +9,12 @@ import attrs
 
 from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.agent.window.wire import is_recorded
-from promptkit.compaction import SummarizerContext, SummaryWriter, handoff, switch_branch
-from promptkit.compaction.run.branches import make_handoff_summarizer
+from promptkit.compaction.run.branches import (
+    SummaryWriter,
+    handoff,
+    make_handoff_summarizer,
+    switch_branch,
+)
 from promptkit.compaction.run.reset import reset
 from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.errors import SummaryError, TurnInProgressError
@@ -30,7 +34,12 @@ from promptkit.transcript.log.transcript import LEAF_SETTING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.compaction import CompactionController, LastRequest, MemoryDirectory
+    from promptkit.compaction import (
+        CompactionController,
+        LastRequest,
+        MemoryDirectory,
+        SummarizerContext,
+    )
     from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.messages import Message
     from promptkit.transcript import TranscriptStore

@@ -317,7 +317,6 @@ class RequestBuilder:
             count_message=sizer.count_message,
         )
         messages = self._processor.process(view, limits).messages
-        omitted = self._report_omitted(view.messages, messages, sizer)
         conversation = ConversationView(
             messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers
         )
@@ -331,13 +330,15 @@ class RequestBuilder:
             raise
         sizer.start_next_render()
         earlier, self._earlier = self._earlier, rendered.messages
+        shown = messages
         if pruned and isinstance(self._prompt, ConversationPrompt):
-            kept = {
-                item.entry_id
-                for item in match_items(rendered.messages, view.items)
-                if item is not None
-            }
-            omitted = tuple(item.message for item in view.items if item.entry_id not in kept)
+            items = match_items(rendered.messages, view.items)
+            shown = tuple(
+                message if item is None else item.message
+                for message, item in zip(rendered.messages, items, strict=True)
+                if message.role != "system"
+            )
+        omitted = self._report_omitted(view.messages, shown, sizer)
         return WindowRequest(
             model=target.model,
             messages=adaptation.apply(rendered.messages),
@@ -430,7 +431,7 @@ class RequestBuilder:
     def _report_omitted(
         self, shown: Sequence[Message], messages: Sequence[Message], sizer: Sizer
     ) -> tuple[Message, ...]:
-        """Return the messages that processors removed or replaced, and emit an event if there are any."""
+        """Return the messages of a view that a request does not show as they are, and emit an event if there are any."""
         if messages is shown:
             return ()
         kept = set(map(id, messages))

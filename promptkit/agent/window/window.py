@@ -7,9 +7,11 @@ sends nothing and calls no tools.
 from __future__ import annotations
 
 import copy
+import logging
 import random
 import time
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Self
 
 import attrs
@@ -17,6 +19,7 @@ import attrs
 from promptkit.agent.settings import WindowSettings, check_origins, check_types
 from promptkit.agent.window.branches import Branches, find_branch
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
+from promptkit.agent.window.refusals import SMALLEST_BODY, find_newest
 from promptkit.agent.window.requests import (
     Origin,
     RequestBuilder,
@@ -27,14 +30,20 @@ from promptkit.agent.window.requests import (
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction import LeastSize, UsageByPart
-from promptkit.compaction.policy.usage import compacts_overflow, count_newest
+from promptkit.compaction.planning.blocks import find_last_user_request
+from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
+from promptkit.compaction.run.events import WindowLearned
 from promptkit.compaction.run.state import PendingRequest, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
-from promptkit.errors import BudgetExceededError, NoPendingMessageError
-from promptkit.providers.errors import overflow_from_error
+from promptkit.errors import (
+    BudgetExceededError,
+    ContextWindowFullError,
+    NoPendingMessageError,
+)
+from promptkit.providers.errors import Overflow, overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
-from promptkit.tokens.budget import budget_after_overflow
+from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
 from promptkit.transcript import Entry, MessageEntry, Setting, Transcript
 
@@ -55,6 +64,7 @@ if TYPE_CHECKING:
     )
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.storage.memories import MemoryExtractor
+    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, Usage
     from promptkit.providers import Model
@@ -212,6 +222,10 @@ class ContextWindow:
             settings.build_context(model, resolved, tokenizer),
             self._count_fixed,
         )
+        if budget is None:
+            _check_known(model, resolved)
+        self._learned = LearnedBudget(given=self.budget)
+        self._holder: SummarizerContext | None = None
         self._branches = Branches(self.compaction)
         self._requests = RequestBuilder(
             self.transcript,
@@ -427,18 +441,26 @@ class ContextWindow:
             state, runs = refused.state, refused.runs
         else:
             state, runs = await compaction.prepare(), RequestRuns()
+        limit = self.budget.render_budget
+        if state.compacted or limit is None or compaction.usage().tokens <= limit:
+            self._release_holder()
         while True:
             version, model = compaction.version, self.model
             try:
                 request = await self._requests.build(
                     self.view,
                     self._find_target(),
-                    budget=self.budget.render_budget,
+                    budget=min(
+                        filter(None, (self.budget.render_budget, state.limit)), default=None
+                    ),
                     pruned=state.pruned,
                     runs=runs,
                 )
             except BudgetExceededError as error:
-                state = await compaction.make_room(state, error.required)
+                try:
+                    state = await compaction.make_room(state, error.required)
+                finally:
+                    self._release_holder()
                 continue
             # a component may have awaited while something else happened
             if compaction.version == version:
@@ -578,7 +600,7 @@ class ContextWindow:
 
     def _reopen(self, settings: WindowSettings, transcript: Transcript) -> Self:
         window = copy.copy(self)  # with what a subclass has besides
-        ContextWindow._open(window, settings, self.model, transcript, self.budget)
+        ContextWindow._open(window, settings, self.model, transcript, self._learned.given)
         return window
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
@@ -632,12 +654,12 @@ class ContextWindow:
         )
         if sent is not None:
             self.compaction.on_reply(sent, message)
-            if (
-                usage is not None
-                and usage.cached_tokens <= usage.input_tokens
-                and sent.model is self.model
-            ):
-                self._learn(sent.tokens, usage.input_tokens)
+            if sent.model is self.model:
+                self._apply(
+                    self._learned.after_success(), f"{LAPSE_SUCCESSES} requests succeeded since"
+                )
+                if usage is not None and usage.cached_tokens <= usage.input_tokens:
+                    self._learn(sent.tokens, usage.input_tokens)
         return entry
 
     @property
@@ -689,30 +711,80 @@ class ContextWindow:
             the size of the request, or if the same request was refused before.
 
         Raises:
-            ContextWindowFullError: No smaller request is possible.
+            ContextWindowFullError: No smaller request is possible, or the refusal is about the
+                newest message, whose pictures and documents the error names. Later requests leave
+                these out.
         """
         sent, overflow = self.compaction.state.pending, overflow_from_error(error)
         if request is not None and request is not self.last_request:
-            if overflow is None or request.model != model_name(self.model):
-                return False
-            self._learn_window(request.tokens, overflow.window)
-            return True
-        if sent is None or overflow is None or sent.state.refused:
+            return (
+                overflow is not None
+                and request.model == model_name(self.model)
+                and self._learn_window(request.tokens, overflow)
+            )
+        if sent is None or overflow is None:
             return False
-        compaction = self.compaction
-        if sent.model is self.model:
-            self._learn_window(sent.tokens, overflow.window)
-        state = await compaction.make_room(
-            sent.state, sent.tokens, refused_by=model_name(sent.model)
-        )
+        compaction, state = self.compaction, sent.state
+        is_lower = sent.model is not self.model or self._learn_window(sent.tokens, overflow)
+        if state.refused:
+            return False
+        if not is_lower:
+            self._check_newest(sent, error, overflow)
+            state = attrs.evolve(state, limit=int(sent.tokens * BUFFER_STEP))
+        state = await compaction.make_room(state, sent.tokens, refused_by=model_name(sent.model))
         compaction.state = compaction.state.on_refusal(state, compaction.version)
         return True
 
-    def _learn_window(self, refused: int, window: int | None) -> None:
-        """Lower the budget after the refusal of a request of so many tokens, if it is not below that already."""
-        budget = budget_after_overflow(self.budget, refused=refused, window=window)
-        context = self._settings.build_context(self.model, budget, self.tokenizer)
-        self._settings.update_budget(self.compaction, context)
+    def _learn_window(self, refused: int, overflow: Overflow) -> bool:
+        """Learn from the refusal of a request of so many tokens. Returns True if the limit is below it now."""
+        if overflow.is_body or overflow.is_rate:
+            return False
+        least = self._count_fixed().total + count_newest(self.view.items, self.tokenizer)
+        window = overflow.window
+        learned = self._learned.after_refusal(refused, window=window, least=least)
+        why = (
+            f"a request of {refused:,} tokens was refused, without a figure"
+            if window is None
+            else f"the provider named a window of {window:,} tokens"
+        )
+        self._apply(learned, why)
+        limit = learned.budget.limit
+        return limit is not None and limit < refused
+
+    def _apply(self, learned: LearnedBudget, why: str) -> None:
+        """Continue with what was learned of the budget, and report a changed limit."""
+        before, self._learned = self._learned.budget, learned
+        if learned.budget != before:
+            context = self._settings.build_context(self.model, learned.budget, self.tokenizer)
+            self._settings.update_budget(self.compaction, context)
+            self._settings.events.emit(
+                WindowLearned(before=before.limit, after=self.budget.limit, why=why)
+            )
+
+    def _check_newest(self, sent: PendingRequest, error: BaseException, overflow: Overflow) -> None:
+        """Raise ContextWindowFullError if a refusal that teaches nothing is about the newest message, so that no compaction helps.
+
+        Its pictures and documents are left out of later requests.
+        """
+        items = self.view.items
+        newest = find_newest(items, find_last_user_request(items), sent.content.messages)
+        may_be_size = not overflow.is_body or newest.body >= SMALLEST_BODY
+        if may_be_size and not newest.is_most:
+            return
+        media = newest.describe_media()
+        edits = newest.leave_out_media(self.transcript) if may_be_size else []
+        if edits:
+            self.transcript.append(*edits)
+        advice = (
+            f"The newest message has: {media}."
+            if media
+            else describe_largest(sent.content.messages, self.tokenizer)
+        )
+        if edits:
+            advice += " Send smaller ones; later requests leave these out."
+        said, size = str(error).rstrip("."), f"{sent.tokens:,} tokens and {newest.body:,} bytes"
+        problem = f"the provider refused a request of {size}, which is not about the context window: {said}. {advice}"
+        raise ContextWindowFullError(problem) from error
 
     async def compact(
         self, instructions: str | None = None, *, allow_extractive: bool = False
@@ -736,7 +808,10 @@ class ContextWindow:
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
     ) -> None:
-        """Continue with another model. If its window is smaller, the next request makes room.
+        """Continue with another model.
+
+        If its window is smaller and the conversation does not fit, the model that holds the
+        conversation summarizes it before the next request.
 
         Args:
             model: The model's name, or a model object.
@@ -745,12 +820,27 @@ class ContextWindow:
         name = model_name(model)
         tokenizer = self._settings.tokenizer or tokenizer_for(name)
         resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=self._definitions)
+        if budget is None:
+            _check_known(model, resolved)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model))
         context = self._settings.build_context(model, resolved, tokenizer)
+        holder = self._holder or self._settings.build_context(
+            self.model, self.budget, self.tokenizer
+        )
         self.compaction.set_model(model, context.budget, tokenizer=tokenizer)
-        self._settings.update_budget(self.compaction, context)
+        self._learned = LearnedBudget(given=context.budget)
+        self._holder = holder if self.compaction.state.to_smaller_window else None
+        self._settings.update_budget(self.compaction, context, holder=self._holder)
         self._offer_promotion()
+
+    def _release_holder(self) -> None:
+        """Let the present model summarize from now on: a switch to its window has made room."""
+        if self._holder is not None:
+            self._holder = None
+            self.compaction.state = attrs.evolve(self.compaction.state, answered=None)
+            context = self._settings.build_context(self.model, self.budget, self.tokenizer)
+            self._settings.update_budget(self.compaction, context)
 
     async def run_maintenance(
         self, *, idle_seconds: float = 0.0, memory_pressure: bool = False
@@ -829,3 +919,22 @@ class ContextWindow:
             tokenizer=self._settings.tokenizer,
         )
         self.compaction.state = attrs.evolve(self.compaction.state, promotion=promotion)
+
+
+def _check_known(model: str | Model, budget: ContextBudget) -> None:
+    """Warn, once for each name, of a model whose window is unknown.
+
+    A model without a provider, such as a scripted one, has none.
+    """
+    if budget.limit is None and getattr(model, "provider", model) is not None:
+        _warn_of_unknown(model_name(model))
+
+
+@cache
+def _warn_of_unknown(name: str) -> None:
+    logging.getLogger("promptkit").warning(
+        "the context window of %r is not known, so that nothing is compacted before its provider refuses a request: "
+        "write budget=ContextBudget(window=…), or register_model(%r, window=…).",
+        name,
+        name,
+    )

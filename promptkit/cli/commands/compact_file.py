@@ -22,7 +22,6 @@ from promptkit.cli.output.terminal import (
 from promptkit.cli.output.transcript import entry_role, first_line, short_id
 from promptkit.compaction import (
     ChunkedSummarizer,
-    Compactor,
     ExtractiveSummarizer,
     FallbackSummarizer,
     FullSummarizer,
@@ -32,6 +31,7 @@ from promptkit.compaction import (
     Summarizer,
 )
 from promptkit.compaction.planning.selection import select
+from promptkit.compaction.run.compactor import Compactor
 from promptkit.errors import SummaryError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import Tokenizer, tokenizer_for

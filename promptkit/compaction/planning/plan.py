@@ -160,7 +160,7 @@ class Summary:
     """The summary; never blank."""
     mode: str
     """The kind of summarizer: `live`, `full`, `simple`, `chunked`, `remote`, `native`, `extractive`
-    or `placeholder`."""
+    or `placeholder`; `partial` for one of a model that was not shown all of the messages."""
     model: str | None = None
     """The model that wrote it. None: no model was asked."""
     usage: Usage | None = None
@@ -170,6 +170,9 @@ class Summary:
     these cannot be read."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Facts for the next checkpoint."""
+    missed: int = 0
+    """The number of messages that the summary replaces and the summarizer was not shown, not even in
+    part."""
     request_id: str | None = attrs.field(default=None, eq=False)
     """The provider's name for the request that wrote it. None: it gave none, or no model was
     asked."""
@@ -197,4 +200,5 @@ class SentRequest:
 
     def shows(self, plan: Plan, view: Sequence[ViewItem]) -> bool:
         """Return whether the request contains every message that a plan for the view drops."""
-        return len(view) - len(plan.kept) <= self.items
+        stay = set(map(id, (*plan.kept, *plan.pinned, *plan.replayed)))
+        return all(id(item) in stay for item in view[self.items :])

@@ -98,6 +98,8 @@ class Compact(_Reasoned):
     the name of a phase."""
     seconds: float = WAIT_SECONDS
     """The longest time that one summarizer may take. Then the next one is tried."""
+    extract: bool = False
+    """Ask no model: the summary is extracted from the conversation."""
 
 
 @attrs.frozen(kw_only=True)

@@ -192,7 +192,7 @@ def apply_or_discard(threshold: float = 0.65) -> Rule:
 
 
 def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breaker: int = 3) -> Rule:
-    """Make a rule for a request that is too large: apply a ready summary, or wait for a running one, or compact now; then prune; then fail.
+    """Make a rule for a request that is too large: apply a ready summary, or wait for a running one, or compact now, without a model where it has failed; then prune; then fail.
 
     Args:
         wait_seconds: Longest wait for a running background summary, and for each summarizer that is
@@ -220,10 +220,17 @@ def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breake
             return _ignore_refusal(state) or pending
         else:
             exhausted = state.attempts_exhausted(attempts, breaker)
+        if exhausted is None:
+            return _ignore_refusal(state) or Compact(
+                trigger=FOREGROUND, reason=reason, seconds=wait_seconds
+            )
+        reason = attrs.evolve(reason, why=exhausted)
+        # a model's summaries have failed; the extract needs none
+        extracts = state.enabled and not state.compacted and not state.extracted
         return _ignore_refusal(state) or (
-            RenderPruned(reason=attrs.evolve(reason, why=exhausted))
-            if exhausted
-            else Compact(trigger=FOREGROUND, reason=reason, seconds=wait_seconds)
+            Compact(trigger=FOREGROUND, reason=reason, extract=True)
+            if extracts
+            else RenderPruned(reason=reason)
         )
 
     return rule
@@ -366,25 +373,24 @@ def _limit(
     *,
     target_tokens: int | None = None,
 ) -> NoAction | Compact:
-    """Return the decision, unless no summary can bring the request below `target_tokens` or the attempts are exhausted."""
-    why = state.unreachable(target_tokens) or state.attempts_exhausted(attempts, breaker)
+    """Return the decision, unless no summary can bring the request below `target_tokens` (by default, make it fit) or the attempts are exhausted."""
+    target = state.budget.render_budget if target_tokens is None else target_tokens
+    why = state.unreachable(target) or state.attempts_exhausted(attempts, breaker)
     return NoAction(reason=attrs.evolve(compact.reason, why=why)) if why else compact
 
 
 def compact_at(
     threshold: float,
     *,
-    phases: Sequence[Phase] = ("before_render",),
     attempts: int = 1,
     breaker: int = 3,
 ) -> Rule:
-    """Make a rule that compacts in the foreground from a ratio on.
+    """Make a rule that compacts before a request is rendered, from a ratio on.
 
     A running or ready background summary is left to other rules.
 
     Args:
         threshold: The ratio.
-        phases: The phases in which the rule applies.
         attempts: Attempts without progress per user message.
         breaker: Consecutive attempts without progress after which no other is made.
 
@@ -395,7 +401,7 @@ def compact_at(
     def rule(state: PolicyState) -> Decision | None:
         ratio = state.ratio
         if (
-            state.phase not in phases
+            state.phase != "before_render"
             or ratio is None
             or ratio < threshold
             or state.compacted

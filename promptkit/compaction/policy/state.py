@@ -184,7 +184,8 @@ class PolicyState:
     superseded_tokens: int = 0
     """The part of them that replacing superseded outputs alone would save."""
     request_tokens: int = 0
-    """Tokens of the user's last message, which a compaction repeats where it is not answered."""
+    """Tokens of the user's last message, which a compaction repeats where it is not answered. 0 where
+    it is answered, except after a reply."""
     rereading: Rereading = attrs.field(factory=Rereading)
     """What the requests since the last compaction have read again."""
     warm: bool = False
@@ -208,6 +209,8 @@ class PolicyState:
     """A model with a larger context window that the conversation may switch to."""
     compacted: bool = False
     """Whether a summary was already applied for this request."""
+    extracted: bool = False
+    """Whether a summary without a model was already tried for this request."""
     waited: bool = False
     """Whether this request has already waited for the background summary."""
     pruned: bool = False
@@ -224,10 +227,13 @@ class PolicyState:
 
     def unreachable(self, target_tokens: int | None) -> str | None:
         """Return why no summary can bring the request below `target_tokens`, or None if one may."""
-        if target_tokens is None or self.fixed_tokens < target_tokens:
+        fixed = self.fixed_tokens
+        request = 0 if self.phase == "rendered" else self.request_tokens
+        if target_tokens is None or fixed + request < target_tokens:
             return None
+        beside = f" beside {request:,} of the user's last message" if fixed < target_tokens else ""
         return (
-            f"no summary helps: system prompt, tools and framing take {self.fixed_tokens:,} tokens, "
+            f"no summary helps: system prompt, tools and framing take {fixed:,} tokens{beside}, "
             f"and the request must take less than {target_tokens:,}"
         )
 
@@ -258,16 +264,13 @@ class PolicyState:
         return None
 
 
-def judge_attempt(
-    before: int, after: int, *, budget: ContextBudget, sufficient_ratio: float = SUFFICIENT_RATIO
-) -> AttemptOutcome:
+def judge_attempt(before: int, after: int, *, budget: ContextBudget) -> AttemptOutcome:
     """Judge a compaction by the size of the request before and after it.
 
     Args:
         before: Tokens of the request before the compaction, tools included.
         after: Tokens of the request after it.
         budget: The budget that gives the ratio.
-        sufficient_ratio: The ratio that `after` must be below to be small enough.
 
     Returns:
         The outcome; never `failed`.
@@ -275,4 +278,4 @@ def judge_attempt(
     if after >= before:
         return "not reduced"
     ratio = budget.ratio(after)
-    return "not enough" if ratio is not None and ratio >= sufficient_ratio else "reduced"
+    return "not enough" if ratio is not None and ratio >= SUFFICIENT_RATIO else "reduced"

@@ -20,7 +20,7 @@ from promptkit.compaction.policy.rules import (
     on_overflow,
     promote,
 )
-from promptkit.compaction.presets.pi import file_list_summarizer, limit_summary, split_turns
+from promptkit.compaction.presets.pi import limit_summary
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import optional, percent, setting
 from promptkit.compaction.pruning.processors import remove_images
@@ -33,12 +33,9 @@ from promptkit.compaction.summarizers.defaults import (
 )
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.file_lists import FileListSummarizer
-from promptkit.compaction.summarizers.native import (
-    CompactingModel,
-    NativeSummarizer,
-    get_wire_format,
-)
+from promptkit.compaction.summarizers.native import NativeSummarizer, can_compact
 from promptkit.compaction.summarizers.remote import RemoteSummarizer
+from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.tokens.budget import fit_reserve, resolve_threshold
 
 if TYPE_CHECKING:
@@ -103,30 +100,18 @@ class OhMyPi:
 
     def make_summarizer(self, context: SummarizerContext) -> Summarizer:
         """Make the summarizer of pi, after the service or the provider's own compaction where these are set."""
-        summarizer: Summarizer = file_list_summarizer(context)
-        model = context.model
-        if self.remote_enabled is False:
-            return summarizer
-        if self.remote_endpoint is not None:
+        tokenizer, model = context.tokenizer, context.model
+        summarizer = make_fallback_factory(make_simple_summarizer)(context)
+        url = None if self.remote_enabled is False else self.remote_endpoint
+        if url is not None:
             remote = RemoteSummarizer(
-                url=self.remote_endpoint,
-                window=context.window or UNLIMITED,
-                tokenizer=context.tokenizer,
+                url=url, window=context.window or UNLIMITED, tokenizer=tokenizer
             )
-            parts = FallbackSummarizer(
-                [remote, make_fallback_factory(make_simple_summarizer)(context)]
-            )
-            return FileListSummarizer(
-                summarizer=split_turns(parts, context), tokenizer=context.tokenizer
-            )
-        if (
-            self.remote_enabled
-            and isinstance(model, CompactingModel)
-            and get_wire_format(model) == "responses"
-        ):
-            native = NativeSummarizer(model=model, text_summarizer=summarizer)
-            return FallbackSummarizer([native, summarizer])
-        return summarizer
+            summarizer = FallbackSummarizer([remote, summarizer])
+        summarizer = SplitTurnSummarizer(summarizer=summarizer, tokenizer=tokenizer)
+        if self.remote_enabled and url is None and can_compact(model):
+            summarizer = FallbackSummarizer([NativeSummarizer(model=model), summarizer])
+        return FileListSummarizer(summarizer=summarizer, tokenizer=tokenizer)
 
 
 def oh_my_pi(settings: OhMyPi | None = None) -> Preset:

@@ -30,7 +30,6 @@ from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.tokens.budget import fit_reserve
 
 if TYPE_CHECKING:
-    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens import ContextBudget
 
 
@@ -51,13 +50,11 @@ def file_list_summarizer(context: SummarizerContext) -> FileListSummarizer:
 
     It lists the files that were read and changed.
     """
-    summarizer = split_turns(make_fallback_factory(make_simple_summarizer)(context), context)
+    summarizer = SplitTurnSummarizer(
+        summarizer=make_fallback_factory(make_simple_summarizer)(context),
+        tokenizer=context.tokenizer,
+    )
     return FileListSummarizer(summarizer=summarizer, tokenizer=context.tokenizer)
-
-
-def split_turns(summarizer: Summarizer, context: SummarizerContext) -> SplitTurnSummarizer:
-    """Have a summarizer write the summary in two parts where a turn is split."""
-    return SplitTurnSummarizer(summarizer=summarizer, tokenizer=context.tokenizer)
 
 
 def subtract_reserve(budget: ContextBudget, *, reserve: int) -> int | None:

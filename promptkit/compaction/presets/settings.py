@@ -120,12 +120,11 @@ def optional(name: str) -> OriginalName:
     )
 
 
-def setting(  # noqa: PLR0913  # keywords
+def setting(
     default: T,
     *,
     names: Sequence[str | OriginalName] = (),
     threshold: bool = False,
-    excludes: Sequence[str] = (),
     minimum: float | None = None,
     maximum: float | None = None,
 ) -> T:
@@ -136,7 +135,6 @@ def setting(  # noqa: PLR0913  # keywords
         names: The names of the setting in the system that the settings belong to.
         threshold: Whether the number is a share up to 1 and tokens from 100 on. A number between is
             an error.
-        excludes: Names of settings that must not be set together with this one.
         minimum: The lowest allowed number.
         maximum: The highest allowed number.
 
@@ -149,7 +147,6 @@ def setting(  # noqa: PLR0913  # keywords
     metadata = {
         "names": originals,
         "threshold": threshold,
-        "excludes": tuple(excludes),
         "minimum": minimum,
         "maximum": maximum,
     }
@@ -369,10 +366,6 @@ def _is_not_positive(value: object) -> bool:
         return False
 
 
-def _join_sources(*groups: _Values, by: str) -> str:
-    return by.join(dict.fromkeys(value.source for group in groups for value in group.values()))
-
-
 def _build(cls: type[T], given: _Values, groups: tuple[str, ...]) -> T:
     fields = _find_fields(cls)
     settings: dict[str, dict[tuple[str, ...], _Value]] = {}
@@ -386,20 +379,14 @@ def _build(cls: type[T], given: _Values, groups: tuple[str, ...]) -> T:
         values[name] = _convert_setting(fields[name].type, inner, (*groups, name))
         if () in inner:
             _check_limits(fields[name], values[name], inner[()].source, _dotted(groups, name))
-    for name, inner in settings.items():
-        for other in fields[name].metadata.get("excludes", ()):
-            if values[name] is not None and values.get(other) is not None:
-                raise SettingsError(
-                    source=_join_sources(inner, settings[other], by=" and "),
-                    setting=_dotted(groups, name),
-                    why=f"it cannot be set together with {_dotted(groups, other)}",
-                )
     try:
         return cls(**values)
     except (PromptKitError, ValueError, TypeError) as error:
-        source = _join_sources(given, by=", ") or "the defaults"
+        source = ", ".join(dict.fromkeys(value.source for value in given.values()))
         raise SettingsError(
-            source=source, setting=".".join(groups), why=str(error).rstrip(".")
+            source=source or "the defaults",
+            setting=".".join(groups),
+            why=str(error).rstrip("."),
         ) from error
 
 

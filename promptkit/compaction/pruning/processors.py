@@ -136,9 +136,9 @@ def _show(
 def truncate_history(step: float = STEP) -> Processor:
     """Make a processor that drops the oldest rounds of pruned requests and adds a note of how many messages were dropped.
 
-    Replies and tool rounds of earlier turns are dropped first, then user messages, then tool rounds
-    of the newest turn, and the summary last. The last user message and the newest round always
-    stay. The newest round is truncated if necessary.
+    Earlier turns are dropped first, the oldest before newer ones and no user message later than the
+    answer to it, then tool rounds of the newest turn, and the summary last. The last user message and
+    the newest round always stay. The newest round is truncated if necessary.
 
     Args:
         step: Share of the limit that is dropped at once, so that the next requests drop the same
@@ -183,7 +183,7 @@ def _fit_request(
         tokenizer=limits.tokenizer,
         overhead=limits.fixed_tokens,
         shorten="request",
-        keep="requests",
+        keep="answered",
         whole=whole,
         count_marker=lambda count: count_message(_build_marker(count), limits.tokenizer),
         cut_marker=lambda message: limits.cut_markers.get(message.tool_call_id or ""),

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import attrs
 
-from promptkit.compaction.planning.blocks import count_unchanged, group_blocks, is_missing_result
+from promptkit.compaction.planning.blocks import (
+    count_unchanged,
+    group_blocks,
+    is_missing_result,
+    is_user_request,
+)
 from promptkit.compaction.planning.breadcrumb import remove_missing_call
 from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
@@ -24,11 +29,13 @@ from promptkit.compaction.planning.tool_calls import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens.tokenizer import count_part
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import is_error_result
 from promptkit.transcript import Checkpoint, Edit, Entry, TranscriptView, ViewItem
 from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.view import ViewBuilder
+from promptkit.wire.parts import name_media
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -339,8 +346,23 @@ class ResultLimits:
     from the summary. None: any tool."""
 
 
+MESSAGE_MARKER = (
+    "\n[The middle of this message was left out: it does not fit the context window.]\n"
+)
+"""Replaces the middle of a user message that no request can show."""
+
+WINDOW_SHARE = 2
+"""A tool result may have half of what messages may have."""
+
+MESSAGE_SHARE = 4
+"""Of a user message that no request can show, a quarter of what a result may have stays."""
+
+
 class CappedView:
     """Build the view of a growing path, with tool results truncated to `result_tokens`, or to the limit of their tool if that is lower.
+
+    A user message without a reply of more than twice `result_tokens`, which no request can show, is
+    truncated too once another one follows: the request that it was sent with has failed.
 
     A message that the previous view contained is the same object again, so it is not counted again.
     """
@@ -393,12 +415,15 @@ class CappedView:
 
     def _update(self, source: TranscriptView) -> TranscriptView:
         """Truncate the results of a view. Items at its start that have not changed are taken from the previous view."""
-        same = count_unchanged(self._source.items, source.items, is_)
-        return attrs.evolve(
-            source, items=(*self._view.items[:same], *map(self._cap, source.items[same:]))
-        )
+        items = source.items
+        same = count_unchanged(self._source.items, items, is_)
+        if same and items[same - 1].message.role == "user":
+            same -= 1  # another message may follow it now
+        following = (*items[same + 1 :], None)
+        capped = map(self._cap, items[same:], following)
+        return attrs.evolve(source, items=(*self._view.items[:same], *capped))
 
-    def _cap(self, item: ViewItem) -> ViewItem:
+    def _cap(self, item: ViewItem, following: ViewItem | None) -> ViewItem:
         message, tools = item.message, self._limits.tools
         if item.kind == "summary" and tools is not None:
             content = tuple(
@@ -412,7 +437,10 @@ class CappedView:
             )
         self._tools.update((call.id, call.name) for call in message.tool_calls)
         if message.role != "tool":
-            return item
+            follows = following is not None and is_user_request(following)
+            # what a checkpoint repeats was shown before
+            has_failed = follows and is_user_request(item) and item.kind == "message"
+            return self._cap_request(item) if has_failed else item
         tool = self._tools.get(message.tool_call_id or "")
         limits = (self._result_tokens, self._limits.by_tool.get(tool or ""))
         limit = min((each for each in limits if each is not None), default=None)
@@ -425,4 +453,20 @@ class CappedView:
         if self._tokenizer.count(marker) > limit // 2:
             marker = CUT_MARKER
         capped = cap_result(message, limit, tokenizer=self._tokenizer, marker=marker)
+        return attrs.evolve(item, message=capped)
+
+    def _cap_request(self, item: ViewItem) -> ViewItem:
+        """Truncate a user message without a reply that no request can show."""
+        limit, tokenizer = self._result_tokens, self._tokenizer
+        parts = item.message.content
+        # no character has more than four tokens
+        is_text = all(isinstance(part, str) for part in parts)
+        if limit is None or (is_text and 2 * len(item.message.text) <= limit):
+            return item
+        if sum(count_part(part, tokenizer) for part in parts) <= WINDOW_SHARE * limit:
+            return item
+        (named,) = name_media([item.message], "which does not fit the context window")
+        capped = cap_result(
+            named, max(1, limit // MESSAGE_SHARE), tokenizer=tokenizer, marker=MESSAGE_MARKER
+        )
         return attrs.evolve(item, message=capped)

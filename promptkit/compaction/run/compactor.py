@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_checkpoint_item
+from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.planning.plan import (
     FailedAttempt,
@@ -41,6 +41,7 @@ from promptkit.compaction.run.hooks import (
     run_pre_compact,
 )
 from promptkit.compaction.run.replacement import Replacement, ReplacementMessages
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.summarizer import (
@@ -120,6 +121,8 @@ class CompactionOrder(TypedDict, total=False):
     """The longest time that one summarizer may take; None: no limit."""
     require_model: bool
     """Only a model may write the summary, where the conversation has a summarizing model."""
+    extract: bool
+    """No model is asked: the summary is extracted from the conversation."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -318,7 +321,10 @@ class Compactor:
                     compaction=number,
                 ),
             )
-            summary = await self._make_summary(task, trigger)
+            extractor = (
+                ExtractiveSummarizer(tokenizer=self.tokenizer) if order.get("extract") else None
+            )
+            summary = await self._make_summary(task, trigger, extractor)
         except BaseException as error:
             if isinstance(error, Exception):
                 carried = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
@@ -418,7 +424,9 @@ class Compactor:
             appended.add(entry.id)
         return "the conversation continues on another branch"
 
-    async def _make_summary(self, task: SummaryTask, trigger: str) -> Summary | None:
+    async def _make_summary(
+        self, task: SummaryTask, trigger: str, extractor: Summarizer | None
+    ) -> Summary | None:
         plan = task.plan
         result = await run_pre_compact(
             self.hooks, plan, trigger=trigger, instructions=task.instructions
@@ -450,9 +458,8 @@ class Compactor:
             requests_beside=self.replacement.keeps_user_messages,
             check=check,
         )
-        summarizer = (
-            self.handoff if trigger == HANDOFF and self.handoff is not None else self.summarizer
-        )
+        handoff = self.handoff if trigger == HANDOFF else None
+        summarizer = extractor or handoff or self.summarizer
         return check(await summarize_within_limits(summarizer, task))
 
     def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
@@ -575,6 +582,8 @@ class Compactor:
                 mode=draft.summary.mode,
                 tokens_before=checkpoint.tokens_before or 0,
                 tokens_after=checkpoint.tokens_after or 0,
+                dropped=checkpoint.dropped or 0,
+                shown=checkpoint.shown or 0,
                 seconds=self.clock() - draft.started,
                 before=before,
                 after=self._count_request(),
@@ -655,6 +664,7 @@ def build_checkpoint(
     kept = items[planned - len(plan.kept) :]
     opening = replaced.messages
     plain = opening == (build_summary_message(draft.summary.text),)
+    dropped = sum(not is_summary(item) for item in (*plan.dropped, *plan.prefix))
     return Checkpoint(
         summary=draft.summary.text,
         first_kept=kept[0].entry_id if kept else None,
@@ -668,6 +678,8 @@ def build_checkpoint(
         facts=draft.summary.facts,
         tokens_before=sum(count(item.message) for item in items),
         tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
+        dropped=dropped,
+        shown=max(0, dropped - draft.summary.missed),
     )
 
 

@@ -398,7 +398,8 @@ class CompactionController:
             case ApplySummary():
                 done = await self._apply_background()
                 state = attrs.evolve(state, compacted=done or state.compacted)
-            case Compact(trigger=trigger):
+            case Compact(trigger=trigger, extract=extract):
+                state = attrs.evolve(state, extracted=extract or state.extracted)
                 if moment.course.discards is not None:
                     self._discard_background(moment.course.discards.format(trigger=trigger))
                 done = await self._compact(
@@ -512,7 +513,7 @@ class CompactionController:
             fixed_tokens=self._window.fixed_tokens,
             prunable_tokens=prunable.saved_tokens,
             superseded_tokens=prunable.superseded_tokens,
-            request_tokens=self._count_user_request() if phase == "rendered" else 0,
+            request_tokens=self._count_user_request(phase),
             rereading=self.state.rereading,
             warm=warm,
             mid_turn=self.mid_turn,
@@ -525,16 +526,23 @@ class CompactionController:
             to_smaller_window=moment.to_smaller_window,
             larger_model=promotion.model if promotion else None,
             compacted=request.compacted,
+            extracted=request.extracted,
             waited=request.waited,
             pruned=request.pruned,
             model=self.model,
             refused_by=moment.refused_by,
         )
 
-    def _count_user_request(self) -> int:
-        """Count the tokens of the user's last message."""
-        at = find_last_user_request(self.view.items)
-        return 0 if at is None else self._window.count(self.view.items[at].message)
+    def _count_user_request(self, phase: Phase) -> int:
+        """Count the tokens of the user's last message, unless it is answered and nothing was rendered for it."""
+        items = self.view.items
+        at = find_last_user_request(items)
+        is_answered = bool(items) and items[-1].message.role == "assistant"
+        return (
+            0
+            if at is None or (is_answered and phase != "rendered")
+            else self._window.count(items[at].message)
+        )
 
     def _start_background(self) -> None:
         """Start a background summary if there is something to drop."""
@@ -592,6 +600,7 @@ class CompactionController:
                 last_request=self._live_request(plan) if reuse_request else None,
                 seconds=decision.seconds,
                 require_model=fits,
+                extract=decision.extract,
             )
         except CompactionInProgressError:
             # one that the user requested is running: it serves this request, too
@@ -606,7 +615,8 @@ class CompactionController:
                 attrs.evolve(decision, trigger=THRESHOLD), reuse_request=reuse_request, fits=fits
             )
         if entry is None:
-            self.state = self.state.on_attempt("failed", background=fits)
+            if not decision.extract:  # no model was asked, so it is not bounded
+                self.state = self.state.on_attempt("failed", background=fits)
             return False
         self._record_outcome(before)
         return True

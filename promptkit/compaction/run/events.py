@@ -161,6 +161,11 @@ class CompactionCommitted(_CompactionStep):
     tokens_before: int
     """The tokens of the conversation."""
     tokens_after: int
+    dropped: int = 0
+    """The number of messages that the summary replaces, the previous summary aside."""
+    shown: int = 0
+    """How many of them the summarizer was shown, at least in part. The mode is `partial` where these
+    are not all."""
     before: UsageByPart = attrs.field(factory=UsageByPart)
     """The request by part as it would have been without the compaction, instructions and tools
     included."""
@@ -219,6 +224,19 @@ class RequestPruned:
     """Number of the view's messages that are not in the request in full."""
     tokens: int
     """Tokens saved."""
+
+
+@attrs.frozen(kw_only=True)
+class WindowLearned:
+    """The limit of requests has changed, because the provider refused one as too large, or because requests succeeded since.
+
+    Limits are tokens of the input of a request. None: unknown.
+    """
+
+    before: int | None
+    after: int | None
+    why: str
+    """The reason, as one clause."""
 
 
 @attrs.frozen(kw_only=True)
@@ -337,6 +355,7 @@ Event: TypeAlias = (
     | CompactionCancelled
     | SummaryDiscarded
     | RequestPruned
+    | WindowLearned
 )
 """Any event that a subscriber receives."""
 

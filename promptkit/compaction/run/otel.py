@@ -33,6 +33,7 @@ from promptkit.compaction.run.events import (
     ToolReturned,
     TurnEnded,
     TurnStarted,
+    WindowLearned,
 )
 from promptkit.messages import Json, Message, Usage
 
@@ -226,6 +227,8 @@ class _Recorder:
                 get_current_span().add_event(f"{PREFIX}decision_made", _select_attributes(event))
             case RequestPruned():
                 get_current_span().add_event(f"{PREFIX}request_pruned", _select_attributes(event))
+            case WindowLearned():
+                get_current_span().add_event(f"{PREFIX}window_learned", _select_attributes(event))
             case (
                 CompactionCommitted()
                 | CompactionFailed()

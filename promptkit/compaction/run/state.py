@@ -32,12 +32,17 @@ class RequestState:
 
     compacted: bool = False
     """A summary was committed for this request."""
+    extracted: bool = False
+    """A summary without a model was tried for this request."""
     waited: bool = False
     """This request waited for the background summary."""
     pruned: bool = False
     """The request is to be rendered with a history that may be pruned."""
     refused: bool = False
     """A provider refused this request as too large once."""
+    limit: int | None = None
+    """The most tokens of this request, after a refusal that has taught nothing about the window.
+    None: the budget alone."""
 
 
 @attrs.frozen(kw_only=True)
@@ -112,7 +117,11 @@ class ConversationState:
     def on_model_change(
         self, model: str | Model, budget: ContextBudget, tokenizer: Tokenizer
     ) -> ConversationState:
-        """Return the state with another model."""
+        """Return the state with another model.
+
+        For a smaller window the last answered request stays, behind which the previous model may be
+        asked for a summary.
+        """
         before = self.budget.window
         smaller = budget.window is not None and (before is None or budget.window < before)
         return attrs.evolve(
@@ -121,7 +130,7 @@ class ConversationState:
             budget=budget,
             tokenizer=tokenizer,
             version=self.version + 1,
-            answered=None,
+            answered=self.answered if smaller else None,
             asked_at=None,
             to_smaller_window=smaller,
         )

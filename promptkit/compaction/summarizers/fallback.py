@@ -35,7 +35,11 @@ TIMEOUT = "timeout"
 """The reason of an attempt that took too long, by the task's limit or by the client's own."""
 
 TOO_LONG = frozenset({"too_large", "cut"})
-"""Reasons after which the same summarizer is asked once more, for less."""
+"""Reasons after which the same summarizer is asked once more, for less; or the next one, where a
+copy of the messages (`yields_when_too_long`) is followed by one as text, as in VS Code."""
+
+INVALID = frozenset({"no_sections", "untagged"})
+"""Reasons after which the same model is asked once more, and told what was wrong."""
 
 NOT_ASKED = frozenset({"nothing", "no_request", "does_not_fit", "not_smaller"})
 """Reasons that say nothing about a summarizer's health: no model was asked, or no summary can
@@ -46,8 +50,10 @@ help."""
 class FallbackSummarizer:
     """Tries summarizers in order and returns the first summary that passes the task's check.
 
-    A summary that is too long or cut off is asked for once more, with a lower limit in words; after
-    that, no other summarizer asks the same model. After a rate limit, a time-out or an unreachable
+    A text that is no summary is asked for once more, with what is wrong with it. One that is too long or
+    cut off is asked for with a lower limit in words: of the same summarizer, or where that sends a copy
+    of the messages, of the next one. After the second time no other summarizer asks the same model.
+    After a rate limit, a time-out or an unreachable
     provider, no other summarizer asks the same provider. A provider's `retry_after` is heeded in
     later passes, and a summarizer that failed three times in a row is skipped for a minute, then
     for longer.
@@ -87,13 +93,20 @@ class FallbackSummarizer:
         attempts: list[FailedAttempt] = []
         # models and providers, by identity → why they are not asked again in this pass
         excluded: dict[int, str] = {}
-        for summarizer in self._select(task):
+        asked_for_less = False
+        selected = self._select(task)
+        for at, summarizer in enumerate(selected):
             name = type(summarizer).__name__
             why = self._find_reason_to_skip(summarizer, excluded)
             if why is not None:
                 failures.append(f"{name}: {why}")
                 continue
-            for request in (task, _ask_for_less(task)):
+            key = _model_keys(summarizer)[:1]
+            yields = getattr(summarizer, "yields_when_too_long", False) and any(
+                _model_keys(each)[:1] == key for each in selected[at + 1 :]
+            )
+            request = _ask_for_less(task) if asked_for_less else task
+            for is_last in (asked_for_less, True):
                 outcome, error = await self._ask(summarizer, request)
                 if not isinstance(outcome, FailedAttempt):
                     self._pauses.pop(id(summarizer), None)
@@ -104,12 +117,16 @@ class FallbackSummarizer:
                 attempts.append(outcome)
                 failures.append(f"{name}: {outcome.detail}")
                 self._record(summarizer, outcome, error)
-                if outcome.reason not in TOO_LONG:
+                is_too_long = outcome.reason in TOO_LONG
+                if not is_too_long and outcome.reason not in INVALID:
                     break
-            else:
-                excluded |= dict.fromkeys(
-                    _model_keys(summarizer)[:1], "its model wrote too much twice."
-                )
+                if is_last:
+                    excluded |= dict.fromkeys(key, "its model wrote no valid summary twice.")
+                    break
+                if is_too_long and yields:
+                    asked_for_less = True
+                    break
+                request = _ask_for_less(task) if is_too_long else _ask_again(task, outcome.detail)
             if (
                 isinstance(error, RateLimitedError | ModelUnavailableError)
                 or attempts[-1].reason == TIMEOUT
@@ -264,4 +281,10 @@ def _ask_for_less(task: SummaryTask) -> SummaryTask:
     """Return the task with a request for a shorter summary."""
     words = max(10, task.target_tokens * 3 // 8 // 10 * 10)
     asked = f"The summary that was written before was too long. Write at most {words:,} words."
+    return attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, asked))))
+
+
+def _ask_again(task: SummaryTask, problem: str) -> SummaryTask:
+    """Return the task with what was wrong with the text that was written before."""
+    asked = f"What was written before was rejected: {problem} Write the whole summary, in the form that is asked for."
     return attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, asked))))

@@ -13,6 +13,7 @@ from promptkit.compaction.summarizers.prompts import (
     SummaryInstructions,
     SummaryOfMessages,
     SummaryOfText,
+    count_missed,
     render_summary_request,
     serialize_message,
     suggest_word_count,
@@ -20,6 +21,7 @@ from promptkit.compaction.summarizers.prompts import (
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import (
     MEMORIES,
+    PARTIAL,
     TEMPLATE,
     collect_dropped_items,
     collect_dropped_messages,
@@ -43,6 +45,7 @@ from promptkit.rendering import render_async
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript import redact_message
+from promptkit.wire.parts import begin_with_user
 
 if TYPE_CHECKING:
     import os
@@ -206,17 +209,18 @@ class _CopySummarizer:
             marks_new=self.prompt is None,
         )
 
-    def _read(self, reply: Reply, task: SummaryTask, tokenizer: Tokenizer, mode: str) -> Summary:
-        """Return the summary in a reply. Raises SummaryError."""
+    def _read(self, reply: Reply, task: SummaryTask, rendered: Rendered, mode: str) -> Summary:
+        """Return the summary in the reply to a request. Raises SummaryError."""
         sections = find_sections(self.template) if self.prompt is None else ()
         return summary_from_reply(
             reply,
             task,
             mode=mode,
             model=self.model.name,
-            tokenizer=tokenizer,
+            tokenizer=self.tokenizer or tokenizer_for(self.model.name),
             require_tags=bool(sections),
             sections=sections,
+            missed=count_missed(rendered),
         )
 
 
@@ -229,6 +233,10 @@ class FullSummarizer(_CopySummarizer):
     The request contains the conversation's tools, because some providers refuse tool calls without
     their definitions. It forbids calling them.
     """
+
+    yields_when_too_long: ClassVar[bool] = True
+    """After a summary that is too long a summarizer of the conversation as text is asked, if one
+    follows."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Ask the model for the summary.
@@ -249,13 +257,14 @@ class FullSummarizer(_CopySummarizer):
         rendered = await self._render(prompt, task, tokenizer, tools)
         model = limit_output(self.model, task, room=self.window - rendered.tokens)
         forbidding = with_options(model, tool_choice="none") if tools else model
+        messages = begin_with_user(rendered.messages)
         try:
-            reply = await forbidding.complete(rendered.messages, tools=tools)
+            reply = await forbidding.complete(messages, tools=tools)
         except ModelRequestError as error:
             if error.param != "tool_choice" or not tools:
                 raise
-            reply = await model.complete(rendered.messages, tools=tools)
-        return self._read(reply, task, tokenizer, "full")
+            reply = await model.complete(messages, tools=tools)
+        return self._read(reply, task, rendered, "full")
 
 
 @attrs.frozen(kw_only=True)
@@ -282,7 +291,7 @@ class SimpleSummarizer(_CopySummarizer):
         )
         rendered = await self._render(prompt, task, tokenizer)
         model = limit_output(self.model, task, room=self.window - rendered.tokens)
-        return self._read(await model.complete(rendered.messages), task, tokenizer, "simple")
+        return self._read(await model.complete(rendered.messages), task, rendered, "simple")
 
 
 @attrs.frozen(kw_only=True)
@@ -333,12 +342,13 @@ class ChunkedSummarizer:
         memories: list[str] = []
         usages: list[Usage | None] = []
         failures: list[str] = []
-        done = 0
+        done = missed = 0
         for chunk, tokens in self._split(
             task, await self._compute_chunk_limit(task, tokenizer), tokenizer
         ):
             if self.max_chunk_share is not None and tokens > self.window * self.max_chunk_share:
                 failures.append(f"a chunk of {tokens:,} tokens is too large.")
+                missed += len(chunk)
                 summary = _append_note(
                     summary,
                     chunk,
@@ -359,10 +369,12 @@ class ChunkedSummarizer:
                 )
             except (SummaryError, ContextLengthExceededError, EmptyReplyError) as error:
                 failures.append(str(error))
+                missed += len(chunk)
                 usages.append(getattr(error, "usage", None))
                 summary = _append_note(summary, chunk, "that followed could not be summarized")
                 continue
             done += 1
+            missed += part.missed
             usages.append(part.usage)
             summary = part.text
             memories += filter(None, [str(part.facts.get(MEMORIES, ""))])
@@ -374,10 +386,11 @@ class ChunkedSummarizer:
         facts: Mapping[str, Json] = {MEMORIES: "\n".join(memories)} if task.memories else {}
         return Summary(
             text=summary,
-            mode="chunked",
+            mode=PARTIAL if missed else "chunked",
             model=self.model.name,
             usage=sum_usage(usages),
             facts=facts,
+            missed=missed,
         )
 
     async def _compute_chunk_limit(self, task: SummaryTask, tokenizer: Tokenizer) -> int:

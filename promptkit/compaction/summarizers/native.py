@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
 
 import attrs
 
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.compaction.summarizers.summarizer import Summarizer, collect_dropped_items, sum_usage
+from promptkit.compaction.summarizers.summarizer import collect_dropped_items, sum_usage
 from promptkit.messages import Message, OpaquePart
 from promptkit.transcript import Checkpoint, Entry, build_summary_message, build_view
 
@@ -41,9 +41,14 @@ def get_wire_format(model: object) -> str:
     return str(getattr(model, "api", ""))
 
 
+def can_compact(model: object) -> TypeGuard[CompactingModel]:
+    """Return whether the provider of a model can compact a conversation, by what the model tells of itself."""
+    return isinstance(model, CompactingModel) and get_wire_format(model) == "responses"
+
+
 @attrs.frozen(kw_only=True)
 class NativeSummarizer:
-    """Has the provider compact the dropped messages and the previous summary, and another summarizer write a text.
+    """Has the provider compact the dropped messages and the previous summary, and extracts a text.
 
     The text is used by later summaries, by checkpoint files and by the user. The model sees it once
     the conversation moves to another provider.
@@ -51,8 +56,6 @@ class NativeSummarizer:
 
     model: CompactingModel
     """The model whose provider compacts."""
-    text_summarizer: Summarizer = attrs.field(factory=ExtractiveSummarizer)
-    """Writes the text. The default needs no model."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Return the text with the provider's messages.
@@ -67,7 +70,7 @@ class NativeSummarizer:
         compacted = await self.model.compact(
             [item.message for item in (*task.plan.dropped, *task.plan.prefix)]
         )
-        text = await self.text_summarizer.summarize(attrs.evolve(task, check=None))
+        text = await ExtractiveSummarizer().summarize(attrs.evolve(task, check=None))
         return attrs.evolve(
             text,
             mode="native",

@@ -6,6 +6,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+import attrs
+
 from promptkit.compaction.planning.plan import SummaryTask
 from promptkit.compaction.summarizers.quirks import Quirks, remove_calls, remove_orphans
 from promptkit.compaction.summarizers.summarizer import (
@@ -45,9 +47,25 @@ if TYPE_CHECKING:
     from promptkit.rendering import Rendered
     from promptkit.tokens import Tokenizer
 
-NEW_CONTENT = "new in this summary"
-"""Metadata value of each chunk that is to be summarized. If none of them is left after pruning,
-nothing to summarize fits, and no model is asked."""
+
+@attrs.frozen
+class NewContent:
+    """Metadata value of each chunk that is to be summarized.
+
+    If none of them is left after pruning, nothing to summarize fits, and no model is asked.
+    """
+
+    places: range
+    """The places of its messages among those to be summarized."""
+    messages: int
+    """The number of messages to be summarized."""
+
+
+def count_missed(rendered: Rendered) -> int:
+    """Count the messages to be summarized that a request does not show, not even in part."""
+    shown = [value for value in rendered.metadata if isinstance(value, NewContent)]
+    places = {place for value in shown for place in value.places}
+    return shown[0].messages - len(places) if shown else 0
 
 
 QUESTION = (
@@ -144,7 +162,7 @@ class SummaryOfMessages(PromptElement):
             block = messages[start:end]
             results = sum(message.role == "tool" for message in block)
             yield Chunk(priority=number or len(messages))[
-                Metadata(value=NEW_CONTENT, local=True),
+                Metadata(value=NewContent(range(start, end), len(messages)), local=True),
                 (self._message(message, results) for message in block),
             ]
 
@@ -262,7 +280,7 @@ async def render_summary_request(
         prompt: The request's prompt.
         window: Tokens of input and output together.
         tokenizer: Counts the request's tokens.
-        marks_new: The prompt marks the chunks to be summarized with `NEW_CONTENT`.
+        marks_new: The prompt marks the chunks to be summarized with `NewContent`.
         tools: Tool definitions that the request contains.
 
     Raises:
@@ -274,7 +292,12 @@ async def render_summary_request(
     except BudgetExceededError as error:
         detail = f"the instructions and the previous summary do not fit {window:,} tokens: {error}"
         raise SummaryError(reason="does_not_fit", detail=detail) from error
-    if not (NEW_CONTENT in rendered.metadata if marks_new else rendered.messages):
+    shown = (
+        any(isinstance(value, NewContent) for value in rendered.metadata)
+        if marks_new
+        else rendered.messages
+    )
+    if not shown:
         raise SummaryError(
             reason="does_not_fit",
             detail=f"no message of the conversation fits {window:,} tokens next to the instructions.",
@@ -365,15 +388,19 @@ def _render_entries(
 ) -> Iterator[PromptElement]:
     """Render messages as tagged text. Each entry is a chunk that is kept or removed as a whole."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
-    for message in messages:
-        for tag, attributes, text in serialize_message(message, names):
+    written = [
+        sections for message in messages if (sections := list(serialize_message(message, names)))
+    ]
+    for place, sections in enumerate(written):
+        mark = NewContent(range(place, place + 1), len(written))
+        for tag, attributes, text in sections:
             visible = (
                 _cap_text(text, result_tokens)
                 if tag == "result" and result_tokens is not None
                 else text
             )
             yield Chunk()[
-                Metadata(value=NEW_CONTENT, local=True) if new else None,
+                Metadata(value=mark, local=True) if new else None,
                 Tag(tag=tag, attributes=attributes)[visible],
             ]
 

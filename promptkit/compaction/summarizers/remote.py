@@ -10,7 +10,11 @@ from urllib.parse import urlsplit
 import attrs
 
 from promptkit.compaction.summarizers.model_summarizers import RESULT_SHARE
-from promptkit.compaction.summarizers.prompts import SummaryOfText, render_summary_request
+from promptkit.compaction.summarizers.prompts import (
+    SummaryOfText,
+    count_missed,
+    render_summary_request,
+)
 from promptkit.compaction.summarizers.summarizer import TEMPLATE, find_sections, summary_from_reply
 from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, Usage, as_mapping
@@ -110,6 +114,7 @@ class RemoteSummarizer:
             tokenizer=self.tokenizer,
             require_tags=False,
             sections=find_sections(self.template),
+            missed=count_missed(rendered),
         )
         return attrs.evolve(summary, model=None, usage=None)
 

@@ -9,7 +9,12 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.summarizers.summarizer import Summarizer, get_previous_summary, sum_usage
+from promptkit.compaction.summarizers.summarizer import (
+    PARTIAL,
+    Summarizer,
+    get_previous_summary,
+    sum_usage,
+)
 from promptkit.errors import SummaryError
 
 if TYPE_CHECKING:
@@ -74,9 +79,10 @@ class SplitTurnSummarizer:
             await asyncio.gather(first, second, return_exceptions=True)
         return Summary(
             text=f"{history.text}{HEADING}{prefix.text}",
-            mode=prefix.mode,
+            mode=PARTIAL if PARTIAL in {history.mode, prefix.mode} else prefix.mode,
             model=prefix.model or history.model,
             usage=sum_usage([history.usage, prefix.usage]),
+            missed=history.missed + prefix.missed,
         )
 
     async def _summarize_history(self, task: SummaryTask, tokens: int) -> Summary:

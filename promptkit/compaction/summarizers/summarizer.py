@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -17,6 +16,7 @@ from promptkit.compaction.summarizers.facts import Facts, extend_facts, redact_f
 from promptkit.errors import SummaryError, UnknownModelError
 from promptkit.messages import Json, Message, Usage
 from promptkit.providers import Model, Reply, with_options
+from promptkit.providers.anthropic.capabilities import default_output_tokens
 from promptkit.providers.model import COMPACTION
 from promptkit.providers.openai.request import may_reason
 from promptkit.tokens import model_info
@@ -141,8 +141,15 @@ ANALYSIS_TOKENS = 2_000
 """Output tokens of a summary request for the analysis before the summary, besides as many as the
 summary may have."""
 
+ANTHROPIC = "anthropic"
+"""The provider of models that refuse an output limit above what they can write."""
+
 REASONING_TOKENS = 8_000
 """Output tokens of a summary request for reasoning."""
+
+
+PARTIAL = "partial"
+"""The mode of a summary by a model that was not shown all of the messages that it replaces."""
 
 
 MEMORIES = "memories"
@@ -227,8 +234,11 @@ def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) ->
         2 * task.max_tokens + ANALYSIS_TOKENS + reasoning,
         max(room * 3 // 4, task.max_tokens) if room is not None else None,
     ]
-    with suppress(UnknownModelError):
+    try:
         limits.append(model_info(model.name).max_output_tokens)
+    except UnknownModelError:
+        if getattr(model, "provider", None) == ANTHROPIC:
+            limits.append(default_output_tokens(model.name))  # as its replies ask for
     most = min(limit for limit in limits if limit is not None)
     observed = model if task.observe is None else task.observe(model)
     return with_options(observed, purpose=COMPACTION, temperature=0, max_output_tokens=most)
@@ -243,6 +253,7 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
     tokenizer: Tokenizer,
     require_tags: bool,
     sections: Sequence[str] = (),
+    missed: int = 0,
 ) -> Summary:
     """Take the summary from a model's reply.
 
@@ -256,6 +267,8 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
             without its analysis.
         sections: The headings that the template asks for. A summary with less than half of them is
             rejected, unless the task asks for none.
+        missed: The number of messages to be summarized that the request did not show. With any, the
+            mode is `partial`.
 
     Returns:
         The summary.
@@ -306,11 +319,12 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
         )
     return Summary(
         text=text,
-        mode=mode,
+        mode=PARTIAL if missed else mode,
         model=model,
         usage=reply.usage,
         request_id=reply.request_id,
         facts=facts,
+        missed=missed,
     )
 
 

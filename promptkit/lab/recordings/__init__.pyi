@@ -12,7 +12,8 @@ from .importing import (
     import_recording as import_recording,
     read_recording as read_recording,
 )
-from .reading.format import Batch as Batch, FileHead as FileHead, RecordingFormat as RecordingFormat
-from .reading.source import RecordingSource as RecordingSource, open_source as open_source
+from .reading.source import (
+    open_source as open_source,
+)
 
 __all__: list[str]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.lab.recordings.reading.json_values import dump_json
-from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
+from promptkit.messages import Message, OpaquePart, Part
 from promptkit.transcript import (
     Checkpoint,
     Edit,
@@ -21,13 +21,10 @@ from promptkit.transcript import (
 )
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat
-from promptkit.wire.parts import Payload, WireFormat, parse_arguments
+from promptkit.wire.parts import Payload, WireFormat, move_media, parse_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-
-MEDIA_REFERENCE = "[{name}, shown in the message behind the results]"
 
 
 def messages_from_entries(
@@ -63,8 +60,8 @@ def to_openai_json(messages: Iterable[Message]) -> Payload:
     An image or a document of a tool result goes into a user message after the tool results.
     Thinking and other parts of one provider are dropped, because chat messages cannot hold them.
     """
-    moved = _move_media(messages, {"tool", "assistant", "system"})
-    return to_chat([_separate_texts(message, "chat") for message in moved], cache=False)
+    separate = [_separate_texts(message, "chat") for message in messages]
+    return to_chat(list(move_media(separate, {"tool", "assistant", "system"})), cache=False)
 
 
 def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
@@ -74,9 +71,9 @@ def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
 
     Arguments that are not a JSON object go into one, as `arguments`.
     """
-    moved = _move_media(messages, {"assistant", "system"})
+    separate = [_separate_texts(message, "anthropic") for message in messages]
     return to_anthropic(
-        [_wrap_arguments(_separate_texts(message, "anthropic")) for message in moved]
+        [_wrap_arguments(message) for message in move_media(separate, {"assistant", "system"})]
     )
 
 
@@ -97,55 +94,18 @@ def _redact_entry(entry: Entry, redact: Callable[[str], str]) -> Entry:
     return entry_from_json({**record, "data": redact_json(record["data"], redact)})
 
 
-def _move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message]:
-    """Move images and documents out of the messages of these roles, into a user message after them."""
-    moved: list[Part] = []
-    for message in messages:
-        if moved and message.role != "tool":
-            yield Message(role="user", content=tuple(moved))
-            moved = []
-        media = (
-            [part for part in message.content if isinstance(part, ImagePart | DocumentPart)]
-            if message.role in roles
-            else []
-        )
-        if not media:
-            yield message
-            continue
-        moved += media
-        content = tuple(
-            MEDIA_REFERENCE.format(name=_media_name(part))
-            if isinstance(part, ImagePart | DocumentPart)
-            else part
-            for part in message.content
-        )
-        yield attrs.evolve(message, content=content)
-    if moved:
-        yield Message(role="user", content=tuple(moved))
-
-
 def _separate_texts(message: Message, target: WireFormat) -> Message:
-    """Put a border between neighbouring texts of a message, such as the blocks of a recorded one, which are sent as one text otherwise."""
+    """Put a border between neighbouring blocks of a message, whose texts are sent as one otherwise."""
     border = OpaquePart(value={}, tokens=0, provider=f"{target}.part")
     parts: list[Part] = []
     for part in message.content:
-        if parts and isinstance(part, str) and isinstance(parts[-1], str):
+        if parts and not any(isinstance(each, OpaquePart) for each in (part, parts[-1])):
             parts.append(border)
         parts.append(part)
     return (
         message
         if len(parts) == len(message.content)
         else attrs.evolve(message, content=tuple(parts))
-    )
-
-
-def _media_name(part: ImagePart | DocumentPart) -> str:
-    return (
-        "an image"
-        if isinstance(part, ImagePart)
-        else f"the document {part.name}"
-        if part.name
-        else "a document"
     )
 
 

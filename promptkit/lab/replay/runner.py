@@ -91,7 +91,6 @@ def replay(
     files: Sequence[Path | str],
     options: ReplayOptions,
     *,
-    workers: int = 1,
     executor: Executor | None = None,
     on_file_done: Callable[[Path | str], object] | None = None,
 ) -> list[FileResult | FailedFile]:
@@ -108,20 +107,15 @@ def replay(
         files: Recordings in any format that promptkit can import, as paths or URLs, and URLs of
             transcripts.
         options: The policies, the simulated model, and its price.
-        workers: Number of parallel processes. With 1, files are replayed in this process.
-        executor: Replays the files instead, for example an engine of `promptkit.lab.engines`. It is
-            left open.
+        executor: Replays the files, for example an engine of `promptkit.lab.engines`. It is left
+            open. None: they are replayed in this process, one after the other.
         on_file_done: Called with each file after it was replayed, in any order.
 
     Returns:
         A FileResult for each file, or a FailedFile for one that could not be replayed.
     """
     results: dict[int, FileResult | FailedFile] = {}
-    opened = (
-        open_engine(workers=max(1, min(workers, len(files))))
-        if executor is None
-        else nullcontext(executor)
-    )
+    opened = open_engine(workers=1) if executor is None else nullcontext(executor)
     with opened as engine:
         for index, result in run_each(engine, partial(_replay_files, options), files):
             results[index] = (

@@ -19,7 +19,7 @@ from promptkit.providers.anthropic.capabilities import (
 from promptkit.providers.surrogates import replace_lone_surrogates
 from promptkit.wire import to_anthropic, tools_to_anthropic
 from promptkit.wire.breakpoints import mark_prefix, mark_tools
-from promptkit.wire.parts import parse_arguments
+from promptkit.wire.parts import begin_with_user, parse_arguments
 
 if TYPE_CHECKING:
     from promptkit.providers.model import Effort, ModelOptions
@@ -91,7 +91,7 @@ def build_body(
     if options.get("reasoning_effort") == "none" and known.off is not None:
         # which the API asks for where thinking is off
         messages = [_remove_thinking(message) for message in messages]
-    sent = [_repair(message) for message in replace_lone_surrogates(messages)]
+    sent = [_repair(message) for message in replace_lone_surrogates(begin_with_user(messages))]
     return body | to_anthropic(sent, cache=options.get("cache_breakpoints", True))
 
 

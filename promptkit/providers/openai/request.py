@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.providers.surrogates import replace_lone_surrogates
+from promptkit.tokens.models import sees_images
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
+from promptkit.wire.parts import name_media
 
 if TYPE_CHECKING:
     from promptkit.providers.model import ModelOptions
@@ -62,7 +64,7 @@ def build_chat_body(
     body: Body = {
         "model": name,
         "messages": to_chat(
-            replace_lone_surrogates(messages), cache=_sends_cache_breakpoints(name, options)
+            _write_messages(name, messages), cache=_sends_cache_breakpoints(name, options)
         ),
     }
     body |= _build_shared(name, tools, options)
@@ -100,7 +102,7 @@ def build_responses_body(
         EmitError: The format cannot hold a message.
     """
     items = to_responses(
-        replace_lone_surrogates(messages), cache=_sends_cache_breakpoints(name, options)
+        _write_messages(name, messages), cache=_sends_cache_breakpoints(name, options)
     )
     _set_phases(items, messages)
     body: Body = {"model": name, "input": items, "store": False}
@@ -120,6 +122,12 @@ def build_responses_body(
     if options.get("on_text") is not None:
         body["stream"] = True
     return body
+
+
+def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return messages that can be written for a model."""
+    shown = messages if sees_images(name) else name_media(messages, "which this model cannot see")
+    return replace_lone_surrogates(shown)
 
 
 def _build_shared(name: str, tools: Sequence[ToolDefinition], options: ModelOptions) -> Body:

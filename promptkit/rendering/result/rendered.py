@@ -14,9 +14,9 @@ from promptkit.rendering.result.assemble import SourceSpan, map_sources
 from promptkit.rendering.result.notes import list_notes
 from promptkit.rendering.tree import HIGHEST_PRIORITY
 from promptkit.tokens.budget import read_budget
-from promptkit.tokens.tokenizer import count_frame, count_message, count_part, is_exact
+from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
-from promptkit.wire.parts import WireFormat, is_foreign, merge_system_messages
+from promptkit.wire.parts import WireFormat, is_foreign, merge_system_messages, move_media
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -95,7 +95,7 @@ class Rendered:
         return all(is_exact(message, tokenizer) for message in self.messages)
 
     def count_tokens(self, target: WireFormat, *, merge_system: bool = False) -> int:
-        """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send.
+        """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send, and with the message that Chat Completions is sent the images of tool results in.
 
         With `merge_system`, neighbouring system messages count as the one that `to_openai` and
         `to_responses` make of them.
@@ -103,8 +103,11 @@ class Rendered:
         tokenizer = self._sizer.tokenizer
         tokens = self.tokens
         messages: Sequence[Message] = self.messages
+        if target == "chat":
+            messages = tuple(move_media(messages, {"tool"}))
         if merge_system and target != "anthropic":
             messages = merge_system_messages(messages)
+        if messages != self.messages:
             tokens += self._count_request(messages) - self._count_request(self.messages)
         return tokens - sum(_count_omitted(message, target, tokenizer) for message in messages)
 
@@ -112,7 +115,7 @@ class Rendered:
         tokenizer = self._sizer.tokenizer
         system = next((message.text for message in messages if message.role == "system"), False)
         overhead = tokenizer.count_overhead(self._tools, system=system)
-        return overhead.tokens + sum(count_message(message, tokenizer) for message in messages)
+        return overhead.tokens + sum(map(self._sizer.count_message, messages))
 
     @cached_property
     def removals(self) -> tuple[Removal, ...]:

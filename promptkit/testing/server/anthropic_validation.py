@@ -254,6 +254,8 @@ class _Turns:
         role = message.get("role")
         if not isinstance(role, str) or role not in _BLOCKS:
             refuse(f"messages.{place}.role: Input should be 'user' or 'assistant'")
+        if self.role is None and role == "assistant":
+            refuse('messages: first message must use the "user" role')
         if role != self.role:
             self.end_turn()
             self.role, self.start, self.takes_results = role, self.digest, role == "user"

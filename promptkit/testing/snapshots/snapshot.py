@@ -74,11 +74,11 @@ class PromptSnapshot:
 
     options: SnapshotOptions = attrs.field(factory=SnapshotOptions)
     stabilize_options: StabilizeOptions = attrs.field(factory=StabilizeOptions)
-    syrupy_options: tuple[tuple[str, Any], ...] = ()  # Any: what syrupy's own call takes
+    _syrupy_options: tuple[tuple[str, Any], ...] = ()  # Any: what syrupy's own call takes
 
     def __call__(self, *, name: str) -> Self:
         """Name the snapshot, in place of a number, where one test has several."""
-        return attrs.evolve(self, syrupy_options=(*self.syrupy_options, ("name", name)))
+        return attrs.evolve(self, syrupy_options=(*self._syrupy_options, ("name", name)))
 
     def at(
         self,
@@ -158,7 +158,11 @@ class PromptSnapshot:
             return self._build_document(render_levels(prompt, self.options, stabilizer), stabilizer)
 
         matches = bool(
-            (self.assertion(**dict(self.syrupy_options)) if self.syrupy_options else self.assertion)
+            (
+                self.assertion(**dict(self._syrupy_options))
+                if self._syrupy_options
+                else self.assertion
+            )
             == build_document
         )
         result = self.assertion.executions[self.assertion.num_executions - 1]
@@ -186,7 +190,7 @@ class PromptSnapshot:
 class MessagesSnapshot(PromptSnapshot):
     """The messages of a prompt as they are sent, as JSON: in the format of OpenAI's Chat Completions unless `to` selects another."""
 
-    wire_format: WireFormat = "openai"
+    _wire_format: WireFormat = "openai"
 
     def __call__(
         self,
@@ -208,7 +212,7 @@ class MessagesSnapshot(PromptSnapshot):
         return attrs.evolve(
             self,
             syrupy_options=(
-                *self.syrupy_options,
+                *self._syrupy_options,
                 *((key, value) for key, value in options.items() if value is not None),
             ),
         )
@@ -219,7 +223,7 @@ class MessagesSnapshot(PromptSnapshot):
 
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
         _ = stabilizer
-        return build_wire_json(levels, self.wire_format)
+        return build_wire_json(levels, self._wire_format)
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)

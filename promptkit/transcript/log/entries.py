@@ -106,6 +106,10 @@ class Checkpoint:
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Data that each checkpoint hands to the next one, such as the files that were read and
     changed."""
+    dropped: int | None = None
+    """The number of messages that the summary replaces, the previous summary aside."""
+    shown: int | None = None
+    """How many of them the summarizer was shown, at least in part."""
 
 
 @attrs.frozen(kw_only=True)

@@ -27,7 +27,6 @@ from promptkit.errors import (
     TranscriptWriteError,
 )
 from promptkit.transcript.stores.jsonl.format import (
-    MIGRATIONS,
     EntryLine,
     Header,
     check_version,
@@ -303,7 +302,7 @@ class ObjectStore:
         except (OSError, EOFError, zlib.error) as error:
             problem = f"the archive is damaged: {error}"
             raise TranscriptFormatError(problem, file=name) from error
-        check_version(header_from_line(lines[0] + b"\n", name).version, MIGRATIONS, name)
+        check_version(header_from_line(lines[0] + b"\n", name).version, name)
         batches = [_Batch(number, archived=archived)]
         for at, line in enumerate(lines[1:], 2):
             parsed = line_from_bytes(line)

@@ -80,26 +80,26 @@ REQUEST = (
         (12, "s u1 call r1 a1 u2 a2 u3 call r2 call r3"),
         (11, "s u1 a1 u2 a2 u3 call r2 call r3"),  # a round is a step
         (10, "s u1 a1 u2 a2 u3 call r2 call r3"),
-        (9, "s u1 u2 a2 u3 call r2 call r3"),
-        (8, "s u1 u2 u3 call r2 call r3"),
-        (7, "s u2 u3 call r2 call r3"),
+        (9, "s a1 u2 a2 u3 call r2 call r3"),
+        (8, "s u2 a2 u3 call r2 call r3"),
+        (7, "s a2 u3 call r2 call r3"),
         (6, "s u3 call r2 call r3"),
         (5, "s u3 call r3"),
         (4, "s u3 call r3"),
     ],
 )
-def test_first_old_answers_go_then_old_requests_then_rounds_of_this_turn(
+def test_old_turns_go_first_and_none_shows_its_request_without_the_answer(
     limit: int, texts: str
 ) -> None:
     left = fit_history(
-        REQUEST, limit, tokenizer=TOKENIZER, shorten="none", keep="requests"
+        REQUEST, limit, tokenizer=TOKENIZER, shorten="none", keep="answered"
     ).messages
     assert " ".join(message.text for message in left) == texts
 
 
 def test_a_conversation_without_a_user_message_gives_up_its_oldest_rounds() -> None:
     talk = [message for at in "abc" for message in (call_message(at), result_message(at, at))]
-    assert fit_history(talk, 2, tokenizer=TOKENIZER, shorten="none", keep="requests").sources == (
+    assert fit_history(talk, 2, tokenizer=TOKENIZER, shorten="none", keep="answered").sources == (
         2,
         3,
         4,
@@ -276,7 +276,7 @@ class TestMarker:
 class TestStep:
     def fit(self, messages: list[Message], budget: int, step: int) -> FittedHistory:
         return fit_history(
-            messages, budget, tokenizer=COUNTED, shorten="request", keep="requests", step=step
+            messages, budget, tokenizer=COUNTED, shorten="request", keep="answered", step=step
         )
 
     @given(messages=conversations(), budget=st.integers(1, 3_000), step=st.integers(1, 900))

@@ -270,7 +270,7 @@ def test_a_refusal_is_answered_with_one_smaller_request(
     middleware = make()
     refused = RuntimeError("the gateway's own words")
     refused.__cause__ = cause = ContextLengthExceededError("too large", model="gpt-4.1")
-    cause.window = 1_000
+    cause.window = 400
     provider = Provider(refused)
     call(middleware, request(talk(8)), provider)
     first, second = ([message.text for message in sent.messages] for sent in provider.sent)

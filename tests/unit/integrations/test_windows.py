@@ -87,7 +87,10 @@ def test_each_of_several_conversations_in_one_window_is_asked_again_smaller_afte
         windows = ThreadWindows(options, transcripts=None, max_threads=1)
         budget = ContextBudget(window=3_000, reserved_output_tokens=200)
         facts = ModelFacts(model="gpt-4.1", budget=budget, instructions=None, tools=())
-        talks = [[Message(role="user", content=(f"Review {n}: ",)), *ROUND[1:]] for n in range(3)]
+        task = words(600)
+        talks = [
+            [Message(role="user", content=(f"Review {n}: {task}",)), *ROUND[1:]] for n in range(3)
+        ]
         refused = [await windows.request("", facts, talk, talk) for talk in talks]
         refusal = ContextLengthExceededError("too large", model="gpt-4.1")
         refusal.window = window

@@ -3,6 +3,7 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
@@ -17,9 +18,10 @@ from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import (
     DEFAULT_BUDGET,
     DEFAULT_RESERVE,
+    LAPSE_SUCCESSES,
     ContextBudget,
+    LearnedBudget,
     RenderBudget,
-    budget_after_overflow,
     fit_reserve,
     parse_tokens,
     read_budget,
@@ -30,6 +32,10 @@ from promptkit.tokens.budget import (
 from promptkit.tokens.models import model_info, tokenizer_for
 
 TOKENIZER = tokenizer_for(None)
+
+
+def learned(**figures: Any) -> LearnedBudget:  # Any: of a ContextBudget
+    return LearnedBudget(given=ContextBudget(**figures))
 
 
 def budget(
@@ -561,60 +567,105 @@ def test_a_model_may_be_an_object_with_a_name() -> None:
         ({}, 0, None, 800),
         ({"window": 4_000}, 900, 900, 675),
         ({"window": 900}, 4_000, 900, 675),  # a larger window than is known teaches nothing
-        ({"window": 4_000}, 3_000, 3_000, 800),
+        ({"window": 1_400, "reserved_output_tokens": 0}, None, 1_400, 800),
+        # not below half of a window that is known
+        ({"window": 1_800, "reserved_output_tokens": 0}, None, 1_800, 900),
+        ({"window": 4_000, "reserved_output_tokens": 0}, None, 4_000, 4_000),
+        ({"window": 4_000, "reserved_output_tokens": 0}, 3_000, 3_000, 3_000),
         ({"window": 4_000, "reserved_output_tokens": 100}, 900, 900, 800),
         # what no longer fits into the window is forgotten
         ({"window": 4_000, "reserved_output_tokens": 900}, 900, 900, 675),
         ({"window": 4_000, "reserve_tokens": 900}, 900, 900, 675),
     ],
 )
-def test_after_an_overflow_the_limit_is_below_the_refused_request(
+def test_a_refusal_teaches_the_window_that_it_names_or_a_buffer(
     figures: dict[str, Any], window: int | None, left: int | None, limit: int
 ) -> None:
-    after = budget_after_overflow(ContextBudget(**figures), refused=1_000, window=window)
+    after = learned(**figures).after_refusal(1_000, window=window).budget
     assert (after.window, after.limit) == (left, limit)
 
 
 @given(
-    st.none() | st.integers(1, 10_000),
-    st.none() | st.integers(1, 10_000),
-    st.integers(2, 10_000),
-    st.none() | st.integers(-1, 10_000),
-    st.integers(0, 2_000),
+    size=st.none() | st.integers(1, 10_000),
+    chosen=st.none() | st.integers(1, 10_000),
+    refused=st.integers(2, 10_000),
+    window=st.none() | st.integers(-1, 10_000),
+    tools=st.integers(0, 2_000),
+    least=st.integers(0, 5_000),
 )
-def test_every_overflow_lowers_the_limit_or_says_that_no_smaller_one_is_possible(
-    size: int | None, chosen: int | None, refused: int, window: int | None, tools: int
+def test_a_buffer_never_goes_below_what_every_request_has_nor_below_half_of_a_known_window(
+    *,
+    size: int | None,
+    chosen: int | None,
+    refused: int,
+    window: int | None,
+    tools: int,
+    least: int,
 ) -> None:
     try:
-        before = ContextBudget(window=size, max_tokens=chosen, tools=tools)
+        before = learned(window=size, max_tokens=chosen, tools=tools)
     except ToolsFillBudgetError:
         return
     try:
-        after = budget_after_overflow(before, refused=refused, window=window)
+        after = before.after_refusal(refused, window=window, least=least).budget
     except ContextWindowFullError as error:
         assert f"refused a request of {refused:,} tokens, and no smaller one is possible" in str(  # noqa: PT017  # or none is raised
             error
         )
         return
+    named = attrs.evolve(after, max_tokens=chosen)
+    if after == named:
+        return
     assert after.limit is not None
     assert after.limit < refused
-    assert after.limit <= (before.limit or refused)
+    assert after.limit <= (named.limit or refused)
+    assert after.limit >= (after.window or 0) // 2
+    assert after.render_budget is not None
+    assert after.render_budget >= min(least, refused) or after.limit >= refused
 
 
-def test_of_a_tiny_refused_request_one_token_is_left_to_try() -> None:
-    assert budget_after_overflow(ContextBudget(), refused=1).limit == 1
+def test_a_buffer_grows_with_each_refusal_and_lapses_with_requests_that_succeed() -> None:
+    known = learned(window=10_000, reserved_output_tokens=0)
+    once = known.after_refusal(9_000)
+    twice = once.after_refusal(7_100)
+    assert (once.budget.limit, twice.budget.limit) == (7_200, 5_680)
+    limits = [twice.budget.limit]
+    for _ in range(4 * LAPSE_SUCCESSES):
+        twice = twice.after_success()
+        if twice.budget.limit != limits[-1]:
+            limits.append(twice.budget.limit)
+    assert limits == [5_680, 7_100, 8_875, 10_000]
+    assert twice == known
+
+
+def test_a_buffer_of_an_unknown_window_lapses_too() -> None:
+    each = learned().after_refusal(1_000).after_refusal(790)
+    limits = [each.budget.limit]
+    for _ in range(2 * LAPSE_SUCCESSES):
+        each = each.after_success()
+    limits.append(each.budget.limit)
+    for _ in range(LAPSE_SUCCESSES):
+        each = each.after_success()
+    assert [*limits, each.budget.limit] == [632, 987, None]
+
+
+def test_a_window_that_the_provider_named_stays() -> None:
+    each = learned(window=10_000, reserved_output_tokens=0).after_refusal(9_000, window=1_000)
+    for _ in range(10 * LAPSE_SUCCESSES):
+        each = each.after_success()
+    assert (each.budget.window, each.budget.limit) == (1_000, 1_000)
 
 
 def test_a_window_of_one_token_that_the_provider_names_is_believed() -> None:
-    budget = ContextBudget(window=100, reserved_output_tokens=0)
-    assert budget_after_overflow(budget, refused=50, window=1).limit == 1
+    known = learned(window=100, reserved_output_tokens=0)
+    assert known.after_refusal(50, window=1).budget.limit == 1
 
 
 def test_an_overflow_keeps_the_figures_that_still_fit() -> None:
     before = ContextBudget(
         window=4_000, reserved_output_tokens=100, reserve_tokens=200, tools=50, threshold=0.5
     )
-    after = budget_after_overflow(before, refused=1_000, window=900)
+    after = LearnedBudget(given=before).after_refusal(1_000, window=900).budget
     assert (after.reserved_output_tokens, after.reserve_tokens, after.tools, after.threshold) == (
         100,
         200,

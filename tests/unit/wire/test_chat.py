@@ -210,10 +210,6 @@ class TestUnsupportedContent:
                 Message(role="assistant", content=(PDF,)),
                 r"messages\[1\] \(assistant\) has a document.*user message",
             ),
-            (
-                Message(role="tool", tool_call_id="c1", content=("a", PNG)),
-                r"messages\[1\] \(tool\) has an image.*after the tool results",
-            ),
             (Message(role="tool"), r"messages\[1\] \(tool\) has no tool_call_id.*set it"),
             (
                 Message(role="user", tool_calls=(CALL,)),
@@ -224,6 +220,31 @@ class TestUnsupportedContent:
     def test_is_rejected_with_its_place_and_advice(self, message: Message, says: str) -> None:
         with pytest.raises(EmitError, match=says):
             to_chat([Message(role="user", content=("Hi",)), message])
+
+
+def test_images_of_tool_results_follow_them_in_a_user_message() -> None:
+    calls = tuple(ToolCall(id=name, name="shot", arguments="{}") for name in ("c1", "c2"))
+    sent = to_chat(
+        [
+            Message(role="assistant", tool_calls=calls),
+            Message(role="tool", tool_call_id="c1", content=("Taken.", PNG)),
+            Message(role="tool", tool_call_id="c2", content=(PDF,)),
+            Message(role="user", content=("And now?",)),
+        ]
+    )
+    assert [message["role"] for message in sent] == ["assistant", "tool", "tool", "user", "user"]
+    assert sent[1]["content"] == "Taken.\n[an image, shown in the message behind the results]"
+    assert "shown in the message behind the results" in sent[2]["content"]
+    assert [part["type"] for part in sent[3]["content"]] == ["image_url", "file"]
+
+
+def test_an_error_behind_moved_images_names_the_messages_place() -> None:
+    messages = [
+        Message(role="tool", tool_call_id="c1", content=(PNG,)),
+        Message(role="system", content=(PNG,)),
+    ]
+    with pytest.raises(EmitError, match=r"messages\[1\] \(system\)"):
+        to_chat(messages)
 
 
 def test_what_is_emitted_may_be_changed_without_changing_the_message() -> None:

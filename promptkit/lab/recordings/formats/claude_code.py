@@ -252,7 +252,9 @@ class _Reader:
             self._label(record, uuid, conversation, first)
         self._tree.limit_answer(conversation)
 
-    def _label(self, record: JsonObject, uuid: str, conversation: Conversation, first: str) -> None:
+    def _label(
+        self, record: JsonObject, uuid: str, conversation: RecordedConversation, first: str
+    ) -> None:
         """Label a conversation that begins with the entry `first`."""
         if record.get("isSidechain") is True:
             self._tree.append(
@@ -271,7 +273,7 @@ class _Reader:
         )
 
     def _parent_id(
-        self, record: JsonObject, conversation: Conversation, *, may_be_root: bool
+        self, record: JsonObject, conversation: RecordedConversation, *, may_be_root: bool
     ) -> str | None:
         """Return the id of the entry that a line follows.
 
@@ -290,7 +292,7 @@ class _Reader:
         return tail
 
     def _write_session_setting(
-        self, record: JsonObject, conversation: Conversation, parent: str | None
+        self, record: JsonObject, conversation: RecordedConversation, parent: str | None
     ) -> str | None:
         """Write a setting if the session fields have changed.
 
@@ -308,7 +310,7 @@ class _Reader:
         )
 
     def _read_answer(
-        self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation
+        self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read a line of an answer of the model.
 
@@ -341,7 +343,7 @@ class _Reader:
         self._tree.places[uuid] = (conversation, answer)
 
     def _read_user_message(
-        self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation
+        self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read a user message or tool results."""
         self._messages = 1
@@ -408,7 +410,9 @@ class _Reader:
         self._tree.places[entry_id] = (subagent, entry_id)
         self._attachments += 1
 
-    def _read_other_line(self, record: JsonObject, uuid: str, conversation: Conversation) -> None:
+    def _read_other_line(
+        self, record: JsonObject, uuid: str, conversation: RecordedConversation
+    ) -> None:
         """Read a line without a message, or with what the model was shown beside its messages.
 
         Its children are its children here.
@@ -437,7 +441,7 @@ class _Reader:
         return shown
 
     def _read_compact_boundary(
-        self, record: JsonObject, uuid: str, conversation: Conversation
+        self, record: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read the line that begins a compaction. The summary is on a line of its own."""
         place = self._find_parent(record)
@@ -458,7 +462,7 @@ class _Reader:
             self._tree.places[kept[1]] = (conversation, entry_id)
 
     def _read_summary(
-        self, record: JsonObject, message: JsonObject, uuid: str, conversation: Conversation
+        self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read the summary of a compaction. Older versions wrote it without a boundary line."""
         self._messages = 1
@@ -579,7 +583,7 @@ class SessionTree:
         """The ids that are taken."""
         self.places: dict[str, LinePlace] = {}
         """For each uuid of a line its conversation and its entry."""
-        self.main: Conversation | None = None
+        self.main: RecordedConversation | None = None
         """The conversation of the last line that is not a subagent's."""
         self.time = 0.0
         """The time of the line that is read."""
@@ -617,7 +621,7 @@ class SessionTree:
             else target
         )
 
-    def flush(self, conversation: Conversation) -> str | None:
+    def flush(self, conversation: RecordedConversation) -> str | None:
         """Write all that is held of a conversation. Returns the id of its last entry."""
         self.write_answer(conversation)
         if conversation.pending:
@@ -626,7 +630,7 @@ class SessionTree:
 
     def write(
         self,
-        conversation: Conversation,
+        conversation: RecordedConversation,
         payload: EntryPayload,
         parent: str | None,
         preferred_id: str,
@@ -635,7 +639,9 @@ class SessionTree:
         entry_id = self.ids.allocate(preferred_id)
         return self._write(conversation, payload, parent, self.time, entry_id)
 
-    def append(self, conversation: Conversation, payload: EntryPayload, preferred_id: str) -> None:
+    def append(
+        self, conversation: RecordedConversation, payload: EntryPayload, preferred_id: str
+    ) -> None:
         """Add an entry after the answer that is held; without one, write it after the last entry."""
         if conversation.answer is None:
             self.write(conversation, payload, conversation.tail, preferred_id)
@@ -643,7 +649,7 @@ class SessionTree:
             entry_id = self.ids.allocate(preferred_id)
             conversation.answer.followers.append((payload, self.time, entry_id))
 
-    def write_answer(self, conversation: Conversation) -> None:
+    def write_answer(self, conversation: RecordedConversation) -> None:
         """Write the answer that is held, and what follows it."""
         answer, conversation.answer = conversation.answer, None
         if answer is None:
@@ -661,7 +667,7 @@ class SessionTree:
             answer.tail = self._write(conversation, follower, answer.tail, time, entry_id)
         answer.parts, answer.calls, answer.followers, answer.answered_calls = [], [], [], set()
 
-    def limit_answer(self, conversation: Conversation) -> None:
+    def limit_answer(self, conversation: RecordedConversation) -> None:
         """Write the answer if it is too large to be held."""
         answer = conversation.answer
         if answer and (
@@ -669,7 +675,7 @@ class SessionTree:
         ):
             self.write_answer(conversation)
 
-    def write_checkpoint(self, conversation: Conversation, summary: str = "") -> str | None:
+    def write_checkpoint(self, conversation: RecordedConversation, summary: str = "") -> str | None:
         """Write the checkpoint that is pending, with its summary.
 
         Returns its id; None if there is none.
@@ -685,7 +691,7 @@ class SessionTree:
             pending.entry_id,
         )
 
-    def finish(self, conversations: list[Conversation]) -> None:
+    def finish(self, conversations: list[RecordedConversation]) -> None:
         """Write all that is held.
 
         The leaf becomes the end of the main conversation, whatever line was last.
@@ -700,7 +706,7 @@ class SessionTree:
 
     def _write(
         self,
-        conversation: Conversation,
+        conversation: RecordedConversation,
         payload: EntryPayload,
         parent: str | None,
         time: float,
@@ -720,25 +726,27 @@ class ConversationIndex:
     """The conversations of a file: those of sessions and those of subagents."""
 
     def __init__(self) -> None:
-        self._sessions: dict[str, Conversation] = {}
-        self._subagents: dict[str, Conversation] = {}
-        self._unlabelled: list[tuple[Conversation, str]] = []
+        self._sessions: dict[str, RecordedConversation] = {}
+        self._subagents: dict[str, RecordedConversation] = {}
+        self._unlabelled: list[tuple[RecordedConversation, str]] = []
         self.count = 0
         """Sessions that have begun. A session that continues another one is a part of that one."""
 
-    def __iter__(self) -> Iterator[Conversation]:
+    def __iter__(self) -> Iterator[RecordedConversation]:
         yield from self._sessions.values()
         yield from self._subagents.values()
 
-    def first(self) -> Conversation:
+    def first(self) -> RecordedConversation:
         """Return the conversation for lines before those of any session."""
-        return self._sessions.setdefault("", Conversation())
+        return self._sessions.setdefault("", RecordedConversation())
 
-    def find_subagent(self, name: str) -> Conversation | None:
+    def find_subagent(self, name: str) -> RecordedConversation | None:
         """Return the conversation of a subagent; None if it has not begun."""
         return self._subagents.get(f"agent {name}")
 
-    def find(self, record: JsonObject, parent: LinePlace | None, number: int) -> Conversation:
+    def find(
+        self, record: JsonObject, parent: LinePlace | None, number: int
+    ) -> RecordedConversation:
         """Return the conversation of a line, which may begin with it.
 
         Args:
@@ -751,26 +759,28 @@ class ConversationIndex:
         subagent = as_text(record.get("agentId"))
         if is_subagent and subagent:
             conversation = self._subagents.setdefault(
-                f"agent {subagent}", Conversation(is_subagent=True)
+                f"agent {subagent}", RecordedConversation(is_subagent=True)
             )
         elif parent and parent[0].is_subagent is is_subagent:
             conversation = parent[0]
         elif is_subagent:
             conversation = self._subagents.setdefault(
-                f"side {record.get('parentUuid') or number}", Conversation(is_subagent=True)
+                f"side {record.get('parentUuid') or number}", RecordedConversation(is_subagent=True)
             )
         else:
             conversation = (
-                self._sessions.get(session) or self._sessions.pop("", None) or Conversation()
+                self._sessions.get(session)
+                or self._sessions.pop("", None)
+                or RecordedConversation()
             )
         if session not in self._sessions:
             self.count += parent is None
-            self._sessions[session] = Conversation() if is_subagent else conversation
+            self._sessions[session] = RecordedConversation() if is_subagent else conversation
         return conversation
 
     def label(
-        self, conversation: Conversation, root: str
-    ) -> Iterator[tuple[Conversation, str, str]]:
+        self, conversation: RecordedConversation, root: str
+    ) -> Iterator[tuple[RecordedConversation, str, str]]:
         """Yield the conversations to label now that one begins with the entry `root`: each with its first entry and its label.
 
         A session that is alone in its file has no label.
@@ -787,7 +797,7 @@ class ConversationIndex:
 
 
 @attrs.define(eq=False)
-class Conversation:
+class RecordedConversation:
     """The conversation of a session or of a subagent.
 
     Lines of other conversations may be between its lines.
@@ -860,5 +870,5 @@ class PendingCheckpoint:
     checkpoint: Checkpoint
 
 
-LinePlace: TypeAlias = tuple[Conversation, "str | HeldAnswer"]
+LinePlace: TypeAlias = tuple[RecordedConversation, "str | HeldAnswer"]
 """Where a line went: its conversation, and the entry, or the answer that it is a part of."""

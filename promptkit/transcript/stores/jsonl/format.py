@@ -386,26 +386,24 @@ def object_from_bytes(line: bytes) -> dict[str, Json] | str:
     return value if isinstance(value, dict) else "the line is not a JSON object."
 
 
-def check_version(version: int, migrations: Migrations, file: str) -> None:
-    """Raise TranscriptFormatError, naming `file`, for a version that cannot be read: neither the present one nor one in `migrations`."""
+def check_version(version: int, file: str) -> None:
+    """Raise TranscriptFormatError, naming `file`, for a version that cannot be read: neither the present one nor one in `MIGRATIONS`."""
     if version > VERSION:
         problem = (
             f"the file has version {version} of the format, and this promptkit reads up to {VERSION}: use a newer promptkit. "
             "The file was not changed."
         )
         raise TranscriptFormatError(problem, file=file)
-    if any(step not in migrations for step in range(version, VERSION)):
+    if any(step not in MIGRATIONS for step in range(version, VERSION)):
         problem = f"the file has version {version} of the format, which is unknown. The file was not changed."
         raise TranscriptFormatError(problem, file=file)
 
 
-def migrate_records(
-    records: Iterable[Record], version: int, migrations: Migrations
-) -> Iterator[Record]:
+def migrate_records(records: Iterable[Record], version: int) -> Iterator[Record]:
     """Convert records of an older version to records of the present one."""
     migrated = iter(records)
     for step in range(version, VERSION):
-        migrated = migrations[step](migrated)
+        migrated = MIGRATIONS[step](migrated)
     return migrated
 
 

@@ -378,6 +378,14 @@ class IndexedEntries:
         """Compare the rows from a number on with their lines, as many as `size` at once."""
         while self._compared > (0 if self._compares_all else start):
             self._compare_block(size)
+            if not self._compared:
+                self._compare_lookups()
+
+    def _compare_lookups(self) -> None:
+        """Check that what finds an id, a kind or a run agrees with the rows: an emptied page of it would find nothing."""
+        found = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != ("ok",):
+            _damaged(f"its pages do not agree: {found}")
 
     def _compare_block(self, size: int) -> None:
         """Compare the rows before `_compared` with their lines, at most `size` of them."""
@@ -395,6 +403,9 @@ class IndexedEntries:
                 parent = entry_id if row.parent is None else self._find_parent(row)
                 self._compare_row(row, data[row.offset - first : row.end - first], parent)
                 end, entry_id = row.end, row.id
+        starts = [(row[0], row[5]) for row in found if row[5] is not None]
+        if self._find_starts(found[0][0], stop) != starts:
+            _damaged("its runs are not those of its rows")
         self._compared = found[0][0]
 
     def _has_plain_lines(
@@ -451,10 +462,14 @@ class IndexedEntries:
             _damaged("a row is missing")
         return data
 
+    def _find_starts(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """Find the first entries of runs with these numbers, each with its parent, in order."""
+        query = "SELECT number, parent FROM entries WHERE parent IS NOT NULL AND number >= ? AND number < ? ORDER BY number"
+        return self._db.execute(query, (start, stop)).fetchmany(self._count)
+
     def _load_runs(self) -> Sequence[tuple[int, int | None]]:
         if self._runs is None:
-            query = "SELECT number, parent FROM entries WHERE parent IS NOT NULL AND number < ? ORDER BY number"
-            found = self._db.execute(query, (self._count,)).fetchmany(self._count)
+            found = self._find_starts(0, self._count)
             if (
                 not found
                 or found[0][0] != 0

@@ -19,11 +19,9 @@ from promptkit.files import open_gzip, read_lines
 from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Entry, Label
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.stores.jsonl.format import (
-    MIGRATIONS,
     VERSION,
     EntryLine,
     Header,
-    Migrations,
     Record,
     TranscriptArchive,
     check_version,
@@ -57,7 +55,6 @@ class TranscriptReader:
         start: Where to continue reading. None, or a position in a file that has been replaced
             since: read from the beginning.
         read_archives: Whether to read the archives that the header names.
-        migrations: How to read older versions of the format.
     """
 
     def __init__(
@@ -66,12 +63,10 @@ class TranscriptReader:
         *,
         start: ReadPosition | None = None,
         read_archives: bool = True,
-        migrations: Migrations = MIGRATIONS,
     ) -> None:
         self._path = path
         self._start = start
         self._read_archives = read_archives
-        self._migrations = migrations
         self.position: ReadPosition | None = None
         """Position after the last complete batch; None if the file does not exist."""
         self.header = Header()
@@ -144,7 +139,7 @@ class TranscriptReader:
                 line_count=int(is_complete),
             )
         header = header_from_line(line, str(self._path))
-        check_version(header.version, self._migrations, str(self._path))
+        check_version(header.version, str(self._path))
         closed = line.endswith(b"\n")
         return ReadPosition(
             identity=identity,
@@ -181,7 +176,7 @@ class TranscriptReader:
                 elif line.strip():
                     problems.append(ReadProblem(line=scanner.line_count, detail=value))
 
-        for record in migrate_records(read_records(), version, self._migrations):
+        for record in migrate_records(read_records(), version):
             try:
                 entry = entry_from_json(record)
             except TranscriptError as error:
@@ -218,7 +213,7 @@ class TranscriptReader:
         with open_gzip(path) as file:
             line = file.readline(MAX_HEADER_BYTES)
             header = header_from_line(line, str(path))
-            check_version(header.version, self._migrations, str(path))
+            check_version(header.version, str(path))
             after_header = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
             for item in self._read_entries(read_lines(file), header, LineScanner(after_header)):
                 if isinstance(item, StoredEntry):

@@ -34,10 +34,8 @@ from promptkit.errors import TranscriptConflictError, TranscriptError, Transcrip
 from promptkit.files import open_gzip, replace_file, sync_directory
 from promptkit.transcript.stores.jsonl.format import (
     ARCHIVE_SUFFIX,
-    MIGRATIONS,
     VERSION,
     Header,
-    Migrations,
     TranscriptArchive,
     encode_batch,
     encode_header,
@@ -75,7 +73,6 @@ class JsonlStore:
         path: The file.
         read_archives: Whether to read entries that were moved into archives. Without them a
             transcript begins later and loads faster.
-        migrations: How to read files of older versions of the format.
         index_from: Size in bytes from which the file has an index. None: the file has no index
             and is read in full.
 
@@ -87,13 +84,11 @@ class JsonlStore:
         path: str | os.PathLike[str],
         *,
         read_archives: bool = True,
-        migrations: Migrations = MIGRATIONS,
         index_from: int | None = INDEX_BYTES,
     ) -> None:
         # a symbolic link stays one when its file is replaced
         self._path = Path(os.path.realpath(path))
         self._read_archives = read_archives
-        self._migrations = migrations
         # elsewhere an archiver could not replace an open file; some builds of Python have no sqlite3
         has_index = os.name == "posix" and find_spec("_sqlite3") is not None
         self._index_from = index_from if has_index else None
@@ -300,9 +295,7 @@ class JsonlStore:
         entries: list[Entry] = []
         lines: list[int] = []
         problems: list[ReadProblem] = []
-        reader = TranscriptReader(
-            self._path, start=start, read_archives=self._read_archives, migrations=self._migrations
-        )
+        reader = TranscriptReader(self._path, start=start, read_archives=self._read_archives)
         for item in reader:
             if isinstance(item, StoredEntry):
                 entries.append(item.entry)
@@ -342,7 +335,7 @@ class JsonlStore:
         if count or any(archive.last == before.last_id for archive in archives):
             return count
         if not self._read_archives and archives:
-            reader = TranscriptReader(self._path, migrations=self._migrations)
+            reader = TranscriptReader(self._path)
             if any(
                 isinstance(item, StoredEntry) and item.entry.id == before.last_id for item in reader
             ):
@@ -439,7 +432,7 @@ class JsonlStore:
 
         The lock is held.
         """
-        reader = TranscriptReader(self._path, read_archives=False, migrations=self._migrations)
+        reader = TranscriptReader(self._path, read_archives=False)
         entries = [item.entry for item in reader if isinstance(item, StoredEntry)]
 
         def write_entries(file: BinaryIO) -> None:

@@ -13,11 +13,13 @@ from promptkit import Message, ToolCall, ToolDefinition, Transcript, Usage
 from promptkit.agent import AgentSession
 from promptkit.compaction.recall.tool import RECALL
 from promptkit.compaction.run.events import RequestPruned
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.errors import (
     ContextLengthExceededError,
     InvalidArgumentError,
     NoPendingMessageError,
     RateLimitedError,
+    SummaryError,
 )
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -35,8 +37,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.testing.scripted_model import Request
     from promptkit.tools import ToolOutput
+
+
+@pytest.fixture
+def no_extract(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the summary without a model fail, too."""
+
+    async def fail(_: ExtractiveSummarizer, task: SummaryTask) -> Summary:
+        raise SummaryError(reason="not_smaller", detail=f"{task.max_tokens} are too few.")
+
+    monkeypatch.setattr(ExtractiveSummarizer, "summarize", fail)
 
 
 @pytest.mark.parametrize("content", ["", " \n", (), ("", " ")])
@@ -82,6 +95,7 @@ def test_an_overflow_is_summarized_in_the_foreground_and_the_request_stays() -> 
     each.told.check()
 
 
+@pytest.mark.usefixtures("no_extract")
 def test_an_overflow_that_cannot_be_summarized_is_pruned() -> None:
     each = held(words(600, "a"), "done")
     each.writer.error = ValueError("no provider")
@@ -93,9 +107,10 @@ def test_an_overflow_that_cannot_be_summarized_is_pruned() -> None:
     asyncio.run(talk())
     assert each.sent(-1)[-1] == words(500, "second")
     assert words(600, "a") not in each.sent(-1)
-    assert each.told.ends == ["failed"]
+    assert each.told.ends == ["failed", "failed"]
 
 
+@pytest.mark.usefixtures("no_extract")
 def test_what_a_request_leaves_out_without_a_summary_is_told_with_its_tokens() -> None:
     each = held(words(600, "a"), "done", "here")
     each.writer.error = ValueError("no provider")
@@ -106,15 +121,16 @@ def test_what_a_request_leaves_out_without_a_summary_is_told_with_its_tokens() -
         await each.session.run(words(500, "second"))
 
     asyncio.run(talk())
-    assert [message.text for message in each.session.last_omitted] == [words(600, "a")]
+    omitted = ["first", words(600, "a")]  # no request without its answer
+    assert [message.text for message in each.session.last_omitted] == omitted
     (told,) = [event for event in each.told.events if isinstance(event, RequestPruned)]
-    assert told.messages == 1
-    assert each.sent(-1)[-2] == "[1 message omitted]"
-    assert told.tokens == WordTokenizer().count(words(600, "a")) - WordTokenizer().count(
-        "[1 message omitted]"
-    )
+    assert told.messages == 2
+    assert each.sent(-1)[-2] == "[2 messages omitted]"
+    count = WordTokenizer().count
+    assert told.tokens == sum(map(count, omitted)) - count("[2 messages omitted]")
 
 
+@pytest.mark.usefixtures("no_extract")
 def test_pruned_requests_begin_with_the_same_bytes_until_a_quarter_of_the_room_is_filled_anew() -> (
     None
 ):
@@ -138,7 +154,7 @@ def test_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
         words(300, "a"),
         overflow(),
         "done",
-        budget=ContextBudget(window=100_000, reserved_output_tokens=0),
+        budget=ContextBudget(window=500, reserved_output_tokens=0),
     )
 
     async def talk() -> str:
@@ -150,7 +166,7 @@ def test_a_refusal_is_recovered_once_with_a_smaller_request() -> None:
     assert len(smaller.messages) < len(refused.messages)
     limit = each.session.compaction.budget.limit
     assert limit is not None
-    assert limit < 310  # learnt, and kept to from now on
+    assert limit < 310  # learnt, and kept to for the next requests
 
 
 def test_the_window_that_the_provider_names_is_learnt() -> None:

@@ -370,7 +370,7 @@ class TestVersions:
         each = window(prompt=bounded(Slow()))
 
         async def work() -> None:
-            sent.extend([await turn(each, "question", words(200)) for _ in range(3)])
+            sent.extend([await turn(each, "question", words(300)) for _ in range(3)])
             each.add(user("question"))
             tokens = (await each.request()).tokens
             assert tokens <= (each.budget.render_budget or 0) < 600
@@ -463,6 +463,28 @@ class TestRecovery:
             assert each.budget == BUDGET
 
         asyncio.run(work())
+
+
+class TestUnknownModels:
+    def test_a_window_without_a_budget_warns_once_and_says_what_to_write(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        window(model="llama-of-mine", budget=None)
+        each = window(model="llama-of-mine", budget=None)
+        each.set_model("mistral-of-mine")
+        assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+        first, second = caplog.messages
+        assert "the context window of 'llama-of-mine' is not known" in first
+        assert "write budget=ContextBudget(window=…), or register_model('llama-of-mine'" in first
+        assert "mistral-of-mine" in second
+
+    def test_a_budget_a_known_model_and_a_scripted_one_need_no_warning(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        window(model="gemma-of-mine", budget="8k")
+        window(model="gpt-5", budget=None)
+        window(model=ScriptedModel([]), budget=None)
+        assert not caplog.records
 
 
 class TestSync:

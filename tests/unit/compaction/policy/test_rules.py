@@ -169,12 +169,12 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (DEFAULT, at("overflow", background="running", waited=True), Compact),
         (DEFAULT, at("overflow", background="idle"), Compact),
         (DEFAULT, at("overflow", background="failed"), Compact),
-        (DEFAULT, at("overflow", attempts=FAILED), RenderPruned),
+        (DEFAULT, at("overflow", attempts=FAILED, extracted=True), RenderPruned),
         (DEFAULT, at("overflow", attempts=FAILED.after_user_message()), Compact),
         (DEFAULT, at("overflow", attempts=FAILED.after_attempt("reduced")), Compact),
         (DEFAULT, at("overflow", attempts=FAILED_BACKGROUND, background="failed"), Compact),
         *(
-            (DEFAULT, at(phase, attempts=tried), RenderPruned)
+            (DEFAULT, at(phase, attempts=tried, extracted=True), RenderPruned)
             for phase in ("overflow", "rejected")
             for tried in (NOT_ENOUGH, NOT_REDUCED)
         ),
@@ -185,7 +185,11 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         ),
         (
             DEFAULT,
-            at("overflow", attempts=Attempts(consecutive_unsuccessful=3, last="failed")),
+            at(
+                "overflow",
+                attempts=Attempts(consecutive_unsuccessful=3, last="failed"),
+                extracted=True,
+            ),
             RenderPruned,
         ),
         # nothing in other phases
@@ -457,6 +461,17 @@ def test_every_state_has_a_decision_with_a_reason_and_only_an_overflow_waits_pru
         assert state.pruned or state.fixed_tokens
 
 
+@pytest.mark.parametrize("phase", ["overflow", "rejected"])
+def test_at_an_overflow_the_extract_is_taken_whatever_failed_before(phase: Phase) -> None:
+    for tried in (FAILED, NOT_ENOUGH, NOT_REDUCED, Attempts(consecutive_unsuccessful=9)):
+        decision = decide(at(phase, attempts=tried))
+        assert isinstance(decision, Compact)
+        assert decision.extract
+    first = decide(at(phase))
+    assert isinstance(first, Compact)
+    assert not first.extract  # a model is asked first
+
+
 @given(state=states())
 def test_what_the_user_asks_for_is_done_in_every_state(state: PolicyState) -> None:
     decision = decide(attrs.evolve(state, phase="manual"))
@@ -574,7 +589,7 @@ def test_thresholds_can_be_set() -> None:
         (start_background, {"warm": 0.78, "jitter": 0.04, "cold": 0.9, "breaker": 3}),
         (start_background_at, {"breaker": 3}),
         (block_at, {"wait_seconds": 60, "attempts": 1, "breaker": 3}),
-        (compact_at, {"phases": ("before_render",), "attempts": 1, "breaker": 3}),
+        (compact_at, {"attempts": 1, "breaker": 3}),
         (compact_above, {"inclusive": False, "trigger": "threshold", "attempts": 1, "breaker": 3}),
         (compact_on, {"attempts": 1, "breaker": 3}),
         (prune_results, {"least_saving": 20_000, "warm_ratio": 0.5}),

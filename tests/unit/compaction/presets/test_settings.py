@@ -40,8 +40,7 @@ class SummarizerContext:
 class Sample:
     """One of each type."""
 
-    threshold: float | None = setting(None, threshold=True, excludes=("reserve",))
-    reserve: int | None = None
+    threshold: float | None = setting(None, threshold=True)
     keep_tokens: int = setting(20_000, minimum=1)
     enabled: bool = True
     place: Literal["first", "last"] = "first"
@@ -142,7 +141,6 @@ def test_a_threshold_between_a_share_and_tokens_is_refused_with_its_place(tmp_pa
         ("keep_tokens = {}", "it must be a whole number, not a group of settings"),
         ("[zzz]", "zzz: unknown setting"),
         ("[keep_tokens]\nx = 1", "it must be a whole number, not a group of settings"),
-        ("threshold = 0.5\nreserve = 9", "threshold: it cannot be set together with reserve"),
         ("keep_tokens = 13", "thirteen is no number of tokens"),
         ("keep_tokens = ", "it is not valid TOML"),
     ],
@@ -168,12 +166,6 @@ def test_what_cannot_be_taken_is_refused_with_file_name_and_reason(
 )
 def test_a_variable_that_cannot_be_taken_is_named(variable: str, value: str) -> None:
     assert refused(None, None, **{variable: value}).startswith(f"{variable}: ")
-
-
-def test_exclusive_settings_are_refused_wherever_they_come_from(tmp_path: Path) -> None:
-    said = refused("threshold = 0.5", tmp_path, PI_RESERVE="9")
-    assert "c.toml and PI_RESERVE: threshold: it cannot be set together with reserve" in said
-    assert read("threshold = 0.5", tmp_path, PI_RESERVE="none").threshold == 0.5
 
 
 def test_a_variable_as_value_and_as_group_is_refused() -> None:

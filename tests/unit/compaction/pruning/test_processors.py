@@ -78,8 +78,8 @@ TALK = [
 
 def test_the_request_says_how_many_messages_are_left_out_in_their_place() -> None:
     assert [text.partition("_")[0] for text in truncate(TALK, 43)] == [
-        "u1",
         "[3 messages",
+        "a1",
         "u2",
         "",
         "r2",

@@ -467,7 +467,7 @@ def test_a_failed_attempt_is_an_event_with_its_reason_seconds_and_cost_under_the
     None
 ):
     error = SummaryError(
-        reason="untagged", detail="no tags.", usage=Usage(input_tokens=10, output_tokens=2)
+        reason="tool_call", detail="it called.", usage=Usage(input_tokens=10, output_tokens=2)
     )
     each = made()
     each.compactor.summarizer = FallbackSummarizer(
@@ -482,7 +482,7 @@ def test_a_failed_attempt_is_an_event_with_its_reason_seconds_and_cost_under_the
         number=started.number,
         trigger="manual",
         summarizer="Writer",
-        reason="untagged",
+        reason="tool_call",
         detail=str(error),
         seconds=3,
         usage=Usage(input_tokens=10, output_tokens=2),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -19,7 +20,8 @@ from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.run.controller import CompactionController
 from promptkit.compaction.run.state import ConversationState
-from promptkit.errors import CompactionInProgressError, ContextWindowFullError
+from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.errors import CompactionInProgressError, ContextWindowFullError, SummaryError
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
@@ -30,6 +32,20 @@ from tests.unit.compaction.run.controllers import BUDGET, Kept, grown, kept, run
 from tests.unit.compaction.summarizers.writers import Recorder, Writer, state
 
 # pyright: reportPrivateUsage=false
+
+
+if TYPE_CHECKING:
+    from promptkit.compaction.planning.plan import Summary, SummaryTask
+
+
+@pytest.fixture
+def no_extract(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the summary without a model fail, too."""
+
+    async def fail(_: ExtractiveSummarizer, task: SummaryTask) -> Summary:
+        raise SummaryError(reason="not_smaller", detail=f"{task.max_tokens} are too few.")
+
+    monkeypatch.setattr(ExtractiveSummarizer, "summarize", fail)
 
 
 def test_a_summary_is_begun_after_a_render_and_put_in_place_before_another() -> None:
@@ -398,6 +414,7 @@ def test_a_background_that_failed_leaves_the_foreground_its_attempt() -> None:
     assert each.told.ends == ["failed", "committed"]
 
 
+@pytest.mark.usefixtures("no_extract")
 @pytest.mark.spec("E30")
 def test_one_failed_attempt_for_each_message_of_the_person() -> None:
     each = kept(writer=Writer(error=ValueError("no provider")))
@@ -418,6 +435,7 @@ def test_one_failed_attempt_for_each_message_of_the_person() -> None:
     run(work, each)
 
 
+@pytest.mark.usefixtures("no_extract")
 @pytest.mark.spec("E33")
 def test_the_breaker_opens_after_three_failures_in_a_row_and_lets_one_through_after_as_many_messages() -> (
     None
@@ -470,6 +488,7 @@ def test_switched_off_an_overflow_is_pruned_and_nothing_is_summarized() -> None:
     run(work, each)
 
 
+@pytest.mark.usefixtures("no_extract")
 def test_a_model_must_write_the_summary_while_there_is_room_and_where_it_is_asked_for() -> None:
     policy = first_match((compact_on_demand, compact_at(0.5), on_overflow()))
     each = kept(writer=Writer(error=ValueError("no provider")), policy=policy)
@@ -538,7 +557,7 @@ def test_what_is_too_large_even_pruned_is_said() -> None:
     each = kept()
 
     async def work() -> None:
-        each.user(2_000)
+        each.user(900)
         await each.make_room(2_000)
         assert each.state.pruned
         with pytest.raises(ContextWindowFullError, match="pruned"):

@@ -215,9 +215,29 @@ class TestTooLong:
             summary = summarized(chain, reports.of(attrs.evolve(TASK, max_tokens=46)))
 
         assert summary.mode == "extractive"
-        # What is not too long is asked for in the next form instead.
-        second = "SimpleSummarizer" if reason == "too_large" else "FullSummarizer"
+        # an empty reply is no summary that could be corrected
+        second = "FullSummarizer" if reason == "EmptyReplyError" else "SimpleSummarizer"
         assert reports.reasons == [("SimpleSummarizer", reason), (second, reason)]
+
+    def test_a_text_without_headings_is_asked_for_once_more_with_what_is_wrong(self) -> None:
+        reports = Reports()
+        with ScriptedModel(["<summary>We talked.</summary>", TAGGED]) as model:
+            summary = summarized(FallbackSummarizer([full(model), simple(model)]), reports.of(TASK))
+
+        assert (summary.mode, reports.reasons) == ("full", [("FullSummarizer", "no_sections")])
+        first, second = (
+            "\n".join(message.text for message in request.messages) for request in model.requests
+        )
+        assert "rejected" not in first
+        assert "What was written before was rejected: no summary: the summary lacks 8 of" in second
+
+    def test_too_long_a_summary_of_messages_is_asked_for_as_text_next(self) -> None:
+        reports = Reports()
+        with ScriptedModel([TOO_LONG, TAGGED]) as model:
+            summary = summarized(FallbackSummarizer([full(model), simple(model)]), reports.of(TASK))
+
+        assert (summary.mode, reports.reasons) == ("simple", [("FullSummarizer", "too_large")])
+        assert "too long. Write at most" in model.requests[-1].messages[0].text
 
     @pytest.mark.parametrize("finish", ["length", "max_output_tokens"])
     def test_reasoning_that_takes_the_whole_output_limit_counts_as_too_long(

@@ -26,6 +26,7 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel
 from promptkit.tokens.models import tokenizer_for
 from promptkit.transcript.log.view import ViewItem, build_summary_message
+from promptkit.wire.parts import BEGINNING
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import (
     SUMMARY,
@@ -182,8 +183,25 @@ class TestFitting:
 
         messages = asked(task_of(talk), window=3_000)
 
-        assert messages[1].tool_calls[0].id == messages[2].tool_call_id == "c1"
-        assert "[…]" in messages[2].text
+        assert messages[2].tool_calls[0].id == messages[3].tool_call_id == "c1"
+        assert "[…]" in messages[3].text
+
+    def test_a_request_that_would_begin_with_the_model_begins_with_a_user_message(self) -> None:
+        talk = ConversationBuilder()
+        talk.user("Read.")
+        talk.round("c1", "out")
+        talk.round("c2", "ok")
+
+        messages = asked(task_of(talk))
+
+        assert [message.role for message in messages] == [
+            "system",
+            "user",
+            "assistant",
+            "tool",
+            "user",
+        ]
+        assert messages[1] == BEGINNING
 
 
 class TestWhatAnyProviderTakes:
@@ -260,8 +278,8 @@ class TestWhatAnyProviderTakes:
         talk.round("c2", "out")
 
         assert [len(asked(task_of(talk), name=name)) for name in ("claude-sonnet-4", "gpt-5")] == [
-            4,
-            6,
+            5,
+            7,
         ]
 
     def test_a_model_that_calls_tools_all_the_same_is_told_at_both_ends(self) -> None:

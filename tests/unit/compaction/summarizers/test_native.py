@@ -51,9 +51,7 @@ def compact(talk: ConversationBuilder, url: str, *, keep: Keep | None = None) ->
             model = OpenAIModel("gpt-5", client=over)
             compactor = Compactor(
                 talk.log,
-                summarizer=NativeSummarizer(
-                    model=model, text_summarizer=ExtractiveSummarizer(tokenizer=TOKENIZER)
-                ),
+                summarizer=NativeSummarizer(model=model),
                 keep=keep or KeepNothing(),
                 tokenizer=TOKENIZER,
                 max_summary_tokens=150,

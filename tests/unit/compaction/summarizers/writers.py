@@ -27,6 +27,7 @@ from promptkit.compaction.run.events import (
     ToolReturned,
     TurnEnded,
     TurnStarted,
+    WindowLearned,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +114,9 @@ class Recorder:
 
     def _numbers(self, kinds: type[object] | UnionType) -> list[int]:
         numbered = [
-            event for event in self.events if not isinstance(event, DecisionMade | RequestPruned)
+            event
+            for event in self.events
+            if not isinstance(event, DecisionMade | RequestPruned | WindowLearned)
         ]
         return [event.number for event in numbered if isinstance(event, kinds)]
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from promptkit import JsonlStore, Transcript, Usage
 from promptkit.errors import TranscriptError
-from promptkit.lab.replay import ReplayOptions, ReplayRules, find_policy, replay_file
+from promptkit.lab.replay import ReplayOptions, ReplayRules, find_policy
 from promptkit.lab.replay.conversation_log import RECORDED, LogOptions, log_conversation, log_path
 from promptkit.lab.replay.conversation_page import build_columns, conversation_to_html
 from promptkit.lab.replay.recordings import recording_from_messages
@@ -23,6 +23,7 @@ from promptkit.lab.replay.request_log import (
     RequestLogger,
     expand_change,
 )
+from promptkit.lab.replay.runner import replay_file
 from promptkit.lab.replay.simulate import SentRequest, Simulation
 from promptkit.messages import OpaquePart
 from promptkit.tokens import read_prices

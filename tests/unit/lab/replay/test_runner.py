@@ -12,6 +12,7 @@ import pytest
 
 from promptkit import JsonlStore, Transcript
 from promptkit.errors import TranscriptError
+from promptkit.lab.engines import open_engine
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.prompt_cache import cache_rule_for
 from promptkit.lab.replay.results import FailedFile, FileResult, ReplayTotals, results_to_json
@@ -61,8 +62,9 @@ def test_results_come_in_the_order_of_the_files_whatever_the_number_of_processes
     files: list[Path],
 ) -> None:
     told: list[Path | str] = []
-    alone = replay(files, options(), workers=1)
-    several = replay(files, options(), workers=2, on_file_done=told.append)
+    alone = replay(files, options())
+    with open_engine(workers=2) as engine:
+        several = replay(files, options(), executor=engine, on_file_done=told.append)
     assert alone == several
     assert [result.file for result in alone] == [str(file) for file in files]
     assert sorted(map(str, told)) == sorted(map(str, files))

@@ -264,6 +264,8 @@ OVERFLOWS = [
         openai_body(
             "Request body too large for m model. Max size: 8000 tokens.", "tokens_limit_reached"
         ),
+        None,
+        8000,
     ),
     Case(
         "Moonshot",
@@ -321,6 +323,8 @@ OVERFLOWS = [
         {
             "error": "Trying to keep the first 9000 tokens when context the overflows. However, the model is loaded with context length of only 4096 tokens, which is not enough: the number of tokens to keep from the initial prompt is greater than the context length."
         },
+        None,
+        4096,
     ),
     Case("a gateway, in words", 413, "<html><body>413 Request Entity Too Large</body></html>"),
     Case("a gateway, without words", 413, None),

@@ -200,6 +200,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
         "should match pattern",
     ),
     ({"messages": [USER], "tools": [{"name": "read", "input_schema": {}}]}, "input_schema.type"),
+    ({"messages": [said("Hello."), USER]}, 'first message must use the "user" role'),
     (
         {"messages": [USER], "thinking": {"type": "disabled"}},
         '"thinking.type.disabled" is not supported',

@@ -121,7 +121,6 @@ def test_what_was_asked_for_before_stays(receipt_snapshot: ReceiptSnapshot) -> N
     assert second.stabilize_options.find_folders
     assert second.stabilize(ids=True).stabilize_options.find_folders
     assert not first.stabilize_options.find_folders
-    assert first.syrupy_options == ()
 
 
 def test_a_snapshot_is_a_place_and_no_value(prompt_snapshot: PromptSnapshot) -> None:

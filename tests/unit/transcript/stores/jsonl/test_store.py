@@ -24,7 +24,7 @@ from promptkit.errors import (
 )
 from promptkit.transcript.log.entries import MessageEntry, UnknownEntry
 from promptkit.transcript.log.transcript import Transcript
-from promptkit.transcript.stores.jsonl import reader, store as jsonl_store
+from promptkit.transcript.stores.jsonl import format as jsonl_format, reader, store as jsonl_store
 from promptkit.transcript.stores.jsonl.format import EntryLine, line_from_bytes
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 
@@ -554,9 +554,10 @@ class TestOlderVersions:
     )
 
     @pytest.fixture
-    def store(self, path: Path) -> Callable[[], JsonlStore]:
+    def store(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], JsonlStore]:
         path.write_bytes(self.OLD)
-        return lambda: JsonlStore(path, migrations={0: numbered})
+        monkeypatch.setattr(jsonl_format, "MIGRATIONS", {0: numbered})
+        return lambda: JsonlStore(path)
 
     @pytest.mark.spec("E96")
     def test_are_read_through_the_table_and_left_as_they_are(
