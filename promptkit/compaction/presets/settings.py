@@ -262,7 +262,7 @@ def _read_file(path: Path) -> _Values:
     is_json = path.suffix.lower() in JSON_SUFFIXES
     try:
         text = path.read_text(encoding="utf-8-sig" if is_json else "utf-8")
-        table = json.loads(_strip_comments(text)) if is_json else tomllib.loads(text)
+        table: object = json.loads(_strip_comments(text)) if is_json else tomllib.loads(text)
     except OSError as error:
         raise SettingsError(
             source=str(path), setting="", why=f"it cannot be read ({error.strerror or error})"
@@ -274,7 +274,7 @@ def _read_file(path: Path) -> _Values:
         ) from error
     if not isinstance(table, dict):
         raise SettingsError(source=str(path), setting="", why="it is not a JSON object")
-    return dict(_flatten(table, (), str(path)))
+    return dict(_flatten(as_mapping(table), (), str(path)))
 
 
 def _strip_comments(text: str) -> str:
