@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import attrs
 
 from promptkit.errors import InvalidArgumentError, PromptKitError, SettingsError
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import as_mapping, as_sequence, is_instance
 from promptkit.tokens.budget import resolve_threshold
 
 if TYPE_CHECKING:
@@ -272,7 +272,7 @@ def _read_file(path: Path) -> _Values:
         raise SettingsError(
             source=str(path), setting="", why=f"it is not valid {kind} ({error})"
         ) from error
-    if not isinstance(table, dict):
+    if not is_instance(table, dict):
         raise SettingsError(source=str(path), setting="", why="it is not a JSON object")
     return dict(_flatten(as_mapping(table), (), str(path)))
 
