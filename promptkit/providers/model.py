@@ -22,6 +22,9 @@ COMPACTION = "compaction"
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a reasoning model thinks. Not every model accepts every value."""
 
+CacheTtl: TypeAlias = Literal["5m", "1h"]
+"""How long Anthropic's prompt cache keeps a prefix without use: five minutes or an hour."""
+
 
 Finish: TypeAlias = Literal["stop", "tool_calls", "length", "content_filter"]
 """Why a model stopped."""
@@ -106,6 +109,16 @@ class ModelOptions(TypedDict, total=False):
     cache_breakpoints: bool
     """Whether the cache breakpoints in messages are sent. Default: only to models that are known to
     accept them."""
+
+    cache_messages: int
+    """The number of messages, from the first one, that are the same in the conversation's next
+    request. Anthropic's API puts them, the tools and the instructions into the prompt cache, or
+    reads them from it. Sessions set it; a request that has no successor writes nothing without
+    it."""
+
+    cache_ttl: CacheTtl
+    """How long Anthropic's prompt cache keeps these messages without use. Default: five minutes.
+    Writing them for an hour costs more."""
 
     purpose: str
     """The purpose of the request in a word of ASCII letters, such as `compaction`. It is sent as

@@ -11,7 +11,6 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
-    ANTHROPIC_CACHE_TTLS,
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
@@ -27,6 +26,7 @@ from promptkit.messages import (
     is_instance,
     read_cache_breakpoints,
 )
+from promptkit.wire.breakpoints import HOUR, MAX_BREAKPOINTS, to_cache_control
 from promptkit.wire.parts import (
     Payload,
     WireDict,
@@ -252,7 +252,7 @@ class _RequestBuilder:
 
     def _add_breakpoint(self, part: Part) -> None:
         if isinstance(part, CacheBreakpointPart) and self.breakpoint_target is not None:
-            self.breakpoint_target["cache_control"] = _to_cache_control(part)
+            self.breakpoint_target["cache_control"] = to_cache_control(part)
             self.marked.append(self.breakpoint_target)
 
 
@@ -378,18 +378,6 @@ def _to_document_source(index: int, message: Message, part: DocumentPart) -> Wir
     return {"type": "text", "media_type": "text/plain", "data": text}
 
 
-def _to_cache_control(part: CacheBreakpointPart) -> WireDict:
-    """Return the value of `cache_control`.
-
-    `ephemeral` is its only type. A `ttl` that only other providers accept is not sent.
-    """
-    return {"type": "ephemeral", **({"ttl": part.ttl} if part.ttl in ANTHROPIC_CACHE_TTLS else {})}
-
-
-MAX_BREAKPOINTS = 4
-"""The maximum number of cache breakpoints in one request. The API rejects more."""
-
-
 def _limit_breakpoints(blocks: Payload, marked: Payload) -> None:
     """Remove `cache_control` from marked blocks until the API accepts the request.
 
@@ -414,7 +402,7 @@ def _limit_breakpoints(blocks: Payload, marked: Payload) -> None:
         control = _find_cache_control(block)
         if control is None:
             continue
-        if control.get("ttl") != "1h":
+        if control.get("ttl") != HOUR:
             after_shorter = True
         elif after_shorter and id(block) in ids:
             del block["cache_control"]["ttl"]

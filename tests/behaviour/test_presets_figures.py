@@ -352,6 +352,8 @@ DEFAULTS: dict[type, dict[str, object]] = {
         "idle_seconds": 300.0,
         "auto_continue": True,
         "strategy": "context-full",
+        "remote_enabled": None,
+        "remote_endpoint": None,
         "promote": True,
     },
     ClaudeCode: {
@@ -451,10 +453,10 @@ def test_settings_come_from_a_file_and_from_variables_and_none_is_guessed(
     cls: type[Any] = type(expected)  # Any: attrs knows no closer type
     file = tmp_path / "settings.toml"
     file.write_text(toml, encoding="utf-8")
-    assert load_settings(cls, prefix="P_", toml=file, environ=variable) == expected
+    assert load_settings(cls, prefix="P_", file=file, environ=variable) == expected
     file.write_text(wrong, encoding="utf-8")
     with pytest.raises(SettingsError, match=wrong.split(" = ", maxsplit=1)[0]):
-        load_settings(cls, prefix="P_", toml=file)
+        load_settings(cls, prefix="P_", file=file)
 
 
 @pytest.mark.slow

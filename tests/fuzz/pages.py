@@ -175,7 +175,7 @@ def _check_settings(case: bytes) -> None:
     with new_file() as path:
         path.write_text(spec["toml"], encoding="utf-8", errors="replace")
         try:
-            made = load_settings(kind, prefix="PK_", toml=path, environ=spec["environ"])
+            made = load_settings(kind, prefix="PK_", file=path, environ=spec["environ"])
         except SettingsError as error:
             check_sentence(error)
             return

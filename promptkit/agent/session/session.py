@@ -618,9 +618,10 @@ class AgentSession:
             request = await run_before_request(self._turn_hooks, await self.window.request())
             self.window.replace_request(request)
             try:
-                reply = await with_options(self._observe_model(), on_text=on_text).complete(
-                    request.messages, tools=request.tools
+                model = with_options(
+                    self._observe_model(), on_text=on_text, cache_messages=len(request.messages)
                 )
+                reply = await model.complete(request.messages, tools=request.tools)
             except ContextLengthExceededError as error:
                 if not await self.window.recover(error):
                     raise

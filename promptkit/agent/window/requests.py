@@ -35,11 +35,13 @@ from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript import Checkpoint
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
+from promptkit.wire.breakpoints import mark_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.agent.settings import WindowSettings
+    from promptkit.providers.model import CacheTtl, ModelOptions
     from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import Tokenizer
@@ -144,12 +146,19 @@ class WindowRequest:
         """
         return to_responses(self.messages, cache=cache)
 
-    def to_anthropic(self, *, cache: bool = True) -> AnthropicRequest:
+    def to_anthropic(
+        self, *, cache: bool = True, cache_ttl: CacheTtl | None = None
+    ) -> AnthropicRequest:
         """Return the messages for Anthropic's Messages API: `{"system": …, "messages": …}`.
 
-        `cache=False` leaves out breakpoints.
+        They have cache breakpoints after the instructions and where the newest requests ended.
+
+        Args:
+            cache: Whether they have cache breakpoints.
+            cache_ttl: How long the provider keeps what they mark. None: for five minutes.
         """
-        return to_anthropic(self.messages, cache=cache)
+        marked = mark_prefix(self.messages, len(self.messages), cache_ttl)
+        return to_anthropic(marked, cache=cache)
 
     def openai_arguments(self) -> dict[str, Any]:  # Any: as above
         """Return the arguments for `client.chat.completions.create(**request.openai_arguments())`."""
@@ -160,15 +169,24 @@ class WindowRequest:
         return build_responses_body(self.model, self.messages, self.tools, {})
 
     # Any stands for as above
-    def anthropic_arguments(self, *, max_tokens: int | None = None) -> dict[str, Any]:
+    def anthropic_arguments(
+        self,
+        *,
+        max_tokens: int | None = None,
+        cache: bool = True,
+        cache_ttl: CacheTtl | None = None,
+    ) -> dict[str, Any]:
         """Return the arguments for `client.messages.create(**request.anthropic_arguments())`.
 
-        For models that bind their thinking to the conversation they have `thinking` and
+        They have cache breakpoints after the tools and instructions and where the newest requests
+        ended. For models that bind their thinking to the conversation they have `thinking` and
         `extra_headers`, with which the API leaves thinking out that a compaction has made invalid.
 
         Args:
             max_tokens: The output limit, in tokens, which Anthropic requires. By default the tokens
                 that are reserved for the reply.
+            cache: Whether they have cache breakpoints.
+            cache_ttl: How long the provider keeps what they mark. None: for five minutes.
 
         Raises:
             InvalidArgumentError: No output limit is given, and none is known.
@@ -177,7 +195,14 @@ class WindowRequest:
         if not limit:
             problem = "Anthropic requires an output limit and none is known for this model: write anthropic_arguments(max_tokens=4096)."
             raise InvalidArgumentError(problem)
-        body = build_body(self.model, self.messages, self.tools, {"max_output_tokens": limit})
+        options: ModelOptions = {
+            "max_output_tokens": limit,
+            "cache_breakpoints": cache,
+            "cache_messages": len(self.messages),
+        }
+        if cache_ttl is not None:
+            options["cache_ttl"] = cache_ttl
+        body = build_body(self.model, self.messages, self.tools, options)
         headers = beta_headers(body)
         return {**body, "extra_headers": headers} if headers else body
 

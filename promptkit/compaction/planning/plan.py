@@ -95,6 +95,8 @@ class SummaryTask:
     memories: bool = False
     """The answer also lists what should be remembered in other conversations. The list becomes the
     fact `memories`."""
+    known_memories: Sequence[str] = ()
+    """Memories that are written down already, oldest first. The list leaves them out."""
     requests_beside: bool = False
     """The user's messages stand beside the summary, which need not repeat them."""
     file_rules: Sequence[FileRule] = FILE_RULES

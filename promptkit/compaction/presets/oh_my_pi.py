@@ -20,16 +20,27 @@ from promptkit.compaction.policy.rules import (
     on_overflow,
     promote,
 )
-from promptkit.compaction.presets.pi import file_list_summarizer, limit_summary
+from promptkit.compaction.presets.pi import limit_summary
 from promptkit.compaction.presets.preset import Preset, limit_kept_tokens, split_reserve
 from promptkit.compaction.presets.settings import optional, percent, setting
 from promptkit.compaction.pruning.processors import remove_images
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.branches import make_handoff_summarizer
-from promptkit.compaction.summarizers.defaults import make_fallback_factory
+from promptkit.compaction.summarizers.defaults import (
+    UNLIMITED,
+    make_fallback_factory,
+    make_simple_summarizer,
+)
+from promptkit.compaction.summarizers.fallback import FallbackSummarizer
+from promptkit.compaction.summarizers.file_lists import FileListSummarizer
+from promptkit.compaction.summarizers.native import NativeSummarizer, can_compact
+from promptkit.compaction.summarizers.remote import RemoteSummarizer
+from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.tokens.budget import fit_reserve, resolve_threshold
 
 if TYPE_CHECKING:
+    from promptkit.compaction.summarizers.defaults import SummarizerContext
+    from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens import ContextBudget
 
 RESERVE_SHARE = 0.15
@@ -61,11 +72,16 @@ class OhMyPi:
     """Seconds without a message after which a conversation is idle."""
     auto_continue: bool = setting(default=True, names=("compaction.autoContinue",))
     """Whether the model is asked to go on after a compaction at the end of a turn."""
-    strategy: Literal["context-full", "handoff"] = setting(
+    strategy: Literal["context-full", "handoff", "off"] = setting(
         "context-full", names=("compaction.strategy",)
     )
     """The kind of compaction. `handoff`: a document for the rest of the work replaces the whole
-    conversation."""
+    conversation. `off`: none that is automatic."""
+    remote_enabled: bool | None = setting(None, names=("compaction.remoteEnabled",))
+    """Whether others than the model itself compact: the service at the endpoint, or without one the
+    model's provider, where it can. None: if there is an endpoint."""
+    remote_endpoint: str | None = setting(None, names=(optional("compaction.remoteEndpoint"),))
+    """The address of a service that writes the summaries."""
     promote: bool = setting(default=True, names=("contextPromotion.enabled",))
     """Whether to switch to a larger model, if there is one, before summarizing."""
 
@@ -81,6 +97,21 @@ class OhMyPi:
         return budget.window - max(
             int(budget.window * RESERVE_SHARE), fit_reserve(budget.window, self.reserve_tokens)
         )
+
+    def make_summarizer(self, context: SummarizerContext) -> Summarizer:
+        """Make the summarizer of pi, after the service or the provider's own compaction where these are set."""
+        tokenizer, model = context.tokenizer, context.model
+        summarizer = make_fallback_factory(make_simple_summarizer)(context)
+        url = None if self.remote_enabled is False else self.remote_endpoint
+        if url is not None:
+            remote = RemoteSummarizer(
+                url=url, window=context.window or UNLIMITED, tokenizer=tokenizer
+            )
+            summarizer = FallbackSummarizer([remote, summarizer])
+        summarizer = SplitTurnSummarizer(summarizer=summarizer, tokenizer=tokenizer)
+        if self.remote_enabled and url is None and can_compact(model):
+            summarizer = FallbackSummarizer([NativeSummarizer(model=model), summarizer])
+        return FileListSummarizer(summarizer=summarizer, tokenizer=tokenizer)
 
 
 def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
@@ -117,11 +148,11 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
             tokens=limit_kept_tokens(chosen.keep_recent_tokens, chosen.max_tokens(budget))
         ),
         split=True,
-        summarizer=file_list_summarizer,
+        summarizer=chosen.make_summarizer,
         max_summary_tokens=limit_summary(chosen.reserve_tokens),
         processors=(remove_images(),),
         reduce=ReduceToolResults(protected_tools=("read",), protect_reads=True),
         handoff=make_fallback_factory(make_handoff_summarizer, last_resort=False),
         auto_continue=chosen.auto_continue,
-        enabled=chosen.enabled,
+        enabled=chosen.enabled and chosen.strategy != "off",
     )

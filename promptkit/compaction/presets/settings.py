@@ -1,4 +1,4 @@
-"""The settings of a preset as one typed value, read from a TOML file and from environment variables.
+"""The settings of a preset as one typed value, read from a TOML or JSON file and from environment variables.
 
 A settings class is a frozen attrs class whose fields have types and defaults. A missing setting
 keeps its default; environment variables override the file. An ambiguous, unknown or wrongly typed
@@ -7,14 +7,18 @@ noticed too late.
 
 A setting of a known system also has the names that the system itself gives it, so that what a user
 has set there holds here: variables, and keys of the system's own settings, with the dots of their
-groups (`OriginalName`).
+groups (`OriginalName`). The system's own file may be read as it is: what promptkit does not know in
+it is named in a warning, and left aside.
 """
 
 from __future__ import annotations
 
 import difflib
 import functools
+import json
+import logging
 import math
+import re
 import tomllib
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -25,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_or
 import attrs
 
 from promptkit.errors import InvalidArgumentError, PromptKitError, SettingsError
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import as_mapping, as_sequence, is_instance
 from promptkit.tokens.budget import resolve_threshold
 
 if TYPE_CHECKING:
@@ -37,6 +41,11 @@ T = TypeVar("T")
 
 NESTED = "__"
 """Separates the name of a group from that of its setting, in a variable."""
+
+JSON_SUFFIXES = (".json", ".jsonc")
+
+MAX_NAMED = 10
+"""Settings of a system's file that a warning names."""
 
 MAX_SHOWN = 60
 """Characters of a wrong value that an error shows."""
@@ -59,6 +68,13 @@ TYPE_PLURALS: Mapping[object, str] = {
     str: "texts",
     Path: "paths",
 }
+
+
+_LOGGER = logging.getLogger("promptkit")
+
+_STRING = r'"(?:[^"\\\n]|\\.)*+"'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_LAST_COMMA = re.compile(rf"{_STRING}|,(?=\s*[\]}}])")
 
 
 @attrs.frozen
@@ -152,12 +168,12 @@ def load_settings(
     cls: type[T],
     *,
     prefix: str,
-    toml: str | os.PathLike[str] | None = None,
+    file: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> T:
     """Read the settings of a class.
 
-    >>> settings = load_settings(Pi, prefix="PI_", toml="pi.toml", environ=os.environ)
+    >>> settings = load_settings(Pi, prefix="PI_", file="pi.toml", environ=os.environ)
 
     The system's own names are read as well, in the file and among the variables, whatever the
     prefix is.
@@ -166,7 +182,9 @@ def load_settings(
         cls: The settings class.
         prefix: Start of the names of the variables that are read: with `PI_`, `PI_KEEP_TOKENS` is
             `keep_tokens`, and `PI_SUMMARY__MODEL` is `model` in the group `summary`.
-        toml: The file; it must exist. None: no file.
+        file: The file; it must exist. It is TOML, or JSON, with or without comments, if its name
+            ends with `.json` or `.jsonc`. A file with names of the system, and none of promptkit's
+            own, is one of the system: unknown settings in it are no error. None: no file.
         environ: The variables, such as `os.environ`. None: no variables. Booleans are true/false,
             1/0, yes/no or on/off; lists are separated by commas.
 
@@ -189,13 +207,16 @@ def load_settings(
         for original in field.metadata.get("names", ())
     }
     environ = environ or {}
-    in_file: _Values = {} if toml is None else _read_file(Path(toml))
+    in_file: _Values = {} if file is None else _read_file(Path(file))
     renamed = {
         path: attrs.evolve(value, source=f"{value.source}: {name}")
         for path, value in in_file.items()
         if (name := ".".join(path)) in names and not name.isupper()
     }
     own = {path: value for path, value in in_file.items() if path not in renamed}
+    if renamed and not any(path[0] in _find_fields(cls) for path in own):
+        _report_unknown(own, names)
+        own = {}
     values = _rename(own, renamed, names)
     originals: _Values = {
         (name,): _Value(text, name, text=True)
@@ -238,18 +259,41 @@ itself."""
 
 
 def _read_file(path: Path) -> _Values:
+    is_json = path.suffix.lower() in JSON_SUFFIXES
     try:
-        with path.open("rb") as file:
-            table = tomllib.load(file)
+        text = path.read_text(encoding="utf-8-sig" if is_json else "utf-8")
+        table: object = json.loads(_strip_comments(text)) if is_json else tomllib.loads(text)
     except OSError as error:
         raise SettingsError(
             source=str(path), setting="", why=f"it cannot be read ({error.strerror or error})"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        kind = "JSON" if is_json else "TOML"
         raise SettingsError(
-            source=str(path), setting="", why=f"it is not valid TOML ({error})"
+            source=str(path), setting="", why=f"it is not valid {kind} ({error})"
         ) from error
-    return dict(_flatten(table, (), str(path)))
+    if not is_instance(table, dict):
+        raise SettingsError(source=str(path), setting="", why="it is not a JSON object")
+    return dict(_flatten(as_mapping(table), (), str(path)))
+
+
+def _strip_comments(text: str) -> str:
+    """Remove the comments of JSON as editors write it, and commas before a closing bracket."""
+    for pattern in (_COMMENT, _LAST_COMMA):
+        text = pattern.sub(lambda match: match[0] if match[0].startswith('"') else " ", text)
+    return text
+
+
+def _report_unknown(unknown: _Values, names: _Names) -> None:
+    """Name the settings of a system's file that have no counterpart here, those of its known groups first."""
+    if not unknown:
+        return
+    groups = {name.rpartition(".")[0] for name in names if "." in name}
+    paths = sorted(map(".".join, unknown), key=lambda name: name.rpartition(".")[0] not in groups)
+    shown = ", ".join(paths[:MAX_NAMED])
+    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
+    source = next(iter(unknown.values())).source
+    _LOGGER.warning("%s: not known here, and left aside: %s%s", source, shown, more)
 
 
 def _flatten(
@@ -259,7 +303,7 @@ def _flatten(
     for name, value in table.items():
         if inner := as_mapping(value):
             yield from _flatten(inner, (*groups, name), source)
-        else:
+        elif value is not None:  # in JSON: not set
             yield (*groups, name), _Value(value, source)
 
 

@@ -8,12 +8,21 @@ import attrs
 
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.presets.settings import optional, setting
+from promptkit.compaction.presets.settings import OriginalName, optional, setting
 from promptkit.compaction.summarizers import defaults
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens import ContextBudget
+
+
+def _in_chat(
+    key: str, declare: Callable[[str], OriginalName] = OriginalName
+) -> tuple[OriginalName, ...]:
+    """Declare a key of the chat, which VS Code has with the extension's prefix and without it."""
+    return declare(f"github.copilot.{key}"), declare(key)
 
 
 @attrs.frozen(kw_only=True)
@@ -21,11 +30,11 @@ class VSCode:
     """The settings of the preset."""
 
     enabled: bool = setting(
-        default=True, names=("github.copilot.chat.summarizeAgentConversationHistory.enabled",)
+        default=True, names=_in_chat("chat.summarizeAgentConversationHistory.enabled")
     )
     """Whether automatic compaction is on."""
     mode: Literal["auto", "full", "simple"] = setting(
-        "auto", names=("github.copilot.chat.advanced.agentHistorySummarizationMode",)
+        "auto", names=_in_chat("chat.advanced.agentHistorySummarizationMode")
     )
     """The way the model is asked. `auto`: at the end of the conversation, then as `full`. `full`:
     with a copy of it, then as `simple`. `simple`: as text."""
@@ -36,7 +45,7 @@ class VSCode:
     model takes."""
     threshold: float | None = setting(
         None,
-        names=("github.copilot.chat.advanced.summarizeAgentConversationHistoryThreshold",),
+        names=_in_chat("chat.advanced.summarizeAgentConversationHistoryThreshold"),
         threshold=True,
     )
     """Size that counts as a full context window, in tokens or as a share of the window. None: the
@@ -53,11 +62,11 @@ class VSCode:
     """Longest wait of a request for the background summary, and then for each summarizer that is
     asked, in seconds."""
     summary_model: str | None = setting(
-        None, names=(optional("github.copilot.chat.conversationCompaction.model"),)
+        None, names=_in_chat("chat.conversationCompaction.model", optional)
     )
     """The name of the model that writes summaries. None: the model that answers."""
     summary_model_filter: tuple[str, ...] = setting(
-        (), names=(optional("github.copilot.chat.conversationCompaction.prismModelFilter"),)
+        (), names=_in_chat("chat.conversationCompaction.prismModelFilter", optional)
     )
     """Parts of the names of models whose conversations that model summarizes. Empty: all of
     them."""

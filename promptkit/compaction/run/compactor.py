@@ -369,7 +369,11 @@ class Compactor:
         )
         if result.cancel:
             return None
-        task = attrs.evolve(task, instructions=result.join_instructions(task.instructions))
+        task = attrs.evolve(
+            task,
+            instructions=result.join_instructions(task.instructions),
+            known_memories=result.known_memories,
+        )
         if self.redactor is not None:
             task = redact_task(task, self.redactor)
         facts = updated_facts(task)

@@ -35,6 +35,8 @@ class PreCompactResult:
     smaller than the messages it replaces."""
     instructions: tuple[str, ...] = ()
     """Instructions for the summarizer, in addition to the user's."""
+    known_memories: tuple[str, ...] = ()
+    """Memories that are written down already, for a summarizer that lists new ones."""
 
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """What the entry of the summary keeps as its `data`, for the program. The model is never shown
@@ -110,8 +112,8 @@ class CompactionHooks:
 class HookChain(CompactionHooks):
     """Run several hooks in order. A hook that raises is logged and skipped.
 
-    The first hook that cancels ends the chain. The first summary is used. Instructions are
-    concatenated, and data is joined.
+    The first hook that cancels ends the chain. The first summary is used. Instructions and
+    memories are concatenated, and data is joined.
     """
 
     def __init__(self, *hooks: CompactionHooks) -> None:
@@ -143,6 +145,7 @@ class HookChain(CompactionHooks):
         summary = None
         added: list[str] = []
         data: dict[str, Json] = {}
+        known: list[str] = []
         for hooks in self._hooks:
             result = await ask(hooks)
             if result.cancel:
@@ -150,7 +153,10 @@ class HookChain(CompactionHooks):
             summary = summary or result.summary
             added += result.instructions
             data |= result.data
-        return PreCompactResult(summary=summary, instructions=tuple(added), data=data)
+            known += result.known_memories
+        return PreCompactResult(
+            summary=summary, instructions=tuple(added), known_memories=tuple(known), data=data
+        )
 
     async def post_compact(self, checkpoint: Entry) -> None:
         """Pass the checkpoint to every hook."""

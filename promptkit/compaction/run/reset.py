@@ -147,9 +147,9 @@ async def reset(
     if extractor is not None and memories is not None:
         try:
             if not memories.has(leaf):
-                memories.append(
-                    await extractor.extract(view.items), key=leaf, now=datetime.now().astimezone()
-                )
+                now = datetime.now().astimezone()
+                known = memories.list_recent(now.date())
+                memories.append(await extractor.extract(view.items, known=known), key=leaf, now=now)
         except Exception:
             _LOGGER.exception("could not save memories before the reset of the conversation")
     (entry,) = transcript.append(Reset(reason=reason), expect=leaf)

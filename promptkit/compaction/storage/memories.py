@@ -19,7 +19,7 @@ from filelock import FileLock
 from promptkit.compaction.planning.blocks import find_covered_items, is_user_request
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.policy.decisions import WAIT_SECONDS
-from promptkit.compaction.run.hooks import CompactionHooks
+from promptkit.compaction.run.hooks import CompactionHooks, PreCompactResult
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
@@ -66,8 +66,8 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 class MemoryExtractionHook(CompactionHooks):
     """A hook that writes the memories from what each checkpoint covers to files, once for each checkpoint.
 
-    If the summarizer listed memories in its answer, as GSV's does, these are written. Otherwise the
-    extractor is asked.
+    If the summarizer lists memories in its answer, as GSV's does, it is shown those that are written
+    down already, and its list is written. Otherwise the extractor is asked.
 
     Args:
         transcript: The conversation.
@@ -90,6 +90,16 @@ class MemoryExtractionHook(CompactionHooks):
         self._directory = directory
         self._now = now
 
+    async def pre_compact(
+        self, plan: Plan, *, trigger: str, instructions: str | None
+    ) -> PreCompactResult:
+        """Return the memories that are written down already."""
+        _ = plan, trigger, instructions
+        return PreCompactResult(known_memories=await self._read_known())
+
+    async def _read_known(self) -> tuple[str, ...]:
+        return await asyncio.to_thread(self._directory.list_recent, self._now().date())
+
     async def post_compact(self, checkpoint: Entry) -> None:
         """Extract and write the memories, unless that was done before."""
         payload, key, directory = checkpoint.payload, checkpoint.id, self._directory
@@ -104,14 +114,23 @@ class MemoryExtractionHook(CompactionHooks):
         if isinstance(listed, str):
             return parse_bullets(listed)
         items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
-        return await self._extractor.extract(items) if items and self._extractor is not None else ()
+        if not items or self._extractor is None:
+            return ()
+        return await self._extractor.extract(items, known=await self._read_known())
 
 
 class MemoryExtractor(Protocol):
     """Extracts memories from messages."""
 
-    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
-        """Return the memories, oldest first. May raise any error."""
+    async def extract(
+        self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Return the memories, oldest first. May raise any error.
+
+        Args:
+            items: The messages.
+            known: Memories that are written down already, oldest first.
+        """
         ...
 
 
@@ -122,8 +141,11 @@ class StatedMemoryExtractor:
     Needs no model.
     """
 
-    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
-        """Return the sentences."""
+    async def extract(
+        self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        """Return the sentences, also those that are known: the directory writes none twice."""
+        _ = known
         texts = (item.message.text for item in items if is_user_request(item))
         sentences = (sentence.strip() for text in texts for sentence in _SENTENCE.split(text))
         return tuple(
@@ -145,8 +167,14 @@ class SummarizingMemoryExtractor:
     redactor: Redactor | None = None
     """Removes secrets from what the summarizer gets and from its list."""
 
-    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
+    async def extract(
+        self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
+    ) -> tuple[str, ...]:
         """Return the memories.
+
+        Args:
+            items: The messages.
+            known: Memories that are written down already. The model is shown them.
 
         Raises:
             SummaryError: The summarizer failed.
@@ -155,6 +183,7 @@ class SummarizingMemoryExtractor:
             plan=Plan(leaf=items[-1].entry_id, dropped=tuple(items)),
             max_tokens=self.max_tokens,
             memories=True,
+            known_memories=tuple(known),
             seconds=WAIT_SECONDS,
         )
         redactor = self.redactor
@@ -213,6 +242,12 @@ class MemoryDirectory:
             content = new.encode("utf-8", "backslashreplace")
             replace_file(path, lambda file: file.write(content), locked=True)
         return path
+
+    def list_recent(self, today: date) -> tuple[str, ...]:
+        """Return the memories of yesterday and today, oldest first. Raises OSError."""
+        days = (today - timedelta(days=1), today)
+        texts = (_read(self.folder / daily_file_name(day)) for day in days)
+        return tuple(memory for text in texts for memory in parse_memories(text))
 
     def load(self, today: date, *, include_curated: bool) -> str:
         """Return the memories to show to a model: MEMORY.md, then yesterday's file and today's.

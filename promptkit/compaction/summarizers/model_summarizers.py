@@ -127,7 +127,8 @@ class InlineSummarizer:
                 needed = taken + task.max_tokens
                 detail = f"the conversation, the question and the summary need {needed:,} tokens; the window has {self.window:,}."
                 raise SummaryError(reason="does_not_fit", detail=detail)
-        reply = await limit_output(self.model, task, room=room).complete(messages, tools=tools)
+        model = with_options(limit_output(self.model, task, room=room), cache_messages=len(sent))
+        reply = await model.complete(messages, tools=tools)
         return summary_from_reply(
             reply,
             task,
@@ -357,7 +358,14 @@ class ChunkedSummarizer:
             plan = Plan(leaf=task.plan.leaf, previous=summary, dropped=chunk)
             try:
                 part = await summarize_within_limits(
-                    writer, attrs.evolve(task, plan=plan, facts={}, check=None)
+                    writer,
+                    attrs.evolve(
+                        task,
+                        plan=plan,
+                        facts={},
+                        check=None,
+                        known_memories=(*task.known_memories, *memories),
+                    ),
                 )
             except (SummaryError, ContextLengthExceededError, EmptyReplyError) as error:
                 failures.append(str(error))
@@ -369,15 +377,13 @@ class ChunkedSummarizer:
             missed += part.missed
             usages.append(part.usage)
             summary = part.text
-            memories.append(str(part.facts.get(MEMORIES, "")))
+            memories += filter(None, [str(part.facts.get(MEMORIES, ""))])
         if summary is None or not done:
             raise SummaryError(reason="every", detail="; ".join(failures), usage=sum_usage(usages))
         if tokenizer.count(summary) > task.max_tokens:
             detail = f"with its notes the summary has more than {task.max_tokens:,} tokens."
             raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
-        facts: Mapping[str, Json] = (
-            {MEMORIES: "\n".join(filter(None, memories))} if task.memories else {}
-        )
+        facts: Mapping[str, Json] = {MEMORIES: "\n".join(memories)} if task.memories else {}
         return Summary(
             text=summary,
             mode=PARTIAL if missed else "chunked",

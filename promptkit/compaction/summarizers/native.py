@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
 
 import attrs
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from promptkit.transcript import Transcript
 
 
+@runtime_checkable
 class CompactingModel(Protocol):
     """A model whose provider can compact a conversation, such as `OpenAIModel` with the Responses API."""
 
@@ -38,6 +39,11 @@ def get_wire_format(model: object) -> str:
     Such a model takes no opaque parts.
     """
     return str(getattr(model, "api", ""))
+
+
+def can_compact(model: object) -> TypeGuard[CompactingModel]:
+    """Return whether the provider of a model can compact a conversation, by what the model tells of itself."""
+    return isinstance(model, CompactingModel) and get_wire_format(model) == "responses"
 
 
 @attrs.frozen(kw_only=True)

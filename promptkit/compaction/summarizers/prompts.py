@@ -83,14 +83,16 @@ KEPT = (
 
 KEPT_SHARE = 8
 """Messages that are kept verbatim may take an eighth of a request as context, and no more than the
-summary's limit."""
+summary's limit; known memories another eighth."""
+
+KNOWN_MEMORIES = "These memories are written down already. List only what is new or has changed."
 
 
 MAX_ARGUMENT_CHARACTERS = 200
 """Characters of a call's arguments that are shown."""
 
 
-_OUR_TAGS = "analysis summary memories conversation conversation-summary branch-summary kept reminder system user assistant call result"
+_OUR_TAGS = "analysis summary memories known-memories conversation conversation-summary branch-summary kept reminder system user assistant call result"
 RESERVED_TAGS = re.compile(rf"<(?={match_tags(_OUR_TAGS.split())}\b)", re.IGNORECASE)
 
 
@@ -133,6 +135,7 @@ class SummaryOfMessages(PromptElement):
             else None,
             list(self._blocks()),
             UserMessage(pass_priority=True)[
+                _render_known_memories(self.task, sizing.token_budget),
                 _render_kept(self.task, sizing.token_budget),
                 TextChunk(required=True)[QUESTION],
                 TextChunk(required=True)[NO_TOOLS] if quirks.say_no_tools else None,
@@ -211,6 +214,7 @@ class SummaryOfText(PromptElement):
                 else None,
                 Group(priority=2)[entries[:1]],
                 PrioritizedList(priority=1)[entries[1:]],
+                _render_known_memories(self.task, sizing.token_budget),
                 _render_kept(self.task, sizing.token_budget),
                 TextChunk(required=True)["Write the summary of this conversation now."],
             ],
@@ -347,6 +351,20 @@ def serialize_message(
             else f"{call.arguments[:MAX_ARGUMENT_CHARACTERS]}…"
         )
         yield "call", {"tool": call.name}, neutralize_tags(arguments)
+
+
+def _render_known_memories(task: SummaryTask, budget: int) -> Child:
+    """Render the memories that the list of new ones leaves out.
+
+    The oldest are removed first if they take more than their share of the request.
+    """
+    if not (task.memories and task.known_memories):
+        return None
+    lines = [neutralize_tags(f"- {memory.removeprefix('- ')}\n") for memory in task.known_memories]
+    return TokenLimit(priority=0, max_tokens=budget // KEPT_SHARE)[
+        Chunk(priority=1 << 20)[KNOWN_MEMORIES],
+        Tag(tag="known-memories")[PrioritizedList()[lines]],
+    ]
 
 
 def _render_kept(task: SummaryTask, budget: int) -> Child:

@@ -427,7 +427,7 @@ def strip_analysis(text: str) -> str:
 
 
 def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
-    """Remove secrets from a task: from its plan, its facts and the user's instructions.
+    """Remove secrets from a task: from its plan, its facts, its memories and the user's instructions.
 
     The last request is unchanged: the model has seen it, and the provider's prompt cache holds
     exactly these bytes.
@@ -436,6 +436,7 @@ def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
         task,
         plan=_redact_whole_plan(task.plan, redactor),
         instructions=None if task.instructions is None else redactor(task.instructions),
+        known_memories=tuple(map(redactor, task.known_memories)),
         facts=redact_facts(task.facts, redactor),
         redactor=redactor,
     )

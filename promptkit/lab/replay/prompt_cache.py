@@ -16,6 +16,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from promptkit.tokens import BilledTokens
+from promptkit.wire.breakpoints import find_breakpoints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 MIN_PREFIX, PREFIX_STEP = 1_024, 128
 """Tokens of the shortest prefix that is cached, and tokens by which longer ones grow."""
 
-MAX_BREAKPOINTS, LOOK_BACK = 4, 20
-"""Breakpoints in one request, and blocks before a breakpoint in which a cached prefix is found."""
+LOOK_BACK = 20
+"""Blocks before a breakpoint in which a cached prefix is found."""
 
 LIFETIMES = {"openai": 300.0, "anthropic": 300.0, "anthropic-1h": 3_600.0, "off": 0.0}
 """Seconds without use until a prefix expires: the minimum that OpenAI documents, and what Anthropic
@@ -77,8 +78,7 @@ class PromptCache:
     """A provider's prompt cache for one conversation.
 
     OpenAI's has every prefix that was sent, Anthropic's those that ended at a breakpoint. The
-    breakpoints are those that promptkit keeps when there are too many: after the instructions, and
-    at the three newest places where a request ended.
+    breakpoints are those that sessions and windows set.
 
     Args:
         rule: One of CACHE_RULES.
@@ -148,22 +148,6 @@ class PromptCache:
             if blocks > LOOK_BACK:
                 return None
         return None
-
-
-def find_breakpoints(messages: Sequence[MessageCount]) -> list[int]:
-    """Return the indexes of the messages after which a request has a breakpoint, in order."""
-    system = next((at for at, message in enumerate(messages) if message.role != "system"), 0) - 1
-    places = [len(messages) - 1]
-    for at in range(len(messages) - 1, 0, -1):
-        if len(places) == MAX_BREAKPOINTS - (system >= 0):
-            break
-        if (
-            messages[at].role == "assistant"
-            and messages[at - 1].role != "assistant"
-            and at - 1 not in places
-        ):
-            places.append(at - 1)
-    return sorted({*places, *([system] if system >= 0 else [])})
 
 
 class PrefixTree:

@@ -18,6 +18,7 @@ from promptkit.providers.anthropic.capabilities import (
 )
 from promptkit.providers.surrogates import replace_lone_surrogates
 from promptkit.wire import to_anthropic, tools_to_anthropic
+from promptkit.wire.breakpoints import mark_prefix, mark_tools
 from promptkit.wire.parts import begin_with_user, parse_arguments
 
 if TYPE_CHECKING:
@@ -67,12 +68,16 @@ def build_body(
         EmitError: The format cannot hold a message.
     """
     known = capabilities_of(name)
+    if count := options.get("cache_messages", 0):
+        messages = mark_prefix(messages, count, options.get("cache_ttl"))
     body: Body = {
         "model": name,
         "max_tokens": options.get("max_output_tokens", default_output_tokens(name)),
     }
     if tools:
         body["tools"] = tools_to_anthropic(tools)
+        if count and options.get("cache_breakpoints", True):
+            mark_tools(body["tools"], messages)
         choice = _choose_tool(options, known)
         body |= {} if choice is None else {"tool_choice": choice}
     is_forced = body.get("tool_choice", {}).get("type") in {"any", "tool"}

@@ -95,6 +95,7 @@ class _Reader:
         self._by_index: list[str | None] = []  # for version 1: the first entry of each line
         # the first and the last entry of each line
         self._by_line_id: dict[str, tuple[str, str]] = {}
+        # the messages since the last compaction, which a compaction can keep by their number
         self._latest_messages: deque[str] = deque(maxlen=MAX_KEPT_MESSAGES)
         self._has_begun = False
         self._session = 0
@@ -117,6 +118,7 @@ class _Reader:
                 self._chain.tail = None
                 self._by_line_id.clear()
             self._by_index.clear()
+            self._latest_messages.clear()
             self._session += 1
             self._has_begun, begins = True, True
         self._has_begun = True
@@ -135,13 +137,17 @@ class _Reader:
         if own is not None:
             self._by_line_id[own] = (entries[0].id, entries[-1].id)
         self._by_index.append(entries[0].id)
-        if is_message:
+        if any(isinstance(entry.payload, Checkpoint) for entry in entries):
+            self._latest_messages.clear()
+        elif is_message:
             self._latest_messages.append(entries[0].id)
+        problem = _find_problem(record)
         return Batch(
             entries=entries,
             messages=int(is_message),
             conversations=int(begins),
             call_id_scope=str(self._session),
+            skipped=() if problem is None else (ReadProblem(line=number, detail=problem),),
             relocated=tuple(self._relocated),
         )
 
@@ -182,7 +188,7 @@ class _Reader:
         match record.get("type"):
             case "message" if isinstance(message, Mapping):
                 return _read_message(message)
-            case "compaction" if summary is not None:
+            case "compaction" if summary is not None and _find_problem(record) is None:
                 return [
                     self._read_checkpoint(record, summary),
                     *keep_fields(
@@ -250,6 +256,18 @@ def _find_author(record: JsonObject) -> Author | None:
     """Return `hook` for a summary that an extension wrote, and None for any other."""
     is_hook = record.get("fromHook") is True or record.get("fromExtension") is True
     return "hook" if is_hook else None
+
+
+def _find_problem(record: JsonObject) -> str | None:
+    """Return why a compaction cannot be read, or None."""
+    last = as_count(record.get("keepLastMessages")) or 0
+    if (
+        record.get("type") != "compaction"
+        or last <= MAX_KEPT_MESSAGES
+        or {"firstKeptEntryId", "firstKeptEntryIndex"} & record.keys()
+    ):
+        return None
+    return f"keepLastMessages is {last:,}, and a compaction can keep {MAX_KEPT_MESSAGES} messages at most by their number: name the first one, as firstKeptEntryId."
 
 
 def _read_message(message: JsonObject) -> list[EntryPayload]:

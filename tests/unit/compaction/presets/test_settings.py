@@ -59,7 +59,7 @@ def read(toml: str | None = None, folder: Path | None = None, **environ: str) ->
     if toml is not None and folder is not None:
         file = folder / "c.toml"
         file.write_text(toml, encoding="utf-8")
-    return load_settings(Sample, prefix="PI_", toml=file, environ=environ)
+    return load_settings(Sample, prefix="PI_", file=file, environ=environ)
 
 
 def refused(toml: str | None = None, folder: Path | None = None, **environ: str) -> str:
@@ -174,7 +174,7 @@ def test_a_variable_as_value_and_as_group_is_refused() -> None:
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
-        load_settings(Sample, prefix="PI_", toml=tmp_path / "none.toml")
+        load_settings(Sample, prefix="PI_", file=tmp_path / "none.toml")
 
 
 @attrs.frozen(kw_only=True)
@@ -195,7 +195,7 @@ def read_named(toml: str | None = None, folder: Path | None = None, **environ: s
     return load_settings(
         Named,
         prefix="X_",
-        toml=folder / "c.toml" if toml is not None and folder is not None else None,
+        file=folder / "c.toml" if toml is not None and folder is not None else None,
         environ=environ,
     )
 
@@ -242,7 +242,7 @@ def test_two_names_for_one_setting_must_agree(tmp_path: Path) -> None:
         ("auto.percent = 180", "auto.percent: share: it must be at least 0 and at most 1, not 1.8"),
         ("auto.tokens = 1.5", "auto.tokens: tokens: it must be a whole number"),
         ("auto.percents = 5", "auto: unknown setting"),
-        ("auto.on = true\nauto.other = 5", "auto: unknown setting"),
+        ("auto.on = true\nshare = 0.5\nauto.other = 5", "auto: unknown setting"),
     ],
 )
 def test_a_wrong_value_of_a_name_of_the_system_is_refused_with_that_name(
@@ -251,6 +251,57 @@ def test_a_wrong_value_of_a_name_of_the_system_is_refused_with_that_name(
     with pytest.raises(SettingsError) as caught:
         read_named(toml, tmp_path)
     assert why in str(caught.value)
+
+
+def test_what_another_system_s_file_has_besides_is_named_and_left_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    others = "\n".join(f"other{number} = 1" for number in range(12))
+    assert read_named(f"{others}\nauto.on = false\nauto.other = 5", tmp_path) == Named(
+        enabled=False
+    )
+    (record,) = caplog.records
+    assert record.getMessage().startswith(
+        f"{tmp_path / 'c.toml'}: not known here, and left aside: auto.other, other0, other1"
+    )
+    assert record.getMessage().endswith("other8 and 3 more")
+
+
+def test_a_json_file_of_a_system_is_read_as_its_editor_writes_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(
+        """\ufeff{
+            // "auto.tokens": 1
+            "auto": {"on": false, "tools": ["a // b", "/* c */"], "other": null,},
+            "auto.percent": 25, /* a share,
+            } */
+            "url": "http://x/,}", "last": [1, 2,],
+        }""",
+        encoding="utf-8",
+    )
+    assert load_settings(Named, prefix="X_", file=file) == Named(
+        enabled=False, share=0.25, tools=("a // b", "/* c */")
+    )
+    assert "left aside: url, last" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "it is not valid JSON"),
+        ("[]", "it is not a JSON object"),
+        ("[" * 100_000, "it is not valid JSON"),
+        ('{"nothing": 1}', "unknown setting"),
+        ('{"share": 0.5, "shared": 1}', "unknown setting"),
+    ],
+)
+def test_a_json_file_that_cannot_be_taken_is_refused(text: str, why: str, tmp_path: Path) -> None:
+    file = tmp_path / "settings.json"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(SettingsError, match=why):
+        load_settings(Named, prefix="X_", file=file)
 
 
 ORIGINALS: list[tuple[object, str | None, dict[str, str]]] = [
@@ -267,6 +318,19 @@ ORIGINALS: list[tuple[object, str | None, dict[str, str]]] = [
     (
         VSCode(mode="simple"),
         '"github.copilot.chat.advanced.agentHistorySummarizationMode" = "simple"',
+        {},
+    ),
+    (VSCode(enabled=False), '"chat.summarizeAgentConversationHistory.enabled" = false', {}),
+    (
+        VSCode(threshold=0.5),
+        '"chat.advanced.summarizeAgentConversationHistoryThreshold" = 0.5',
+        {},
+    ),
+    (VSCode(mode="simple"), '"chat.advanced.agentHistorySummarizationMode" = "simple"', {}),
+    (VSCode(summary_model="m"), '"chat.conversationCompaction.model" = "m"', {}),
+    (
+        VSCode(summary_model_filter=("a",)),
+        '"chat.conversationCompaction.prismModelFilter" = "a"',
         {},
     ),
     (VSCode(context_size=64_000), '"modelConfiguration.contextSize" = 64000', {}),
@@ -307,6 +371,13 @@ ORIGINALS: list[tuple[object, str | None, dict[str, str]]] = [
     (OhMyPi(idle_seconds=60.0), "compaction.idleTimeoutSeconds = 60", {}),
     (OhMyPi(auto_continue=False), "compaction.autoContinue = false", {}),
     (OhMyPi(strategy="handoff"), 'compaction.strategy = "handoff"', {}),
+    (OhMyPi(strategy="off"), 'compaction.strategy = "off"', {}),
+    (OhMyPi(remote_enabled=False), "compaction.remoteEnabled = false", {}),
+    (
+        OhMyPi(remote_endpoint="http://localhost"),
+        'compaction.remoteEndpoint = "http://localhost"',
+        {},
+    ),
     (OhMyPi(promote=False), "contextPromotion.enabled = false", {}),
     (ClaudeCode(enabled=False), None, {"DISABLE_AUTO_COMPACT": "1", "DISABLE_COMPACT": "0"}),
     (ClaudeCode(enabled=False), None, {"DISABLE_COMPACT": "true"}),
@@ -341,7 +412,7 @@ def test_a_setting_is_known_by_its_name_in_the_system(
     if toml is not None:
         file = tmp_path / "c.toml"
         file.write_text(toml, encoding="utf-8")
-    assert load_settings(type(expected), prefix="MINE_", toml=file, environ=environ) == expected
+    assert load_settings(type(expected), prefix="MINE_", file=file, environ=environ) == expected
 
 
 def test_every_name_of_a_system_is_tried_here() -> None:

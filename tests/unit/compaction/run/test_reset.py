@@ -158,7 +158,9 @@ def test_what_was_said_is_moved_into_an_archive_and_can_still_be_read(tmp_path: 
 class Failing:
     """Has no memories to give."""
 
-    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
+    async def extract(
+        self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
+    ) -> tuple[str, ...]:
         raise RuntimeError(items)
 
 
@@ -184,7 +186,9 @@ def test_what_is_said_meanwhile_is_not_hidden(tmp_path: Path) -> None:
     talk = spoken()
 
     class Slow:
-        async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
+        async def extract(
+            self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
+        ) -> tuple[str, ...]:
             talk.user("wait")
             return tuple(item.message.text for item in items)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,6 +12,7 @@ import pytest
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.run.hooks import HookChain
 from promptkit.compaction.storage.memories import (
     MemoryDirectory,
     MemoryExtractionHook,
@@ -42,8 +43,12 @@ class Counting:
     """Remembers everything word for word, and counts how often it is asked."""
 
     asked: list[list[str]] = attrs.field(factory=list[list[str]])
+    known: tuple[str, ...] = ()
 
-    async def extract(self, items: Sequence[ViewItem]) -> tuple[str, ...]:
+    async def extract(
+        self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
+    ) -> tuple[str, ...]:
+        self.known = tuple(known)
         texts = [item.message.text for item in items]
         self.asked.append(texts)
         return tuple(texts)
@@ -127,6 +132,45 @@ def test_memories_that_came_with_the_summary_are_written_and_no_extractor_is_ask
     assert asyncio.run(compactor.compact(trigger="manual")) is not None
     assert parse_memories(files.load(NOW.date(), include_curated=False)) == written
     assert counting.asked == []
+
+
+def test_whoever_writes_memories_is_shown_those_of_the_day(tmp_path: Path) -> None:
+    talk, counting, seen = spoken("one", "two"), Counting(), list[SummaryTask]()
+    files = MemoryDirectory(tmp_path)
+    files.append(["Likes tea."], key="a", now=NOW - timedelta(days=1))
+    files.append(["Likes tabs.", "Key: hunter2"], key="b", now=NOW)
+    talk.answer("Yes.")
+
+    @attrs.define
+    class Seeing(Writer):
+        async def summarize(self, task: SummaryTask) -> Summary:
+            seen.append(task)
+            return await super().summarize(task)
+
+    compactor = Compactor(
+        talk.log,
+        summarizer=Seeing(),
+        keep=KeepNothing(),
+        tokenizer=TOKENIZER,
+        max_summary_tokens=15,
+        hooks=HookChain(
+            MemoryExtractionHook(talk.log, extractor=counting, directory=files, now=lambda: NOW)
+        ),
+        redactor=lambda text: text.replace("hunter2", "-"),
+    )
+    assert asyncio.run(compactor.compact(trigger="manual")) is not None
+    assert list(seen[0].known_memories) == ["Likes tea.", "Likes tabs.", "Key: -"]
+    assert counting.known == ("Likes tea.", "Likes tabs.", "Key: hunter2")
+
+
+def test_a_model_of_its_own_is_shown_the_memories_of_the_day() -> None:
+    answer = summary_answer("S") + "\n<memories>\n- New.\n</memories>"
+    with ScriptedModel([answer]) as model:
+        summarizer = ChunkedSummarizer(model=model, window=2_000, tokenizer=TOKENIZER)
+        extractor = SummarizingMemoryExtractor(summarizer=summarizer, max_tokens=200)
+        items = spoken("one").view.items
+        assert asyncio.run(extractor.extract(items, known=["Likes tabs."])) == ("New.",)
+    assert "- Likes tabs." in model.requests[0].messages[-1].text
 
 
 def test_without_a_list_and_without_an_extractor_nothing_is_written(tmp_path: Path) -> None:

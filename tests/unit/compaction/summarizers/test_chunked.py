@@ -98,6 +98,23 @@ def test_the_memories_of_all_answers_become_a_fact() -> None:
     assert "<memories>" not in plain.requests[0].messages[0].text
 
 
+def test_the_model_is_shown_the_memories_that_are_known_and_those_of_the_chunks_before() -> None:
+    answers = [
+        f"{summary_reply(f'S{number}')}\n<memories>- m{number}</memories>" for number in range(4)
+    ]
+    task = attrs.evolve(long_task(25), known_memories=("Likes tabs.",), memories=True)
+    with ScriptedModel(answers) as model:
+        summary = summarized(chunked(model), task)
+
+    shown = [request.messages[-1].text for request in model.requests]
+    assert all("<known-memories>\n- Likes tabs.\n" in text for text in shown)
+    assert ["- m0" in text for text in shown] == [False, True, True, True]
+    assert summary.facts["memories"] == "- m0\n- m1\n- m2\n- m3"
+    with ScriptedModel([summary_reply(f"S{number}") for number in range(4)]) as plain:
+        summarized(chunked(plain), attrs.evolve(task, memories=False))
+    assert "Likes tabs" not in str([request.messages for request in plain.requests])
+
+
 def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> None:
     with ScriptedModel([summary_reply(f"S{number}") for number in range(4)], usage=USED) as model:
         summary = summarized(chunked(model), long_task(25))

@@ -253,5 +253,5 @@ def test_the_way_to_call_tools_is_not_changed_since_that_is_cached() -> None:
 
     summarized(InlineSummarizer(model=Adjusted(seen), tokenizer=TOKENIZER), live_task())
 
-    # the purpose is no part of the body
-    assert set(seen[0]) == {"temperature", "max_output_tokens", "purpose"}
+    # neither the purpose nor where the cache is marked is a part of what the model reads
+    assert set(seen[0]) == {"temperature", "max_output_tokens", "purpose", "cache_messages"}

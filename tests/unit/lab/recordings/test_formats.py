@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.messages import Json
-    from tests.unit.lab.recordings.samples import Read
+    from tests.unit.lab.recordings.samples import Read, Record
 
 
 CHAT_COUNTS = RecordingCounts(conversations=1, messages=5, tool_calls=1, tool_results=1, images=1)
@@ -218,6 +218,39 @@ class TestPi:
         # a result without its call is not shown
         assert [message.role for message in made.shown] == ["user", "user", "user"]
         assert made.counts.compactions == 1
+
+    def test_a_number_of_kept_messages_does_not_reach_behind_an_earlier_compaction(
+        self, tmp_path: Path
+    ) -> None:
+        def said(*texts: str) -> list[Record]:
+            return [{"type": "message", "message": {"role": "user", "content": t}} for t in texts]
+
+        def compacted(summary: str, kept: int) -> Record:
+            return {"type": "compaction", "summary": summary, "keepLastMessages": kept}
+
+        first = [*said("a", "b"), compacted("first", 1)]
+        made = read_text(tmp_path, lines([*first, *said("c"), compacted("second", 3), *said("d")]))
+        assert [message.text for message in made.shown][1:] == ["c", "d"]
+        made = read_text(tmp_path, lines([*first, compacted("second", 3), *said("d")]))
+        assert [message.text for message in made.shown][1:] == ["d"]
+        other = {"type": "session", "id": "q"}
+        made = read_text(tmp_path, lines([*said("a", "b"), other, *said("c"), compacted("s", 3)]))
+        assert [message.text for message in made.shown][1:] == ["c"]
+
+    def test_more_kept_messages_than_can_be_counted_are_refused_with_a_sentence(
+        self, tmp_path: Path
+    ) -> None:
+        many: list[Record] = [
+            {"type": "message", "message": {"role": "user", "content": str(number)}}
+            for number in range(700)
+        ]
+        for kept, shown in ((500, 501), (600, 700)):
+            end = {"type": "compaction", "summary": "S", "keepLastMessages": kept}
+            made = read_text(tmp_path, lines([*many, end]))
+            assert len(made.shown) == shown
+        (problem,) = made.problems
+        assert problem.startswith("keepLastMessages is 600, and a compaction can keep 500 messages")
+        assert made.counts.compactions == 0
 
     def test_version_2_names_hooks_otherwise(self, tmp_path: Path) -> None:
         hook = {

@@ -14,6 +14,7 @@ from promptkit.lab.replay.prompt_cache import (
 )
 from promptkit.messages import OpaquePart
 from promptkit.tokens import tokenizer_for
+from promptkit.wire.breakpoints import find_breakpoints
 from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.lab.replay.conversations import run_call
 
@@ -163,7 +164,7 @@ def test_anthropic_sets_at_most_four_breakpoints() -> None:
         ),
         big("z"),
     )
-    places = prompt_cache.find_breakpoints(talk)
+    places = find_breakpoints(talk)
     assert places == [0, len(talk) - 5, len(talk) - 3, len(talk) - 1]
 
 
