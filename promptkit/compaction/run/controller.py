@@ -227,11 +227,11 @@ class CompactionController:
     def set_model(self, model: str | Model, budget: ContextBudget, *, tokenizer: Tokenizer) -> None:
         """Continue with another model.
 
-        A pending background summary stays where the window is as large as before or larger: the
-        policy judges it by the new size. Otherwise it is discarded.
+        A pending background summary stays where the window is larger than before: the policy judges
+        it by the new size. Otherwise it is discarded.
         """
         before, window = self.budget.window, budget.window
-        if before is None or window is None or window < before:
+        if before is None or window is None or window <= before:
             self._discard_background("the model was changed")
         self.state = attrs.evolve(self.state, attempts=Attempts()).on_model_change(
             model, budget, tokenizer
