@@ -126,3 +126,13 @@ def test_in_a_turn_that_is_compacted_twice_what_was_answered_before_is_not_repea
     asyncio.run(work())
     said = [message.text for message in window.view.messages if message.role == "user"]
     assert said[:2] == ["[answered] Delete the old branch.", "Now port the parser."]
+
+
+def test_a_conversation_of_a_model_with_an_unknown_window_is_compacted_on_request() -> None:
+    window = ContextWindow(model="nobody-knows", tokenizer=WordTokenizer())
+    for number in range(4):
+        window.add(
+            Message(role="user", content=f"Wish {number}"),
+            Message(role="assistant", content=words(300, "done")),
+        )
+    assert asyncio.run(window.compact()) is not None

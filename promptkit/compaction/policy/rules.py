@@ -163,12 +163,10 @@ def compact_on_demand(state: PolicyState) -> Compact | None:
 
 
 def discard_stale(state: PolicyState) -> Decision | None:
-    """Discard a background summary whose source messages or model have changed."""
+    """Discard a background summary whose source messages have changed."""
     if not state.stale or state.background not in {"running", "ready"}:
         return None
-    return DiscardSummary(
-        reason=Reason(why="the history or the model changed after the summary was started")
-    )
+    return DiscardSummary(reason=Reason(why="the history changed after the summary was started"))
 
 
 def apply_or_discard(threshold: float = 0.65) -> Rule:

@@ -197,7 +197,7 @@ class PolicyState:
     """Whether automatic compaction is on."""
     background: BackgroundState = "idle"
     stale: bool = False
-    """Whether the history or the model was changed after the background summary was started."""
+    """Whether the history was changed after the background summary was started."""
     attempts: Attempts = attrs.field(factory=Attempts)
     messages: int = 0
     """Number of messages in the view."""

@@ -227,10 +227,15 @@ class CompactionController:
     def set_model(self, model: str | Model, budget: ContextBudget, *, tokenizer: Tokenizer) -> None:
         """Continue with another model.
 
-        A pending background summary is discarded: it was made for the previous model's window.
+        A pending background summary stays where the window is larger than before: the policy judges
+        it by the new size. Otherwise it is discarded.
         """
-        self.reset_attempts("the model was changed")
-        self.state = self.state.on_model_change(model, budget, tokenizer)
+        before, window = self.budget.window, budget.window
+        if before is None or window is None or window <= before:
+            self._discard_background("the model was changed")
+        self.state = attrs.evolve(self.state, attempts=Attempts()).on_model_change(
+            model, budget, tokenizer
+        )
         self._window = self._new_window()
 
     def set_tokenizer(self, tokenizer: Tokenizer) -> None:

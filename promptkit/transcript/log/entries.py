@@ -68,8 +68,8 @@ class MessageEntry:
 
 
 Author: TypeAlias = Literal["model", "hook", "extract"]
-"""Who wrote a summary: a model, a hook of the program, or nobody, where it was extracted from the
-conversation."""
+"""Who wrote a summary: a model or a hook of the program. An `extract` is taken from the conversation
+without either."""
 
 
 @attrs.frozen(kw_only=True)
