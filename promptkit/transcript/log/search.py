@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 MAX_TERM_CHARACTERS = 40
 """Characters of a word that are in an index."""
 
+LEAST_WORD = 3
+"""The letters of a word that is searched for: shorter ones are too common."""
+
 LEAST_STEM = 4
 """Letters that two forms of a word have in common at the least, but for short words with English
 endings."""
@@ -63,7 +66,7 @@ def extract_words(text: str) -> frozenset[str]:
         words.update(_SEGMENT.findall(match[0]))
         words.update(_PART.findall(match[0]))
     return frozenset(
-        pairs.union(word for word in words if len(word) > 2 and word not in STOP_WORDS)  # noqa: PLR2004  # letters; shorter words are too common
+        pairs.union(word for word in words if len(word) >= LEAST_WORD and word not in STOP_WORDS)
     )
 
 

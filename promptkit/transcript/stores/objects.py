@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 CONNECTIONS = 16
 """Objects that are read at the same time."""
 
+MAX_FOLDER_BYTES = 240
+"""Bytes of the name of a conversation's folder: file systems take names of 255."""
+
 ATTEMPTS = 20
 """The most attempts at an operation, when other processes write or archive in between."""
 
@@ -394,7 +397,7 @@ def open_bucket(url: str) -> Bucket:
 def _encode(conversation: str) -> str:
     """Write an id as the name of a folder: `=2E` is a byte that is not an ASCII letter, a digit, `-` or `_`."""
     folder = _SAFE.sub(lambda found: b"=%02X" % found[0][0], conversation.encode()).decode()
-    if len(folder) > 240:  # noqa: PLR2004  # bytes; file systems take names of 255
+    if len(folder) > MAX_FOLDER_BYTES:
         problem = f"the id {conversation[:40]!r} of the conversation is too long for the name of a folder."
         raise InvalidArgumentError(problem)
     return folder

@@ -151,9 +151,13 @@ def _format_exception(error: BaseException, target: type | None) -> str:
     )
 
 
+_SHOWN = 40
+"""Characters of a value in a problem, which fits on one line."""
+
+
 def _abbreviate(value: object) -> str:
     text = repr(value)
-    return text if len(text) <= 40 else f"{text[:40]}…"  # noqa: PLR2004  # characters, so that a problem fits on one line
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 # The converter omits fields that have their default, which keeps lines short.
