@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,14 @@ from hypothesis import currently_in_test_context, given, note, settings
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
+    CacheBreakpoint,
     Chunk,
     Group,
     Image,
     KeepWith,
     SystemMessage,
     TextChunk,
+    TokenLimit,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -31,6 +34,8 @@ from tests.behaviour.tokenizers import Bounded, Runs
 from tests.examples import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from promptkit import Child
     from promptkit.rendering.renderer import Defaults
     from promptkit.testing.strategies import Feature
@@ -282,6 +287,35 @@ TOGETHER: dict[str, Child] = {
 def test_equals_the_oracle_where_something_leaves_with(name: str, defaults: Defaults) -> None:
     for tokenizer in (Bounded(per_message=1, per_call=2, per_image=5), Runs(per_message=1)):
         check(TOGETHER[name], tokenizer, defaults=defaults)
+
+
+SIBLINGS: dict[str, Callable[[int], Child]] = {
+    "text": lambda _: "t ",
+    "child": lambda place: TextChunk(priority=place)["c"],
+    "required child": lambda _: TextChunk(required=True)["r"],
+    "child with a fallback": lambda place: TextChunk(priority=place, fallback="f")["c c"],
+    "blank child": lambda place: TextChunk(priority=place)[" "],
+    "blank text": lambda _: " ",
+    "image": lambda place: Image(src="https://example.org/a.png", priority=place),
+    "breakpoint": lambda _: CacheBreakpoint(),
+    "limit of nothing": lambda _: TokenLimit(max_tokens=0)[TextChunk()["c"]],
+    "group of texts and a child": lambda place: Group(priority=place)[
+        "t ", "t ", TextChunk(priority=9)["c"], "t "
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "most"),
+    [("child", 6), ("required child", 5), *((other, 4) for other in [*SIBLINGS][3:])],
+)
+def test_equals_the_oracle_with_texts_and_children_in_every_order(other: str, most: int) -> None:
+    kinds = dict.fromkeys(["text", "child", other])
+    for length in range(2, most + 1):
+        for order in itertools.product(kinds, repeat=length):
+            if {"text", "child"} <= {*order}:
+                inside = [SIBLINGS[kind](place) for place, kind in enumerate(order)]
+                check([UserMessage(priority=1)[inside], UserMessage()["q"]], WordTokenizer())
 
 
 @pytest.mark.parametrize("feature", FEATURES)
