@@ -119,16 +119,14 @@ class TestPureComponents:
             renderer.render(UserMessage()[Pure(key="same", runs=runs.append)])
         assert runs == ["same"] * 3
 
-    def test_run_once_for_one_object_at_many_places(self) -> None:
+    def test_run_once_for_each_place_of_one_object(self) -> None:
         runs: list[str] = []
         element = Pure(key="same", runs=runs.append)
-        made = render(
-            (UserMessage()[element], UserMessage()[element, element]),
-            budget=100,
-            tokenizer=WordTokenizer(),
-        )
-        assert [message.text.split() for message in made.messages] == [["same"], ["same", "same"]]
-        assert runs == ["same"]
+        renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+        once, twice = UserMessage()[element], UserMessage()[element, element]
+        for prompt, count in ((once, 1), ((once, twice), 3), ((once, twice), 3), (twice, 3)):
+            renderer.render(prompt)
+            assert runs == ["same"] * count
 
     def test_run_again_for_another_budget_if_they_read_it(self) -> None:
         runs: list[str] = []
@@ -138,7 +136,7 @@ class TestPureComponents:
         halves = (whole, UserMessage()[reader])
         assert [message.text for message in renderer.render(whole).messages] == ["reader 100"]
         assert [message.text for message in renderer.render(halves).messages] == ["reader 50"] * 2
-        assert runs == ["reader"] * 2
+        assert runs == ["reader"] * 3
 
     def test_are_known_for_each_budget_that_they_read_in_one_render(self) -> None:
         runs: list[str] = []
