@@ -23,6 +23,7 @@ from promptkit import (
     component,
     render,
 )
+from promptkit.errors import BadPropError
 from promptkit.testing import WordTokenizer
 
 
@@ -108,6 +109,20 @@ class TestShares:
     def test_a_reserve_larger_than_the_budget_leaves_nothing(self) -> None:
         assert budgets((0, {}), (0, {"flex_grow": 1, "flex_reserve": 200})) == [0, 100]
 
+    @pytest.mark.parametrize("reserve", [0, "/" + "9" * 19])
+    def test_a_reserve_of_nothing_holds_nothing_back(self, reserve: int | str) -> None:
+        assert budgets((0, {}), (0, {"flex_grow": 1, "flex_reserve": reserve})) == [100, 100]
+
+    @pytest.mark.parametrize(
+        ("reserve", "shown"),
+        [("50 % " * 4, "'" + "50 % " * 4 + "'"), ("50 % " * 5, "'" + "50 % " * 4 + "…'")],
+    )
+    def test_a_reserve_that_is_no_share_is_shown_with_twenty_characters(
+        self, reserve: str, shown: str
+    ) -> None:
+        with pytest.raises(BadPropError, match=f"not {shown}: write 500"):
+            render(UserMessage(flex_reserve=reserve)["a"])
+
     def test_a_basis_of_nothing_gets_nothing(self) -> None:
         assert budgets((0, {"flex_basis": 0}), (0, {})) == [0, 100]
         assert budgets((0, {"flex_basis": 0}), (0, {"flex_basis": 0})) == [0, 0]
@@ -155,6 +170,30 @@ class TestWhatIsTakenBefore:
             tokenizer=WordTokenizer(),
         )
         assert (free[0][1], capped[0][1]) == (50, 50)
+
+    @pytest.mark.parametrize(
+        ("budget", "members", "shares"),
+        [
+            (101, [(1, 33), (1, None), (1, None)], [33, 34, 34]),
+            (90, [(2, 50), (1, None)], [50, 40]),
+            (10, [(1, 0), (1, None)], [0, 10]),
+            (100, [(1, 5), (0, None)], [5, 0]),
+            (100, [(1, 5), (0, 3)], [5, 0]),
+            (30, [(0.1, None), (0.2, None)], [10, 20]),
+        ],
+    )
+    def test_what_a_limit_gives_up_is_shared_by_basis_without_an_error_of_rounding(
+        self, budget: int, members: list[tuple[float, int | None]], shares: list[int]
+    ) -> None:
+        seen: list[tuple[float, int, int]] = []
+        made = [
+            Group(flex_basis=basis)[Probe(seen=seen)]
+            if limit is None
+            else TokenLimit(max_tokens=limit, flex_basis=basis)[Probe(seen=seen)]
+            for basis, limit in members
+        ]
+        render(UserMessage()[made], budget=budget, tokenizer=WordTokenizer())
+        assert [share for _, share, _ in seen] == shares
 
     def test_flex_says_nothing_about_order(self) -> None:
         rendered = render(

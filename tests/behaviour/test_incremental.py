@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -101,6 +102,31 @@ class Late(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         self.runs("late")
         return Expandable(value=lambda _: f"of {sizing.token_budget}")
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_was_shown_long_ago_is_forgotten(recorded: bool) -> None:
+    renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+    shown: list[weakref.ref[object]] = []
+    for turn in range(25):
+        texts = [f"{turn} {index}" for index in range(100)]
+        prompt: Child
+        if recorded:
+            messages = [Message(role="user", content=(text,)) for text in texts]
+            prompt = RecordedMessages(messages=messages)
+            shown.append(weakref.ref(messages[-1]))
+            del messages
+        else:
+            elements = [UserMessage()[text] for text in texts]
+            prompt = UserMessage()[Counted(key="component", runs=list[str]().append)], elements
+            shown.append(weakref.ref(elements[-1]))
+            del elements
+        renderer.render(prompt)
+        del prompt
+    gc.collect()
+    alive = [turn for turn, each in enumerate(shown) if each() is not None]
+    assert 24 in alive
+    assert len(alive) <= 15
 
 
 class TestPureComponents:

@@ -157,6 +157,11 @@ TIES: dict[str, Child] = {
         message(0, 9),
         STAYS,
     ],
+    "of the fallback of an open group and a message": [
+        Group(pass_priority=True, fallback=UserMessage()["short"])[message(-1)],
+        message(0.5),
+        STAYS,
+    ],
     "of an image and a chunk": UserMessage()[IMAGE, chunk(0), chunk(1)],
     "of a chunk and an image": UserMessage()[chunk(0), IMAGE, chunk(1)],
     "of a chunk and a text": UserMessage()[TextChunk()["b"], "a", chunk(9)],

@@ -6,7 +6,15 @@ import pytest
 
 from promptkit import TokenLimit, UserMessage, render
 from promptkit.elements.rounds import Rounds
-from promptkit.messages import CacheBreakpointPart, DocumentPart, Message
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    Message,
+    OpaquePart,
+    Part,
+    Role,
+    ToolCall,
+)
 from promptkit.rendering.expand.build import show_message
 from promptkit.testing import WordTokenizer
 
@@ -26,6 +34,55 @@ def test_adjacent_texts_are_one_and_cache_breakpoints_are_gone() -> None:
 @pytest.mark.parametrize("content", [(), ("",), ("", CacheBreakpointPart(), "")])
 def test_a_message_of_nothing_is_not_shown(content: tuple[str | CacheBreakpointPart, ...]) -> None:
     assert show_message(Message(role="user", content=content)) is None
+
+
+CALLS = (ToolCall(id="c", name="f"),)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "shown"),
+    [
+        (
+            Message(role="user", content=("a",), tool_calls=CALLS),
+            Message(role="user", content=("a",)),
+        ),
+        (
+            Message(role="user", content=("a",), tool_call_id="c"),
+            Message(role="user", content=("a",)),
+        ),
+        (Message(role="user", content=("a",), name=""), Message(role="user", content=("a",))),
+        (
+            Message(role="tool", content=("a",)),
+            Message(role="tool", content=("a",), tool_call_id=""),
+        ),
+        (
+            Message(role="assistant", content=(" ",), tool_calls=CALLS),
+            Message(role="assistant", content=(" ",), tool_calls=CALLS),
+        ),
+        (
+            Message(role="tool", content=(" ",), tool_call_id="c"),
+            Message(role="tool", content=(" ",), tool_call_id="c"),
+        ),
+    ],
+)
+def test_a_message_shows_what_its_role_has(recorded: Message, shown: Message) -> None:
+    assert show_message(recorded) == shown
+
+
+@pytest.mark.parametrize("role", ["user", "assistant", "tool"])
+@pytest.mark.parametrize("content", [("a",), ("a", OpaquePart(value=1))])
+@pytest.mark.parametrize("name", [None, "Ann"])
+def test_a_message_that_is_shown_as_it_is_stays_the_same_object(
+    role: Role, content: tuple[Part, ...], name: str | None
+) -> None:
+    recorded = Message(
+        role=role,
+        content=content,
+        name=name,
+        tool_calls=CALLS if role == "assistant" else (),
+        tool_call_id="c" if role == "tool" else None,
+    )
+    assert show_message(recorded) is recorded
 
 
 ROUNDS = Rounds(
