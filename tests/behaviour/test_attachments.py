@@ -9,6 +9,7 @@ from promptkit import (
     Metadata,
     Reference,
     Rendered,
+    Text,
     TextChunk,
     UserMessage,
     render,
@@ -104,3 +105,25 @@ def test_repairs_are_told_apart() -> None:
 def test_what_rides_along_costs_nothing_and_breaks_no_line() -> None:
     made = rendered(UserMessage()["a", Metadata(value="m"), Reference(to="x"), "b"], 9)
     assert (made.messages[0].text, made.tokens) == ("ab", 1)
+
+
+def test_a_reference_of_a_fallback_is_kept_while_the_fallback_is_shown() -> None:
+    prompt = (
+        UserMessage(
+            priority=1,
+            fallback=UserMessage()["short", Reference(to="short"), Metadata(value=1, local=True)],
+        )["a long text", Reference(to="long")],
+        UserMessage(priority=2)["other", Group()[Text()["more", Reference(to="other")]]],
+        UserMessage()["q"],
+    )
+    for made in (rendered(prompt, 1), rendered(prompt, 6)):
+        for budget in range(1, 7):
+            shown = made.at_budget(budget)
+            text = " ".join(message.text for message in shown.messages)
+            assert {reference.to for reference in shown.references} == {
+                name for name in ("short", "long", "other") if name in text
+            }
+            assert {reference.to for reference in shown.omitted_references} == {
+                name for name in ("short", "long", "other") if name not in text
+            }
+            assert shown.metadata == ((1,) if "short" in text else ())
