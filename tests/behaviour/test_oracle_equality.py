@@ -270,6 +270,23 @@ TOGETHER: dict[str, Child] = {
         UserMessage()[KeepWith(group=1, fallback="short")[()]],
         Group(priority=1)[KeepWith(group=1)[()]],
     ],
+    "two system messages with lines": [
+        SystemMessage()["a", chunk(1)],
+        SystemMessage()["b", chunk(2)],
+        message(3),
+        STAYS,
+    ],
+    "texts around a child, inside and around which priorities are global": [
+        LegacyPrioritization()[UserMessage(priority=1)["t ", chunk(2), "t "], message(4)],
+        UserMessage(priority=1)[LegacyPrioritization()["t ", chunk(3), "t "]],
+        STAYS,
+    ],
+    "texts on both sides of a child that stays, and a text before another": [
+        UserMessage(priority=1)[
+            "a ", chunk(1), TextChunk(required=True)["z"], "b ", "c ", chunk(2), TextChunk()["d"]
+        ],
+        STAYS,
+    ],
     "a system message that replaces a message": [
         UserMessage(priority=1, fallback=SystemMessage(priority=5)["short"])["a long text of it"],
         message(3),

@@ -9,10 +9,13 @@ import pytest
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
+    Expandable,
     Group,
     KeepWith,
     Message,
+    Text,
     TextChunk,
+    TokenLimit,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -77,6 +80,18 @@ def test_of_a_long_path_the_first_steps_and_the_last_ones_are_shown(groups: int)
     if (missing := len(steps) - 2 * MAX_PATH_STEPS) > 0:
         steps[MAX_PATH_STEPS:-MAX_PATH_STEPS] = [f"… {missing} more …"]
     assert removal.path.split(" > ") == [*steps, "TextChunk[1]"]
+
+
+def test_a_limit_is_emptied_in_the_same_way_when_an_expandable_has_grown() -> None:
+    def removals(text: Child) -> list[list[Removal]]:
+        limit = TokenLimit(max_tokens=1)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]]
+        prompt = UserMessage(priority=1)[Group()[limit]], UserMessage()["q ", text]
+        made = render(prompt, budget=99, tokenizer=WordTokenizer())
+        return [[*made.at_budget(budget).removals] for budget in range(2, 5)]
+
+    grown = removals(Expandable(value=lambda _: "x"))
+    assert grown == removals(Text()["x"])
+    assert len(grown[0]) == 2
 
 
 def test_the_source_of_a_marker_is_the_conversation() -> None:

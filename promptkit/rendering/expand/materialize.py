@@ -202,7 +202,7 @@ def _find_enclosures(node: Node) -> list[Enclosure]:
         if is_literal(items[children[0]]):
             continue
         before, after = runs[at - 1] if at else [], runs[at + 1] if at + 1 < len(runs) else []
-        if at <= 1 or len(before) > 1 or start is None:
+        if start is None or len(before) > 1:
             is_inner = at > 1 and len(before) > 1
             start, stays = (before[is_inner] if before else None), False
         stays = stays or any(_stays(items[child]) for child in children)
