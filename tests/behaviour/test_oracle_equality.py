@@ -287,6 +287,17 @@ TOGETHER: dict[str, Child] = {
         ],
         STAYS,
     ],
+    "lines of groups in a system message": [
+        SystemMessage()["a", Group()["b ", chunk(1)], Group()[chunk(2)]],
+        message(3),
+        STAYS,
+    ],
+    "a system message beside one that is required": [
+        SystemMessage(priority=1, required=True)["a"],
+        Group(priority=2)[SystemMessage()["b"]],
+        message(3),
+        STAYS,
+    ],
     "a system message that replaces a message": [
         UserMessage(priority=1, fallback=SystemMessage(priority=5)["short"])["a long text of it"],
         message(3),

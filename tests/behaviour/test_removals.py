@@ -13,6 +13,7 @@ from promptkit import (
     Group,
     KeepWith,
     Message,
+    Reserve,
     Text,
     TextChunk,
     TokenLimit,
@@ -52,6 +53,16 @@ REMOVALS: dict[str, tuple[Child, int, list[str]]] = {
             "UserMessage[0] > KeepWith[1]",
             "UserMessage[0] > KeepWith[0]",
         ],
+    ),
+    "not a group that holds a reserve": (
+        Group(priority=1)[Reserve(tokens=1), UserMessage()["a"]],
+        2,
+        ["Group[0] > UserMessage[1]"],
+    ),
+    "a group of a message and nothing, as a whole": (
+        (Group(priority=1)[KeepWith(group=1)[()], UserMessage(priority=1)["a"]]),
+        1,
+        ["Group[0]"],
     ),
     "not a conversation of which the marker was left": (
         RecordedMessages(
