@@ -18,6 +18,7 @@ from promptkit import (
     Image,
     KeepWith,
     SystemMessage,
+    Text,
     TextChunk,
     TokenLimit,
     ToolCall,
@@ -297,6 +298,12 @@ TOGETHER: dict[str, Child] = {
         Group(priority=2)[SystemMessage()["b"]],
         message(3),
         STAYS,
+    ],
+    "a text with a fallback of nothing, and one of nothing and a text": UserMessage()[
+        "a",
+        TextChunk(priority=1, fallback=Group()[()])["b c"],
+        TextChunk(priority=2, fallback=[Group()[()], "f"])["d e"],
+        Text()["z"],
     ],
     "a system message that replaces a message": [
         UserMessage(priority=1, fallback=SystemMessage(priority=5)["short"])["a long text of it"],

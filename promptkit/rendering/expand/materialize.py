@@ -429,7 +429,7 @@ def _index_message(tree: RenderTree, node: Node) -> None:
                 item.first_leaf_index = index
                 if not item.items:
                     item.placeholder = placeholder = Leaf(item, "", 0, STARTS_LINE_NEVER)
-                    placeholder.is_element, placeholder.index = True, index
+                    placeholder.index = index
                     index += 1
                     before = (
                         before
