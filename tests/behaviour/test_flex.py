@@ -12,6 +12,7 @@ from hypothesis import given, strategies as st
 from promptkit import (
     Child,
     Group,
+    Image,
     PromptElement,
     Sizing,
     SystemMessage,
@@ -23,6 +24,7 @@ from promptkit import (
     component,
     render,
 )
+from promptkit.elements import Opaque
 from promptkit.errors import BadPropError
 from promptkit.testing import WordTokenizer
 
@@ -127,6 +129,15 @@ class TestShares:
         assert budgets((0, {"flex_basis": 0}), (0, {})) == [0, 100]
         assert budgets((0, {"flex_basis": 0}), (0, {"flex_basis": 0})) == [0, 0]
 
+    def test_an_image_has_a_share_and_of_an_opaque_part_the_tokens_are_taken_before(self) -> None:
+        def budget_beside(part: Child) -> int:
+            seen: list[tuple[float, int, int]] = []
+            render(UserMessage()[part, Probe(seen=seen)], budget=100, tokenizer=WordTokenizer())
+            return seen[0][1]
+
+        assert budget_beside(Image(src="https://example.org/a.png")) == 50
+        assert budget_beside(Opaque(value={}, tokens=10)) == (100 - 10) // 2
+
     def test_one_of_a_group_does_not_see_what_another_took(self) -> None:
         assert budgets((50, {}), (50, {})) == [50, 50]
 
@@ -176,6 +187,7 @@ class TestWhatIsTakenBefore:
         [
             (101, [(1, 33), (1, None), (1, None)], [33, 34, 34]),
             (90, [(2, 50), (1, None)], [50, 40]),
+            (100, [(1, 80), (1, None)], [50, 50]),
             (10, [(1, 0), (1, None)], [0, 10]),
             (100, [(1, 5), (0, None)], [5, 0]),
             (100, [(1, 5), (0, 3)], [5, 0]),

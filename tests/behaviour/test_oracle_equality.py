@@ -305,6 +305,17 @@ TOGETHER: dict[str, Child] = {
         TextChunk(priority=2, fallback=[Group()[()], "f"])["d e"],
         Text()["z"],
     ],
+    "a required group that replaces a message, and has a fallback itself": [
+        UserMessage(
+            priority=1,
+            fallback=Group(required=True, fallback=UserMessage()["x"])[UserMessage()["s s"]],
+        )["a b c"],
+        message(2),
+        STAYS,
+    ],
+    "texts of several strings": UserMessage()[
+        TextChunk(priority=1)["a ", "b"], TextChunk(priority=2)["c", None, " d"], chunk(3)
+    ],
     "a system message that replaces a message": [
         UserMessage(priority=1, fallback=SystemMessage(priority=5)["short"])["a long text of it"],
         message(3),

@@ -54,6 +54,16 @@ REMOVALS: dict[str, tuple[Child, int, list[str]]] = {
             "UserMessage[0] > KeepWith[0]",
         ],
     ),
+    "a message with two fallbacks, which have places of their own": (
+        (
+            UserMessage(
+                priority=1, fallback=Group(fallback=UserMessage()["x"])[UserMessage()["y y"]]
+            )["a b c"],
+            UserMessage(priority=2)["d"],
+        ),
+        1,
+        ["UserMessage[0]", "UserMessage[3]"],
+    ),
     "not a group that holds a reserve": (
         Group(priority=1)[Reserve(tokens=1), UserMessage()["a"]],
         2,

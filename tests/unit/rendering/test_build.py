@@ -31,7 +31,9 @@ def test_adjacent_texts_are_one_and_cache_breakpoints_are_gone() -> None:
     assert shown.content == ("one two", document, "threefour")
 
 
-@pytest.mark.parametrize("content", [(), ("",), ("", CacheBreakpointPart(), "")])
+@pytest.mark.parametrize(
+    "content", [(), ("",), (" ",), (" ", "\n"), ("", CacheBreakpointPart(), "")]
+)
 def test_a_message_of_nothing_is_not_shown(content: tuple[str | CacheBreakpointPart, ...]) -> None:
     assert show_message(Message(role="user", content=content)) is None
 
@@ -55,6 +57,7 @@ CALLS = (ToolCall(id="c", name="f"),)
             Message(role="tool", content=("a",)),
             Message(role="tool", content=("a",), tool_call_id=""),
         ),
+        (Message(role="user", content=("a ", "b")), Message(role="user", content=("a b",))),
         (
             Message(role="assistant", content=(" ",), tool_calls=CALLS),
             Message(role="assistant", content=(" ",), tool_calls=CALLS),
