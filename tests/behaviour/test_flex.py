@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import (
+    AssistantMessage,
     Child,
+    Expandable,
     Group,
     Image,
     PromptElement,
@@ -138,6 +140,33 @@ class TestShares:
         assert budget_beside(Image(src="https://example.org/a.png")) == 50
         assert budget_beside(Opaque(value={}, tokens=10)) == (100 - 10) // 2
 
+    def test_an_empty_text_takes_nothing(self) -> None:
+        seen: list[tuple[float, int, int]] = []
+        rooms: list[int] = []
+
+        def value(sizing: Sizing) -> str:
+            rooms.append(sizing.token_budget)
+            return ""
+
+        prompt = UserMessage()[Expandable(value=value), Probe(seen=seen, flex_grow=1)]
+        render(prompt, budget=100, tokenizer=WordTokenizer())
+        assert [share for _, share, _ in seen] == rooms[:1] == rooms[1:] == [100]
+
+    def test_a_container_of_texts_or_messages_takes_what_each_has_up_to_its_share(self) -> None:
+        long, short = "w " * 70, "w"
+        for container, left in (
+            (UserMessage()["own ", TextChunk()[long], TextChunk()[short]], 100 - 1 - 49 - 1),
+            (Group()[AssistantMessage()[long], AssistantMessage()[short]], 100 - 50 - 1),
+        ):
+            seen: list[tuple[float, int, int]] = []
+            render(
+                (container, UserMessage(flex_grow=1)[Probe(seen=seen)]),
+                budget=100,
+                tokenizer=WordTokenizer(),
+                defaults="prompt-tsx",
+            )
+            assert seen[0][1] == left
+
     def test_one_of_a_group_does_not_see_what_another_took(self) -> None:
         assert budgets((50, {}), (50, {})) == [50, 50]
 
@@ -252,6 +281,7 @@ class TestWhatStays:
             SystemMessage()["w " * 70],
             UserMessage()["w " * 70],
             UserMessage()["w " * 69, TextChunk()["w"]],
+            UserMessage()["w " * 60, Group()["w " * 10]],
         ):
             assert self.budget_beside(small, message) == 100 - 3 - 70
             assert self.budget_beside(small, message, defaults="prompt-tsx") == 100 - 3 - 50

@@ -30,6 +30,7 @@ from promptkit import (
     component,
     render,
 )
+from promptkit.elements.rounds import Rounds
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting import RecordedMessages
 from promptkit.rendering.tree import Node
@@ -102,6 +103,17 @@ class Late(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         self.runs("late")
         return Expandable(value=lambda _: f"of {sizing.token_budget}")
+
+
+def test_a_round_whose_later_messages_are_others_is_shown_anew() -> None:
+    renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+    calling = Message(role="assistant", content=("a",), tool_calls=(ToolCall(id="c", name="f"),))
+    results = [Message(role="tool", content=(text,), tool_call_id="c") for text in ("b", "c", "d")]
+    question = UserMessage()["q"]
+    for rest in ([0], [1], [0, 1], [0, 1, 2], [0, 2, 1], [0, 2], [2]):
+        messages = [calling, *(results[place] for place in rest)]
+        made = renderer.render((Rounds(rounds=[messages], order=[0], priorities=[0]), question))
+        assert made.messages[:-1] == tuple(messages)
 
 
 @pytest.mark.parametrize("recorded", [True, False])

@@ -369,6 +369,26 @@ def test_equals_the_oracle_with_texts_and_children_in_every_order(other: str, mo
                 check([UserMessage(priority=1)[inside], UserMessage()["q"]], WordTokenizer())
 
 
+COSTLY: dict[str, Child] = {
+    "the fallback of what a limit removed": TokenLimit(max_tokens=30)[
+        UserMessage(priority=1, fallback=UserMessage()["b " * 20])["a " * 50]
+    ],
+    "an image": UserMessage(priority=1)["a", IMAGE],
+    "messages of lines": [
+        UserMessage(priority=priority)["a", chunk(1)] for priority in range(1, 4)
+    ],
+    "a call": [
+        AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")])["x"],
+        ToolMessage(tool_call_id="c")["r"],
+    ],
+}
+
+
+@pytest.mark.parametrize("costly", COSTLY)
+def test_equals_the_oracle_where_all_seems_to_fit_but_for(costly: str) -> None:
+    check([COSTLY[costly], STAYS], Bounded(per_message=9, per_call=20, per_image=40))
+
+
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.slow
 def test_equals_the_oracle_at_every_budget_feature_by_feature(feature: Feature) -> None:

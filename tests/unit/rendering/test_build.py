@@ -9,6 +9,7 @@ from promptkit.elements.rounds import Rounds
 from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
+    ImagePart,
     Message,
     OpaquePart,
     Part,
@@ -103,6 +104,15 @@ def test_a_marker_counts_for_the_limit_around_its_conversation() -> None:
     )
     assert [message.text for message in made.messages] == ["2 left out", "e f", "q"]
     assert made.tokens == 6
+
+
+def test_an_image_of_a_recorded_message_counts() -> None:
+    image = ImagePart(url="https://example.org/a.png")
+    rounds = Rounds(
+        rounds=[Message(role="user", content=("a b", image))], order=[0], priorities=[0]
+    )
+    made = render((rounds, QUESTION), budget=100, tokenizer=WordTokenizer(per_image=7))
+    assert made.tokens == 2 + 7 + 1
 
 
 def test_a_marker_counts_for_the_budget() -> None:

@@ -13,7 +13,7 @@ from promptkit.elements import IfEmpty
 from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import Group, KeepWith, Reserve
 from promptkit.elements.media import Image
-from promptkit.elements.text import Expandable, TextChunk
+from promptkit.elements.text import Expandable, Text, TextChunk
 from promptkit.errors import BadChildError, BudgetExceededError
 from promptkit.messages import ToolCall
 from promptkit.rendering.renderer import render, render_async
@@ -105,6 +105,12 @@ def test_what_grew_leaves_the_next_one_the_rest(tokenizer: Tokenizer, expected: 
         tokenizer=tokenizer,
     )
     assert budgets == expected
+
+
+def test_what_is_sized_after_an_awaited_text_is_shown() -> None:
+    prompt = second(lambda: "first", is_async=True)
+    text = awaited(prompt.replace(children=(*prompt.children, Text(flex_grow=1)[" last"])))
+    assert text == "text first last"
 
 
 CALL = ToolCall(id="1", name="f")
