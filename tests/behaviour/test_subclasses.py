@@ -98,7 +98,7 @@ def test_a_render_that_could_not_be_heeded_is_refused() -> None:
 def test_a_component_that_renders_itself_is_an_error_and_no_endless_loop() -> None:
     runs: list[int] = []
     with pytest.raises(
-        TreeError, match="nested more than 20,000 deep: one of them .* renders itself"
+        TreeError, match="more than 20,000 deep: one of them probably renders itself"
     ):
         render(Endless(runs=runs), budget=9, tokenizer=WordTokenizer())
     assert len(runs) == 20_000
