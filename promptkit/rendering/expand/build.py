@@ -300,7 +300,7 @@ def clear_node(node: Node) -> None:
     node.items = []
     node.nodes = []
     node.removed_at = []
-    node.layout = None
+    node.run = node.layout = None
     node.used = node.own_size = node.token_bound = None
 
 

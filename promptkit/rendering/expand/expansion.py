@@ -317,7 +317,7 @@ class Expansion:
                     members.append(inner)
                     inner = inner.fallback
         node.removed_at = [NEVER_REMOVED] * len(items)
-        if plain and node.run is None:
+        if plain:
             node.run = build_run(node)
         if not groups:
             return True
