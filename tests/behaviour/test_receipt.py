@@ -426,6 +426,17 @@ class TestLabelsInReceipts:
             rendered(prompt, 2)
         assert caught.value.largest == {"rules": 3, "UserMessage[1]": 1}
 
+    def test_what_stays_of_a_fallback_is_shown_in_an_error_as_of_what_it_replaces(self) -> None:
+        fallback = [UserMessage(required=True)["x y z"], UserMessage(required=True)["w"]]
+        prompt = UserMessage(fallback=fallback)["a b c d"], UserMessage()["end"]
+        with pytest.raises(BudgetExceededError) as caught:
+            rendered(prompt, 2)
+        assert caught.value.largest == {
+            "fallback of UserMessage[0] > UserMessage[0]": 3,
+            "fallback of UserMessage[0] > UserMessage[1]": 1,
+            "UserMessage[2]": 1,
+        }
+
     def test_elements_with_one_label_are_told_apart_by_their_paths_in_an_error(self) -> None:
         prompt = [UserMessage(required=True, label="rules")["one " * (3 - at)] for at in range(2)]
         with pytest.raises(BudgetExceededError) as caught:
