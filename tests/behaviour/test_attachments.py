@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from promptkit import (
     Child,
     Chunk,
+    First,
     Group,
+    IfEmpty,
     Metadata,
     Reference,
     Rendered,
@@ -13,6 +17,7 @@ from promptkit import (
     TextChunk,
     UserMessage,
     render,
+    tag,
 )
 from promptkit.messages import Repair
 from promptkit.testing import WordTokenizer
@@ -127,3 +132,23 @@ def test_a_reference_of_a_fallback_is_kept_while_the_fallback_is_shown() -> None
                 name for name in ("short", "long", "other") if name not in text
             }
             assert shown.metadata == ((1,) if "short" in text else ())
+
+
+ATTACHED = [Reference(to="x"), Metadata(value="local", local=True), Metadata(value="kept")]
+
+
+@pytest.mark.parametrize(
+    "without_it",
+    [
+        First()[Text()["too long " * 9, *ATTACHED], Text()["short"]],
+        IfEmpty(alt=Text()["an alternative", *ATTACHED])[Text()["short"]],
+        IfEmpty(alt=Text()["short"])[Text()[" ", *ATTACHED]],
+        Group()[tag.note()[Text()[" ", *ATTACHED]], Text()["short"]],
+    ],
+)
+def test_of_what_is_not_shown_metadata_that_is_not_local_is_kept(without_it: Child) -> None:
+    other = Metadata(value="other", local=True)
+    made = rendered(UserMessage()["a ", Group()[without_it, other], Metadata(value="own")], 9)
+    assert made.messages[0].text.split() == ["a", "short"]
+    assert {*made.metadata} == {"kept", "other", "own"}
+    assert (made.references, made.omitted_references) == ((), ())
