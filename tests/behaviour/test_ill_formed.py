@@ -141,7 +141,7 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ),
     (
         "a ratio above one",
-        UserMessage()[Truncate(ratio=3)["a"]],
+        UserMessage()[Truncate(ratio=2)["a"]],
         BadPropError,
         "UserMessage > Truncate",
     ),

@@ -61,6 +61,34 @@ def test_head_and_tail_stay_and_the_middle_goes() -> None:
     assert "[cut]" in made
 
 
+@pytest.mark.parametrize(
+    ("truncate", "head"),
+    [
+        (Truncate(keep="head", tokens=21), 20),
+        (Truncate(keep="tail", tokens=21), 0),
+        (Truncate(keep="middle", tokens=21), 8),
+        (Truncate(keep="middle", ratio=0, tokens=21), 0),
+        (Truncate(keep="middle", ratio=1, tokens=21), 20),
+    ],
+)
+def test_head_and_tail_have_their_parts_of_the_room(truncate: Truncate, head: int) -> None:
+    words = [f"w{index}" for index in range(100)]
+    made = cut(truncate.replace(marker=" […] ")[" ".join(words)], 1_000)
+    assert made.split() == [*words[:head], "[…]", *words[80 + head :]]
+
+
+@pytest.mark.parametrize("tokens", [30, 60, 200])
+def test_what_was_cut_to_its_own_limit_shrinks_further(tokens: int) -> None:
+    prompt = (UserMessage(priority=5)[Truncate(tokens=tokens)[FILE]], UserMessage()["q"])
+    whole = render(prompt, budget=10_000, tokenizer=WordTokenizer())
+    made = [whole.at_budget(budget) for budget in range(whole.tokens, 1, -1)]
+    texts = [pruned.messages[0].text for pruned in made if len(pruned.messages) == 2]
+    assert FILE.startswith(texts[0].removesuffix("[…]"))
+    assert texts[-1] == "[…]"
+    assert len({*texts}) > 2
+    assert sorted(texts, key=len, reverse=True) == texts
+
+
 def test_a_limit_of_its_own_comes_before_the_share() -> None:
     assert len(cut(Truncate(tokens=5)[TEXT], 100).split()) <= 5
 
