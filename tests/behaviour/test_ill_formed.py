@@ -177,6 +177,14 @@ def test_what_is_wrong_with_a_call_or_a_result_is_said(prompt: Child, problem: s
         render((prompt, UserMessage()["q"]))
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"), [("a" * 40, "'" + "a" * 40 + "'"), ("a" * 41, "'" + "a" * 40 + "…'")]
+)
+def test_of_a_text_outside_a_message_forty_characters_are_shown(text: str, shown: str) -> None:
+    with pytest.raises(TreeError, match=f"{shown} is outside a message"):
+        render(Group()[text, UserMessage()["q"]])
+
+
 def test_calls_of_one_id_one_after_the_other_are_two() -> None:
     assert len(render((CALLING, ANSWER, CALLING, ANSWER)).messages) == 4
 

@@ -11,7 +11,7 @@ import pytest
 
 from promptkit.elements import IfEmpty
 from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
-from promptkit.elements.layout import Group, KeepWith, Reserve
+from promptkit.elements.layout import First, Group, KeepWith, Reserve, TokenLimit
 from promptkit.elements.media import Image
 from promptkit.elements.text import Expandable, Text, TextChunk
 from promptkit.errors import BadChildError, BudgetExceededError
@@ -21,7 +21,7 @@ from promptkit.testing import WordTokenizer
 from tests.behaviour.tokenizers import Bounded
 
 if TYPE_CHECKING:
-    from promptkit.elements.element import Child, Sizing
+    from promptkit.elements.element import Child, PromptElement, Sizing
     from promptkit.tokens import Tokenizer
 
 
@@ -111,6 +111,33 @@ def test_what_is_sized_after_an_awaited_text_is_shown() -> None:
     prompt = second(lambda: "first", is_async=True)
     text = awaited(prompt.replace(children=(*prompt.children, Text(flex_grow=1)[" last"])))
     assert text.split() == ["text", "first", "last"]
+
+
+AROUND: dict[str, tuple[Callable[[PromptElement], Child], list[int]]] = {
+    "a group": (lambda it: Group()[it], [19, 19]),
+    "a choice that does not fit": (
+        lambda it: First()[Group()[it, TextChunk()["b " * 30]], Text()["x"]],
+        [9],
+    ),
+    "a fallback": (lambda it: KeepWith(group=1, fallback=it)[Text()["x"]], [19]),
+    "a limit of nothing": (lambda it: TokenLimit(max_tokens=0)[it], [0]),
+    "a limit with room": (lambda it: TokenLimit(max_tokens=5)["b b ", it], [3, 3, 3]),
+    "a full limit": (lambda it: TokenLimit(max_tokens=3)["b b ", it], [1]),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_an_expandable_is_asked_again_only_where_it_is_shown_and_has_room(name: str) -> None:
+    around, expected = AROUND[name]
+    budgets: list[int] = []
+
+    def value(sizing: Sizing) -> str:
+        budgets.append(sizing.token_budget)
+        return "a" if sizing.token_budget else ""
+
+    prompt = UserMessage()["q ", around(Expandable(value=value))]
+    render(prompt, budget=20, tokenizer=WordTokenizer())
+    assert budgets == expected
 
 
 CALL = ToolCall(id="1", name="f")
