@@ -289,7 +289,9 @@ TOGETHER: dict[str, Child] = {
         STAYS,
     ],
     "lines of groups in a system message": [
-        SystemMessage()["a", Group()["b ", chunk(1)], Group()[chunk(2)]],
+        SystemMessage()[
+            "a", Group()["b ", chunk(1)], Group()[chunk(2)], Group()[Group()[chunk(0)]]
+        ],
         message(3),
         STAYS,
     ],
@@ -367,6 +369,19 @@ def test_equals_the_oracle_with_texts_and_children_in_every_order(other: str, mo
             if {"text", "child"} <= {*order}:
                 inside = [SIBLINGS[kind](place) for place, kind in enumerate(order)]
                 check([UserMessage(priority=1)[inside], UserMessage()["q"]], WordTokenizer())
+
+
+@pytest.mark.parametrize("tokenizer", [Bounded(), Runs()])
+def test_equals_the_oracle_with_limits_among_other_texts_of_a_message(tokenizer: Tokenizer) -> None:
+    for most in range(1, 6):
+        inside = [
+            *("a ", TextChunk()["x"], "b "),
+            TokenLimit(max_tokens=most)[chunk(1), "t ", chunk(2), chunk(3)],
+            *("z ", chunk(0)),
+            TokenLimit(max_tokens=most)[chunk(1), chunk(2)],
+            "w ",
+        ]
+        check([UserMessage(priority=1)[inside], STAYS], tokenizer)
 
 
 COSTLY: dict[str, Child] = {
