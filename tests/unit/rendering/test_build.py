@@ -18,6 +18,7 @@ from promptkit.messages import (
 )
 from promptkit.rendering.expand.build import show_message
 from promptkit.testing import WordTokenizer
+from tests.behaviour.tokenizers import Bounded
 
 
 def test_adjacent_texts_are_one_and_cache_breakpoints_are_gone() -> None:
@@ -111,8 +112,9 @@ def test_an_image_of_a_recorded_message_counts() -> None:
     rounds = Rounds(
         rounds=[Message(role="user", content=("a b", image))], order=[0], priorities=[0]
     )
-    made = render((rounds, QUESTION), budget=100, tokenizer=WordTokenizer(per_image=7))
-    assert made.tokens == 2 + 7 + 1
+    for tokenizer, overhead in ((WordTokenizer(per_image=7), 0), (Bounded(per_image=7), 2)):
+        made = render((rounds, QUESTION), budget=100, tokenizer=tokenizer)
+        assert made.tokens == 2 + 7 + 1 + overhead
 
 
 def test_a_marker_counts_for_the_budget() -> None:
