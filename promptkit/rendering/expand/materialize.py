@@ -489,12 +489,14 @@ def list_linked_leaves(node: Node) -> list[Leaf]:
 
 def has_removable_items(node: Node) -> bool:
     """Return whether a node has a living item besides the opening and closing lines of a Tag."""
-    return any(
-        removed_at == NEVER_REMOVED
+    living = (
+        item
+        for item, removed_at in zip(node.items, node.removed_at, strict=True)
+        if removed_at == NEVER_REMOVED
         and not (type(item) is Node and item.activated_at == NEVER_REMOVED)
         and not (type(item) is Leaf and item.is_frame)
-        for item, removed_at in zip(node.items, node.removed_at, strict=True)
     )
+    return next(living, None) is not None
 
 
 def pair_calls(tree: RenderTree, *, strict: bool) -> None:
