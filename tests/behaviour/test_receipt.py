@@ -442,6 +442,9 @@ class TestLabelsInReceipts:
         with pytest.raises(BudgetExceededError) as caught:
             rendered(prompt, 2)
         assert caught.value.largest == {"rules": 3, "UserMessage(rules)[1]": 2}
+        with pytest.raises(BudgetExceededError) as caught:
+            rendered([_Step()[message] for message in prompt], 2)
+        assert caught.value.largest == {"rules": 3, "UserMessage(rules)": 2}
 
     @pytest.mark.slow
     def test_deep_trees_are_listed_in_linear_time(self) -> None:
