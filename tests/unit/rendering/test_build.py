@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import TokenLimit, UserMessage, render
+from promptkit import AssistantMessage, Group, TokenLimit, UserMessage, render
 from promptkit.elements.rounds import Rounds
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -105,6 +105,36 @@ def test_a_marker_counts_for_the_limit_around_its_conversation() -> None:
     )
     assert [message.text for message in made.messages] == ["2 left out", "e f", "q"]
     assert made.tokens == 6
+
+
+def test_a_marker_before_the_last_round_leaves_with_the_priority_of_what_it_replaces() -> None:
+    rounds = Rounds(
+        rounds=[Message(role="assistant", content=(text,)) for text in ("a a a", "b b b")],
+        order=[0, 1],
+        priorities=[1, 5],
+        marker=lambda count: f"{count} gone",
+        pass_priority=True,
+    )
+    prompt = (
+        Group(pass_priority=True)[rounds],
+        AssistantMessage(priority=3)["x x"],
+        AssistantMessage(priority=6)["y y"],
+        QUESTION,
+    )
+    made = render(prompt, budget=99, tokenizer=WordTokenizer())
+    shown = {
+        budget: [message.text for message in made.at_budget(budget).messages]
+        for budget in (11, 10, 8, 6, 5, 3, 1)
+    }
+    assert shown == {
+        11: ["a a a", "b b b", "x x", "y y", "q"],
+        10: ["1 gone", "b b b", "x x", "y y", "q"],
+        8: ["b b b", "x x", "y y", "q"],
+        6: ["b b b", "y y", "q"],
+        5: ["2 gone", "y y", "q"],
+        3: ["y y", "q"],
+        1: ["q"],
+    }
 
 
 def test_an_image_of_a_recorded_message_counts() -> None:
