@@ -144,6 +144,7 @@ ATTACHED = [Reference(to="x"), Metadata(value="local", local=True), Metadata(val
         IfEmpty(alt=Text()["an alternative", *ATTACHED])[Text()["short"]],
         IfEmpty(alt=Text()["short"])[Text()[" ", *ATTACHED]],
         Group()[tag.note()[Text()[" ", *ATTACHED]], Text()["short"]],
+        Group()[tag.note()[First()[Text()["too long " * 9, *ATTACHED], None]], Text()["short"]],
     ],
 )
 def test_of_what_is_not_shown_metadata_that_is_not_local_is_kept(without_it: Child) -> None:
