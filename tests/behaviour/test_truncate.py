@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 
 from promptkit import (
     BudgetExceededError,
+    Child,
     Chunk,
     Group,
     PromptElement,
@@ -31,8 +32,9 @@ if TYPE_CHECKING:
 TEXT = "\n".join(f"line {index}" for index in range(1, 11))
 
 
-def cut(truncate: Truncate, budget: int, tokenizer: Tokenizer | None = None) -> str:
-    made = render(UserMessage()[truncate], budget=budget, tokenizer=tokenizer or WordTokenizer())
+def cut(truncate: PromptElement, budget: int, tokenizer: Tokenizer | None = None) -> str:
+    message = truncate if isinstance(truncate, UserMessage) else UserMessage()[truncate]
+    made = render(message, budget=budget, tokenizer=tokenizer or WordTokenizer())
     return "".join(message.text for message in made.messages)
 
 
@@ -87,6 +89,34 @@ def test_what_was_cut_to_its_own_limit_shrinks_further(tokens: int) -> None:
     assert texts[-1] == "[…]"
     assert len({*texts}) > 2
     assert sorted(texts, key=len, reverse=True) == texts
+
+
+@pytest.mark.parametrize(
+    ("tokens", "kept"), [(903, [900, 300, 100, 0]), (5_000, [3_000, 1_000, 333, 111, 0])]
+)
+def test_each_shorter_text_keeps_a_third_of_the_one_before(tokens: int, kept: list[int]) -> None:
+    prompt = (
+        UserMessage(priority=5)[Truncate(tokens=tokens)["0123456789" * 300]],
+        UserMessage()["q"],
+    )
+    whole = render(prompt, budget=10_000, tokenizer=Chars())
+    made = [whole.at_budget(budget) for budget in range(whole.tokens, 1, -1)]
+    texts = [pruned.messages[0].text for pruned in made if len(pruned.messages) == 2]
+    assert [*dict.fromkeys(len(text.removesuffix("[…]")) for text in texts)] == kept
+
+
+def test_without_a_share_the_marker_stands_beside_literal_text_alone() -> None:
+    def shown(*children: Child) -> str:
+        return render(UserMessage()[children], tokenizer=WordTokenizer()).messages[0].text
+
+    without_share = Truncate(flex_basis=0)[FILE]
+    assert shown("a ", without_share, Text()["b"]).split() == ["a", "[…]", "b"]
+    assert shown("a ", Group(flex_basis=0)[without_share], Text()["b"]).split() == ["a", "[…]", "b"]
+    assert shown(TextChunk()["a"], without_share) == "a"
+
+
+def test_of_nothing_it_leaves_the_texts_around_it() -> None:
+    assert cut(UserMessage()["<a> ", Truncate()[Group()[()]], "</a>"], 9) == "<a> </a>"
 
 
 def test_a_limit_of_its_own_comes_before_the_share() -> None:
