@@ -17,6 +17,7 @@ from promptkit import (
     Group,
     Image,
     KeepWith,
+    PrioritizedList,
     SystemMessage,
     Text,
     TextChunk,
@@ -156,6 +157,15 @@ TIES: dict[str, Child] = {
     "with the fallback of an open group": [
         Group(pass_priority=True, fallback=UserMessage(priority=3)["short"])[message(-1)],
         message(0, 9),
+        STAYS,
+    ],
+    "of a list and a message": [
+        PrioritizedList(pass_priority=True)[UserMessage()["a"], UserMessage()["b"]],
+        message(0.5),
+        STAYS,
+    ],
+    "of a descending list": [
+        PrioritizedList(descending=True)[UserMessage()["a"], UserMessage()["b"]],
         STAYS,
     ],
     "of the fallback of an open group and a message": [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from promptkit import tag
 from promptkit.elements import IfEmpty
 from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
 from promptkit.elements.layout import First, Group, KeepWith, Reserve, TokenLimit
@@ -105,6 +106,29 @@ def test_what_grew_leaves_the_next_one_the_rest(tokenizer: Tokenizer, expected: 
         tokenizer=tokenizer,
     )
     assert budgets == expected
+
+
+@RUNS
+@BOTH
+def test_a_first_value_that_is_no_string_is_refused(
+    run: Callable[[Child], str], is_async: bool
+) -> None:
+    async def later(_: Sizing) -> object:
+        return Group()["text"]
+
+    value: Callable[[Sizing], str] = later if is_async else lambda _: Group()["text"]  # type: ignore[assignment, return-value]  # as above
+    with pytest.raises(BadChildError, match="must be a string, not Group"):
+        run(UserMessage()[Expandable(value=value)])
+
+
+def test_a_break_behind_one_character_is_one() -> None:
+    prompt = UserMessage()[TextChunk(break_on=" ")["a bcd"], " q"]
+    made = render(prompt, budget=2, tokenizer=WordTokenizer())
+    assert made.messages[0].text.split() == ["a", "q"]
+
+
+def test_text_behind_an_empty_tag_starts_a_line() -> None:
+    assert plain(UserMessage()["a ", tag.rule()[()], Group()["b"]]) == "a \n<rule />\nb"
 
 
 def test_what_is_sized_after_an_awaited_text_is_shown() -> None:
