@@ -499,7 +499,7 @@ def test_a_path_may_be_written_as_a_receipt_shows_it() -> None:
 @pytest.mark.parametrize("text", ["Where", "I look", "Here", "Bye"])
 def test_where_a_text_of_a_message_was_dropped_is_said_also_of_a_recorded_round(text: str) -> None:
     call = ToolCall(id="c", name="f")
-    rounds = [
+    rounds: list[Message | list[Message]] = [
         Message(role="user", content=("Where?",)),
         [
             Message(role="assistant", content=("I look.",), tool_calls=(call,)),
