@@ -191,7 +191,6 @@ def iter_leaves(node: Node, state: int) -> Iterator[Leaf]:
 
 # Yielded for a container without items.
 _PLACEHOLDER = Leaf(Node(None, None, 0), "", 0, STARTS_LINE_NEVER)
-_PLACEHOLDER.is_element = True
 
 
 def join_parts(leaves: Iterable[Leaf]) -> list[Part]:

@@ -402,9 +402,7 @@ class Run:
     @cached_property
     def _counts(self) -> list[int]:
         """The number of recorded messages that are removed with the first entries of the order."""
-        sizes = [
-            len(item.sources) if isinstance(item, MessageItem) else 0 for item in self.node.items
-        ]
+        sizes = [len(item.sources) for item in self.node.items if isinstance(item, MessageItem)]
         sizes.append(0)  # of the marker, whose place in the order is the last position
         return list(accumulate(map(sizes.__getitem__, self.order), initial=0))
 

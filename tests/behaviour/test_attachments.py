@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import pytest
+
 from promptkit import (
     Child,
     Chunk,
+    First,
     Group,
+    IfEmpty,
     Metadata,
     Reference,
     Rendered,
+    Text,
     TextChunk,
     UserMessage,
     render,
+    tag,
 )
 from promptkit.messages import Repair
 from promptkit.testing import WordTokenizer
@@ -104,3 +110,46 @@ def test_repairs_are_told_apart() -> None:
 def test_what_rides_along_costs_nothing_and_breaks_no_line() -> None:
     made = rendered(UserMessage()["a", Metadata(value="m"), Reference(to="x"), "b"], 9)
     assert (made.messages[0].text, made.tokens) == ("ab", 1)
+
+
+def test_a_reference_of_a_fallback_is_kept_while_the_fallback_is_shown() -> None:
+    prompt = (
+        UserMessage(
+            priority=1,
+            fallback=UserMessage()["short", Reference(to="short"), Metadata(value=1, local=True)],
+        )["a long text", Reference(to="long")],
+        UserMessage(priority=2)["other", Group()[Text()["more", Reference(to="other")]]],
+        UserMessage()["q"],
+    )
+    for made in (rendered(prompt, 1), rendered(prompt, 6)):
+        for budget in range(1, 7):
+            shown = made.at_budget(budget)
+            text = " ".join(message.text for message in shown.messages)
+            assert {reference.to for reference in shown.references} == {
+                name for name in ("short", "long", "other") if name in text
+            }
+            assert {reference.to for reference in shown.omitted_references} == {
+                name for name in ("short", "long", "other") if name not in text
+            }
+            assert shown.metadata == ((1,) if "short" in text else ())
+
+
+ATTACHED = [Reference(to="x"), Metadata(value="local", local=True), Metadata(value="kept")]
+
+
+@pytest.mark.parametrize(
+    "without_it",
+    [
+        First()[Text()["too long " * 9, *ATTACHED], Text()["short"]],
+        IfEmpty(alt=Text()["an alternative", *ATTACHED])[Text()["short"]],
+        IfEmpty(alt=Text()["short"])[Text()[" ", *ATTACHED]],
+        Group()[tag.note()[Text()[" ", *ATTACHED]], Text()["short"]],
+        Group()[tag.note()[First()[Text()["too long " * 9, *ATTACHED], None]], Text()["short"]],
+    ],
+)
+def test_of_what_is_not_shown_metadata_that_is_not_local_is_kept(without_it: Child) -> None:
+    other = Metadata(value="other", local=True)
+    made = rendered(UserMessage()["a ", Group()[without_it, other], Metadata(value="own")], 9)
+    assert made.messages[0].text.split() == ["a", "short"]
+    assert {*made.metadata} == {"kept", "other", "own"}
+    assert (made.references, made.omitted_references) == ((), ())

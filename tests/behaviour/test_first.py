@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import Child, First, Group, SystemMessage, Text, TextChunk, UserMessage, render
+from promptkit import (
+    AssistantMessage,
+    Child,
+    First,
+    Group,
+    Message,
+    PromptElement,
+    SystemMessage,
+    Text,
+    TextChunk,
+    UserMessage,
+    render,
+)
 from promptkit.testing import WordTokenizer
 
 CHOICES = (Text()["whole file with six words"], Text()["an outline"], Text()["name"])
@@ -55,6 +67,27 @@ def test_siblings_of_one_group_share_the_room() -> None:
 def test_a_choice_may_be_a_whole_message() -> None:
     prompt = First()[UserMessage()["four words are here"], UserMessage()["short"]]
     assert (texts(prompt, 4), texts(prompt, 3)) == (["four words are here"], ["short"])
+
+
+@pytest.mark.parametrize(
+    "short",
+    [
+        UserMessage(priority=5)["short"],
+        UserMessage(priority=5)["short", TextChunk(priority=9)["text"]],
+        Group(priority=5)[UserMessage()["short"]],
+    ],
+)
+def test_a_choice_is_pruned_as_if_the_ones_before_it_were_not_there(short: PromptElement) -> None:
+    def prune(*choices: Child) -> list[tuple[tuple[Message, ...], list[float | None]]]:
+        first = First(pass_priority=True)[choices]
+        prompt = first, AssistantMessage(priority=3)["other"], UserMessage()["x"]
+        made = render(prompt, budget=9, tokenizer=WordTokenizer())
+        return [
+            (pruned.messages, [removal.priority for removal in pruned.removals])
+            for pruned in map(made.at_budget, range(1, 6))
+        ]
+
+    assert prune(UserMessage(priority=1)["a " * 20], short) == prune(short)
 
 
 def test_strings_are_choices_too() -> None:

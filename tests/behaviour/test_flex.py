@@ -10,8 +10,11 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import (
+    AssistantMessage,
     Child,
+    Expandable,
     Group,
+    Image,
     PromptElement,
     Sizing,
     SystemMessage,
@@ -23,6 +26,8 @@ from promptkit import (
     component,
     render,
 )
+from promptkit.elements import Opaque
+from promptkit.errors import BadPropError
 from promptkit.testing import WordTokenizer
 
 
@@ -108,9 +113,59 @@ class TestShares:
     def test_a_reserve_larger_than_the_budget_leaves_nothing(self) -> None:
         assert budgets((0, {}), (0, {"flex_grow": 1, "flex_reserve": 200})) == [0, 100]
 
+    @pytest.mark.parametrize("reserve", [0, "/" + "9" * 19])
+    def test_a_reserve_of_nothing_holds_nothing_back(self, reserve: int | str) -> None:
+        assert budgets((0, {}), (0, {"flex_grow": 1, "flex_reserve": reserve})) == [100, 100]
+
+    @pytest.mark.parametrize(
+        ("reserve", "shown"),
+        [("50 % " * 4, "'" + "50 % " * 4 + "'"), ("50 % " * 5, "'" + "50 % " * 4 + "…'")],
+    )
+    def test_a_reserve_that_is_no_share_is_shown_with_twenty_characters(
+        self, reserve: str, shown: str
+    ) -> None:
+        with pytest.raises(BadPropError, match=f"not {shown}: write 500"):
+            render(UserMessage(flex_reserve=reserve)["a"])
+
     def test_a_basis_of_nothing_gets_nothing(self) -> None:
         assert budgets((0, {"flex_basis": 0}), (0, {})) == [0, 100]
         assert budgets((0, {"flex_basis": 0}), (0, {"flex_basis": 0})) == [0, 0]
+
+    def test_an_image_has_a_share_and_of_an_opaque_part_the_tokens_are_taken_before(self) -> None:
+        def budget_beside(part: Child) -> int:
+            seen: list[tuple[float, int, int]] = []
+            render(UserMessage()[part, Probe(seen=seen)], budget=100, tokenizer=WordTokenizer())
+            return seen[0][1]
+
+        assert budget_beside(Image(src="https://example.org/a.png")) == 50
+        assert budget_beside(Opaque(value={}, tokens=10)) == (100 - 10) // 2
+
+    def test_an_empty_text_takes_nothing(self) -> None:
+        seen: list[tuple[float, int, int]] = []
+        rooms: list[int] = []
+
+        def value(sizing: Sizing) -> str:
+            rooms.append(sizing.token_budget)
+            return ""
+
+        prompt = UserMessage()[Expandable(value=value), Probe(seen=seen, flex_grow=1)]
+        render(prompt, budget=100, tokenizer=WordTokenizer())
+        assert [share for _, share, _ in seen] == rooms[:1] == rooms[1:] == [100]
+
+    def test_a_container_of_texts_or_messages_takes_what_each_has_up_to_its_share(self) -> None:
+        long, short = "w " * 70, "w"
+        for container, left in (
+            (UserMessage()["own ", TextChunk()[long], TextChunk()[short]], 100 - 1 - 49 - 1),
+            (Group()[AssistantMessage()[long], AssistantMessage()[short]], 100 - 50 - 1),
+        ):
+            seen: list[tuple[float, int, int]] = []
+            render(
+                (container, UserMessage(flex_grow=1)[Probe(seen=seen)]),
+                budget=100,
+                tokenizer=WordTokenizer(),
+                defaults="prompt-tsx",
+            )
+            assert seen[0][1] == left
 
     def test_one_of_a_group_does_not_see_what_another_took(self) -> None:
         assert budgets((50, {}), (50, {})) == [50, 50]
@@ -155,6 +210,31 @@ class TestWhatIsTakenBefore:
             tokenizer=WordTokenizer(),
         )
         assert (free[0][1], capped[0][1]) == (50, 50)
+
+    @pytest.mark.parametrize(
+        ("budget", "members", "shares"),
+        [
+            (101, [(1, 33), (1, None), (1, None)], [33, 34, 34]),
+            (90, [(2, 50), (1, None)], [50, 40]),
+            (100, [(1, 80), (1, None)], [50, 50]),
+            (10, [(1, 0), (1, None)], [0, 10]),
+            (100, [(1, 5), (0, None)], [5, 0]),
+            (100, [(1, 5), (0, 3)], [5, 0]),
+            (30, [(0.1, None), (0.2, None)], [10, 20]),
+        ],
+    )
+    def test_what_a_limit_gives_up_is_shared_by_basis_without_an_error_of_rounding(
+        self, budget: int, members: list[tuple[float, int | None]], shares: list[int]
+    ) -> None:
+        seen: list[tuple[float, int, int]] = []
+        made = [
+            Group(flex_basis=basis)[Probe(seen=seen)]
+            if limit is None
+            else TokenLimit(max_tokens=limit, flex_basis=basis)[Probe(seen=seen)]
+            for basis, limit in members
+        ]
+        render(UserMessage()[made], budget=budget, tokenizer=WordTokenizer())
+        assert [share for _, share, _ in seen] == shares
 
     def test_flex_says_nothing_about_order(self) -> None:
         rendered = render(
@@ -201,6 +281,7 @@ class TestWhatStays:
             SystemMessage()["w " * 70],
             UserMessage()["w " * 70],
             UserMessage()["w " * 69, TextChunk()["w"]],
+            UserMessage()["w " * 60, Group()["w " * 10]],
         ):
             assert self.budget_beside(small, message) == 100 - 3 - 70
             assert self.budget_beside(small, message, defaults="prompt-tsx") == 100 - 3 - 50

@@ -45,12 +45,20 @@ from promptkit.testing import WordTokenizer
 from promptkit.wire import messages_from_chat
 
 CALLING = AssistantMessage(tool_calls=[ToolCall(id="x", name="f")])
+TWICE = AssistantMessage(tool_calls=[ToolCall(id="x", name="f"), ToolCall(id="x", name="f")])
 ANSWER = ToolMessage(tool_call_id="x")["r"]
 
 WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ("text outside a message", "loose", TreeError, ""),
     ("text beside a message", Group()[UserMessage()["a"], "loose"], TreeError, "Group"),
     ("a chunk outside a message", Group()[TextChunk()["loose"]], TreeError, "Group"),
+    (
+        "a sized image outside a message",
+        Group()[Image(src="https://x/y.png", flex_basis=2)],
+        TreeError,
+        "Group > Image",
+    ),
+    ("a sized text outside a message", Group()[Text(flex_basis=2)["a"]], TreeError, "Group > Text"),
     ("an image outside a message", Group()[Image(src="https://x/y.png")], TreeError, "Group"),
     (
         "a message in a message",
@@ -85,6 +93,8 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
         UnansweredToolCallError,
         "AssistantMessage[1]",
     ),
+    ("two calls of one id", (TWICE, ANSWER), BadPropError, "AssistantMessage[0]"),
+    ("two open calls of one id", (CALLING, CALLING, ANSWER), BadPropError, "AssistantMessage[1]"),
     (
         "a priority that is no number",
         Group()[UserMessage(priority=math.nan)["a"]],
@@ -137,7 +147,7 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ),
     (
         "a ratio above one",
-        UserMessage()[Truncate(ratio=3)["a"]],
+        UserMessage()[Truncate(ratio=2)["a"]],
         BadPropError,
         "UserMessage > Truncate",
     ),
@@ -158,6 +168,36 @@ def test_what_is_wrong_is_said_with_its_path(
     assert caught.value.path == path
     assert str(caught.value).startswith(f"{path}: " if path else "")
     assert str(caught.value).endswith((".", ")", "]"))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "problem"),
+    [
+        (ANSWER, "answers call 'x', which is made by no message before it"),
+        ((CALLING, ANSWER, ANSWER), "answers call 'x', which is answered already"),
+        ((TWICE, ANSWER), "two open tool calls have the id 'x'"),
+    ],
+)
+def test_what_is_wrong_with_a_call_or_a_result_is_said(prompt: Child, problem: str) -> None:
+    with pytest.raises(TreeError, match=problem):
+        render((prompt, UserMessage()["q"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"), [("a" * 40, "'" + "a" * 40 + "'"), ("a" * 41, "'" + "a" * 40 + "…'")]
+)
+def test_of_a_text_outside_a_message_forty_characters_are_shown(text: str, shown: str) -> None:
+    with pytest.raises(TreeError, match=f"{shown} is outside a message"):
+        render(Group()[text, UserMessage()["q"]])
+
+
+def test_calls_of_one_id_one_after_the_other_are_two() -> None:
+    assert len(render((CALLING, ANSWER, CALLING, ANSWER)).messages) == 4
+
+
+def test_the_fallback_of_a_message_may_repeat_its_call() -> None:
+    calling = CALLING.replace(fallback=CALLING)
+    assert len(render((calling, ANSWER, UserMessage()["q"])).messages) == 3
 
 
 def contain_itself(children: list[Child]) -> list[Child]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from promptkit import (
     component,
     render,
 )
+from promptkit.elements.rounds import Rounds
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting import RecordedMessages
 from promptkit.rendering.tree import Node
@@ -103,6 +105,42 @@ class Late(PromptElement):
         return Expandable(value=lambda _: f"of {sizing.token_budget}")
 
 
+def test_a_round_whose_later_messages_are_others_is_shown_anew() -> None:
+    renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+    calling = Message(role="assistant", content=("a",), tool_calls=(ToolCall(id="c", name="f"),))
+    results = [Message(role="tool", content=(text,), tool_call_id="c") for text in ("b", "c", "d")]
+    question = UserMessage()["q"]
+    for rest in ([0], [1], [0, 1], [0, 1, 2], [0, 2, 1], [0, 2], [2]):
+        messages = [calling, *(results[place] for place in rest)]
+        made = renderer.render((Rounds(rounds=[messages], order=[0], priorities=[0]), question))
+        assert made.messages[:-1] == tuple(messages)
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_was_shown_long_ago_is_forgotten(recorded: bool) -> None:
+    renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+    shown: list[weakref.ref[object]] = []
+    for turn in range(25):
+        texts = [f"{turn} {index}" for index in range(100)]
+        prompt: Child
+        if recorded:
+            messages = [Message(role="user", content=(text,)) for text in texts]
+            prompt = RecordedMessages(messages=messages)
+            shown.append(weakref.ref(messages[-1]))
+            del messages
+        else:
+            elements = [UserMessage()[text] for text in texts]
+            prompt = UserMessage()[Counted(key="component", runs=list[str]().append)], elements
+            shown.append(weakref.ref(elements[-1]))
+            del elements
+        renderer.render(prompt)
+        del prompt
+    gc.collect()
+    alive = [turn for turn, each in enumerate(shown) if each() is not None]
+    assert 24 in alive
+    assert len(alive) <= 15
+
+
 class TestPureComponents:
     def test_run_once_for_the_same_element_object(self) -> None:
         runs: list[str] = []
@@ -123,14 +161,10 @@ class TestPureComponents:
         runs: list[str] = []
         element = Pure(key="same", runs=runs.append)
         renderer = Renderer(budget=100, tokenizer=WordTokenizer())
-        prompt = UserMessage()[element], UserMessage()[element, element]
-        for _ in range(3):
-            made = renderer.render(prompt)
-            assert [message.text.split() for message in made.messages] == [
-                ["same"],
-                ["same", "same"],
-            ]
-        assert runs == ["same"] * 3
+        once, twice = UserMessage()[element], UserMessage()[element, element]
+        for prompt, count in ((once, 1), ((once, twice), 3), ((once, twice), 3), (twice, 3)):
+            renderer.render(prompt)
+            assert runs == ["same"] * count
 
     def test_run_again_for_another_budget_if_they_read_it(self) -> None:
         runs: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import TYPE_CHECKING
 
@@ -11,12 +12,16 @@ from hypothesis import currently_in_test_context, given, note, settings
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
+    CacheBreakpoint,
     Chunk,
     Group,
     Image,
     KeepWith,
+    PrioritizedList,
     SystemMessage,
+    Text,
     TextChunk,
+    TokenLimit,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -31,6 +36,8 @@ from tests.behaviour.tokenizers import Bounded, Runs
 from tests.examples import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from promptkit import Child
     from promptkit.rendering.renderer import Defaults
     from promptkit.testing.strategies import Feature
@@ -152,6 +159,20 @@ TIES: dict[str, Child] = {
         message(0, 9),
         STAYS,
     ],
+    "of a list and a message": [
+        PrioritizedList(pass_priority=True)[UserMessage()["a"], UserMessage()["b"]],
+        message(0.5),
+        STAYS,
+    ],
+    "of a descending list": [
+        PrioritizedList(descending=True)[UserMessage()["a"], UserMessage()["b"]],
+        STAYS,
+    ],
+    "of the fallback of an open group and a message": [
+        Group(pass_priority=True, fallback=UserMessage()["short"])[message(-1)],
+        message(0.5),
+        STAYS,
+    ],
     "of an image and a chunk": UserMessage()[IMAGE, chunk(0), chunk(1)],
     "of a chunk and an image": UserMessage()[chunk(0), IMAGE, chunk(1)],
     "of a chunk and a text": UserMessage()[TextChunk()["b"], "a", chunk(9)],
@@ -260,6 +281,53 @@ TOGETHER: dict[str, Child] = {
         UserMessage()[KeepWith(group=1, fallback="short")[()]],
         Group(priority=1)[KeepWith(group=1)[()]],
     ],
+    "two system messages with lines": [
+        SystemMessage()["a", chunk(1)],
+        SystemMessage()["b", chunk(2)],
+        message(3),
+        STAYS,
+    ],
+    "texts around a child, inside and around which priorities are global": [
+        LegacyPrioritization()[UserMessage(priority=1)["t ", chunk(2), "t "], message(4)],
+        UserMessage(priority=1)[LegacyPrioritization()["t ", chunk(3), "t "]],
+        STAYS,
+    ],
+    "texts on both sides of a child that stays, and a text before another": [
+        UserMessage(priority=1)[
+            "a ", chunk(1), TextChunk(required=True)["z"], "b ", "c ", chunk(2), TextChunk()["d"]
+        ],
+        STAYS,
+    ],
+    "lines of groups in a system message": [
+        SystemMessage()[
+            "a", Group()["b ", chunk(1)], Group()[chunk(2)], Group()[Group()[chunk(0)]]
+        ],
+        message(3),
+        STAYS,
+    ],
+    "a system message beside one that is required": [
+        SystemMessage(priority=1, required=True)["a"],
+        Group(priority=2)[SystemMessage()["b"]],
+        message(3),
+        STAYS,
+    ],
+    "a text with a fallback of nothing, and one of nothing and a text": UserMessage()[
+        "a",
+        TextChunk(priority=1, fallback=Group()[()])["b c"],
+        TextChunk(priority=2, fallback=[Group()[()], "f"])["d e"],
+        Text()["z"],
+    ],
+    "a required group that replaces a message, and has a fallback itself": [
+        UserMessage(
+            priority=1,
+            fallback=Group(required=True, fallback=UserMessage()["x"])[UserMessage()["s s"]],
+        )["a b c"],
+        message(2),
+        STAYS,
+    ],
+    "texts of several strings": UserMessage()[
+        TextChunk(priority=1)["a ", "b"], TextChunk(priority=2)["c", None, " d"], chunk(3)
+    ],
     "a system message that replaces a message": [
         UserMessage(priority=1, fallback=SystemMessage(priority=5)["short"])["a long text of it"],
         message(3),
@@ -282,6 +350,68 @@ TOGETHER: dict[str, Child] = {
 def test_equals_the_oracle_where_something_leaves_with(name: str, defaults: Defaults) -> None:
     for tokenizer in (Bounded(per_message=1, per_call=2, per_image=5), Runs(per_message=1)):
         check(TOGETHER[name], tokenizer, defaults=defaults)
+
+
+SIBLINGS: dict[str, Callable[[int], Child]] = {
+    "text": lambda _: "t ",
+    "child": lambda place: TextChunk(priority=place)["c"],
+    "required child": lambda _: TextChunk(required=True)["r"],
+    "child with a fallback": lambda place: TextChunk(priority=place, fallback="f")["c c"],
+    "blank child": lambda place: TextChunk(priority=place)[" "],
+    "blank text": lambda _: " ",
+    "image": lambda place: Image(src="https://example.org/a.png", priority=place),
+    "breakpoint": lambda _: CacheBreakpoint(),
+    "limit of nothing": lambda _: TokenLimit(max_tokens=0)[TextChunk()["c"]],
+    "group of texts and a child": lambda place: Group(priority=place)[
+        "t ", "t ", TextChunk(priority=9)["c"], "t "
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("other", "most"),
+    [("child", 6), ("required child", 5), *((other, 4) for other in [*SIBLINGS][3:])],
+)
+def test_equals_the_oracle_with_texts_and_children_in_every_order(other: str, most: int) -> None:
+    kinds = dict.fromkeys(["text", "child", other])
+    for length in range(2, most + 1):
+        for order in itertools.product(kinds, repeat=length):
+            if {"text", "child"} <= {*order}:
+                inside = [SIBLINGS[kind](place) for place, kind in enumerate(order)]
+                check([UserMessage(priority=1)[inside], UserMessage()["q"]], WordTokenizer())
+
+
+@pytest.mark.parametrize("tokenizer", [Bounded(), Runs()])
+def test_equals_the_oracle_with_limits_among_other_texts_of_a_message(tokenizer: Tokenizer) -> None:
+    for most in range(1, 6):
+        inside = [
+            *("a ", TextChunk()["x"], "b "),
+            TokenLimit(max_tokens=most)[chunk(1), "t ", chunk(2), chunk(3)],
+            *("z ", chunk(0)),
+            TokenLimit(max_tokens=most)[chunk(1), chunk(2)],
+            "w ",
+        ]
+        check([UserMessage(priority=1)[inside], STAYS], tokenizer)
+
+
+COSTLY: dict[str, Child] = {
+    "the fallback of what a limit removed": TokenLimit(max_tokens=30)[
+        UserMessage(priority=1, fallback=UserMessage()["b " * 20])["a " * 50]
+    ],
+    "an image": UserMessage(priority=1)["a", IMAGE],
+    "messages of lines": [
+        UserMessage(priority=priority)["a", chunk(1)] for priority in range(1, 4)
+    ],
+    "a call": [
+        AssistantMessage(priority=1, tool_calls=[ToolCall(id="c", name="f")])["x"],
+        ToolMessage(tool_call_id="c")["r"],
+    ],
+}
+
+
+@pytest.mark.parametrize("costly", COSTLY)
+def test_equals_the_oracle_where_all_seems_to_fit_but_for(costly: str) -> None:
+    check([COSTLY[costly], STAYS], Bounded(per_message=9, per_call=20, per_image=40))
 
 
 @pytest.mark.parametrize("feature", FEATURES)

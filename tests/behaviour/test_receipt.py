@@ -299,6 +299,25 @@ class _Step(PromptElement):
     """A private component, which receipts need not show."""
 
 
+@component
+class Named(PromptElement):
+    """The docstring of it.
+
+    It has a second paragraph.
+    """
+
+    name: str
+
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()["a"]
+
+
+@component
+class Unnamed(PromptElement):
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()["a"]
+
+
 class TestLabelsInReceipts:
     def test_a_row_is_the_label_of_the_element_without_the_path_to_it(self) -> None:
         call = ToolCall(id="c", name="run_tests", arguments="{}")
@@ -329,6 +348,26 @@ class TestLabelsInReceipts:
         assert made.trace is not None
         assert [removal.label for removal in made.trace.removals][:2] == [
             removal.label for removal in made.removals
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "shown"),
+        [
+            ("abc", "abc"),
+            ("a" * 30, "a" * 30),
+            ("a" * 60, "a" * 29 + "…"),
+            ("a" * 61, "The docstring of it"),
+            ("two\nlines", "The docstring of it"),
+            ("", "The docstring of it"),
+        ],
+    )
+    def test_a_component_is_shown_with_its_first_prop_or_else_its_docstring(
+        self, name: str, shown: str
+    ) -> None:
+        prompt = Named(name=name, priority=1), Unnamed(priority=2), UserMessage()["end"]
+        assert [removal.label for removal in rendered(prompt, 1).removals] == [
+            f"Named({shown})[0]",
+            "Unnamed[1]",
         ]
 
     def test_an_only_child_is_called_as_its_group(self) -> None:
@@ -387,11 +426,25 @@ class TestLabelsInReceipts:
             rendered(prompt, 2)
         assert caught.value.largest == {"rules": 3, "UserMessage[1]": 1}
 
+    def test_what_stays_of_a_fallback_is_shown_in_an_error_as_of_what_it_replaces(self) -> None:
+        fallback = [UserMessage(required=True)["x y z"], UserMessage(required=True)["w"]]
+        prompt = UserMessage(fallback=fallback)["a b c d"], UserMessage()["end"]
+        with pytest.raises(BudgetExceededError) as caught:
+            rendered(prompt, 2)
+        assert caught.value.largest == {
+            "fallback of UserMessage[0] > UserMessage[0]": 3,
+            "fallback of UserMessage[0] > UserMessage[1]": 1,
+            "UserMessage[2]": 1,
+        }
+
     def test_elements_with_one_label_are_told_apart_by_their_paths_in_an_error(self) -> None:
         prompt = [UserMessage(required=True, label="rules")["one " * (3 - at)] for at in range(2)]
         with pytest.raises(BudgetExceededError) as caught:
             rendered(prompt, 2)
         assert caught.value.largest == {"rules": 3, "UserMessage(rules)[1]": 2}
+        with pytest.raises(BudgetExceededError) as caught:
+            rendered([_Step()[message] for message in prompt], 2)
+        assert caught.value.largest == {"rules": 3, "UserMessage(rules)": 2}
 
     @pytest.mark.slow
     def test_deep_trees_are_listed_in_linear_time(self) -> None:

@@ -9,10 +9,14 @@ import pytest
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
+    Expandable,
     Group,
     KeepWith,
     Message,
+    Reserve,
+    Text,
     TextChunk,
+    TokenLimit,
     ToolCall,
     ToolMessage,
     UserMessage,
@@ -50,6 +54,26 @@ REMOVALS: dict[str, tuple[Child, int, list[str]]] = {
             "UserMessage[0] > KeepWith[0]",
         ],
     ),
+    "a message with two fallbacks, which have places of their own": (
+        (
+            UserMessage(
+                priority=1, fallback=Group(fallback=UserMessage()["x"])[UserMessage()["y y"]]
+            )["a b c"],
+            UserMessage(priority=2)["d"],
+        ),
+        1,
+        ["UserMessage[0]", "UserMessage[3]"],
+    ),
+    "not a group that holds a reserve": (
+        Group(priority=1)[Reserve(tokens=1), UserMessage()["a"]],
+        2,
+        ["Group[0] > UserMessage[1]"],
+    ),
+    "a group of a message and nothing, as a whole": (
+        (Group(priority=1)[KeepWith(group=1)[()], UserMessage(priority=1)["a"]]),
+        1,
+        ["Group[0]"],
+    ),
     "not a conversation of which the marker was left": (
         RecordedMessages(
             messages=TURNS, marker=lambda _: "x", shorten=False, keep_request=False, priority=1
@@ -77,6 +101,18 @@ def test_of_a_long_path_the_first_steps_and_the_last_ones_are_shown(groups: int)
     if (missing := len(steps) - 2 * MAX_PATH_STEPS) > 0:
         steps[MAX_PATH_STEPS:-MAX_PATH_STEPS] = [f"… {missing} more …"]
     assert removal.path.split(" > ") == [*steps, "TextChunk[1]"]
+
+
+def test_a_limit_is_emptied_in_the_same_way_when_an_expandable_has_grown() -> None:
+    def removals(text: Child) -> list[list[Removal]]:
+        limit = TokenLimit(max_tokens=1)[TextChunk(priority=1)["a"], TextChunk(priority=2)["b"]]
+        prompt = UserMessage(priority=1)[Group()[limit]], UserMessage()["q ", text]
+        made = render(prompt, budget=99, tokenizer=WordTokenizer())
+        return [[*made.at_budget(budget).removals] for budget in range(2, 5)]
+
+    grown = removals(Expandable(value=lambda _: "x"))
+    assert grown == removals(Text()["x"])
+    assert len(grown[0]) == 2
 
 
 def test_the_source_of_a_marker_is_the_conversation() -> None:

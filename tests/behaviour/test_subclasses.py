@@ -57,7 +57,10 @@ class Odd(Truncate):
 
 @component
 class Endless(PromptElement):
+    runs: list[int]
+
     def render(self, sizing: Sizing) -> Child:
+        self.runs.append(len(self.runs))
         return self
 
 
@@ -93,5 +96,9 @@ def test_a_render_that_could_not_be_heeded_is_refused() -> None:
 
 
 def test_a_component_that_renders_itself_is_an_error_and_no_endless_loop() -> None:
-    with pytest.raises(TreeError, match="renders itself"):
-        render(Endless(), budget=9, tokenizer=WordTokenizer())
+    runs: list[int] = []
+    with pytest.raises(
+        TreeError, match="more than 20,000 deep: one of them probably renders itself"
+    ):
+        render(Endless(runs=runs), budget=9, tokenizer=WordTokenizer())
+    assert len(runs) == 20_000

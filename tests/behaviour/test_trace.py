@@ -463,7 +463,7 @@ def test_stages_and_components_are_timed() -> None:
     assert sum(timing.seconds for timing in trace.timings) <= perf_counter() - began
     filler, message = trace.items[1:3]
     assert filler.seconds is not None
-    assert filler.seconds > 0
+    assert 0 < filler.seconds <= perf_counter() - began
     assert message.seconds is None
 
 
@@ -477,9 +477,10 @@ class Waits(PromptElement):
 
 
 def test_the_time_of_a_component_that_awaits_is_the_time_until_it_is_done() -> None:
+    began = perf_counter()
     rendered = asyncio.run(render_async(Waits(), budget=10, tokenizer=WordTokenizer(), trace=True))
     assert rendered.trace is not None
-    assert (rendered.trace.items[1].seconds or 0) >= 0.009
+    assert 0.009 <= (rendered.trace.items[1].seconds or 0) <= perf_counter() - began
 
 
 def test_a_prompt_that_does_not_fit_leaves_its_record_with_the_error() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from promptkit import (
     BudgetExceededError,
+    Child,
     Chunk,
     Group,
     PromptElement,
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
 TEXT = "\n".join(f"line {index}" for index in range(1, 11))
 
 
-def cut(truncate: Truncate, budget: int, tokenizer: Tokenizer | None = None) -> str:
-    made = render(UserMessage()[truncate], budget=budget, tokenizer=tokenizer or WordTokenizer())
+def cut(truncate: PromptElement, budget: int, tokenizer: Tokenizer | None = None) -> str:
+    message = truncate if isinstance(truncate, UserMessage) else UserMessage()[truncate]
+    made = render(message, budget=budget, tokenizer=tokenizer or WordTokenizer())
     return "".join(message.text for message in made.messages)
 
 
@@ -59,6 +62,64 @@ def test_head_and_tail_stay_and_the_middle_goes() -> None:
     assert made.startswith("line 1\n")
     assert made.endswith("line 10")
     assert "[cut]" in made
+
+
+@pytest.mark.parametrize(
+    ("truncate", "head"),
+    [
+        (Truncate(keep="head", tokens=21), 20),
+        (Truncate(keep="tail", tokens=21), 0),
+        (Truncate(keep="middle", tokens=21), 8),
+        (Truncate(keep="middle", ratio=0, tokens=21), 0),
+        (Truncate(keep="middle", ratio=1, tokens=21), 20),
+    ],
+)
+def test_head_and_tail_have_their_parts_of_the_room(truncate: Truncate, head: int) -> None:
+    words = [f"w{index}" for index in range(100)]
+    made = cut(truncate.replace(marker=" […] ")[" ".join(words)], 1_000)
+    assert made.split() == [*words[:head], "[…]", *words[80 + head :]]
+
+
+@pytest.mark.parametrize("tokens", [30, 60, 200, 5_000])
+def test_what_was_cut_to_its_own_limit_shrinks_further(tokens: int) -> None:
+    prompt = (UserMessage(priority=5)[Truncate(tokens=tokens)[FILE]], UserMessage()["q"])
+    whole = render(prompt, budget=10_000, tokenizer=WordTokenizer())
+    made = [whole.at_budget(budget) for budget in range(whole.tokens, 1, -1)]
+    texts = [pruned.messages[0].text for pruned in made if len(pruned.messages) == 2]
+    assert FILE.startswith(texts[0].removesuffix("[…]"))
+    assert texts[-1] == "[…]"
+    assert len({*texts}) > 2
+    kept = [len(text.removesuffix("[…]")) for text in dict.fromkeys(texts)]
+    assert all(5 * shorter <= 2 * longer for longer, shorter in pairwise(kept))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "kept"),
+    [(903, [900, 300, 100, 0]), (579, [576, 192, 64, 0]), (5_000, [3_000, 1_000, 333, 111, 0])],
+)
+def test_each_shorter_text_keeps_a_third_of_the_one_before(tokens: int, kept: list[int]) -> None:
+    prompt = (
+        UserMessage(priority=5)[Truncate(tokens=tokens)["0123456789" * 300]],
+        UserMessage()["q"],
+    )
+    whole = render(prompt, budget=10_000, tokenizer=Chars())
+    made = [whole.at_budget(budget) for budget in range(whole.tokens, 1, -1)]
+    texts = [pruned.messages[0].text for pruned in made if len(pruned.messages) == 2]
+    assert [*dict.fromkeys(len(text.removesuffix("[…]")) for text in texts)] == kept
+
+
+def test_without_a_share_the_marker_stands_beside_literal_text_alone() -> None:
+    def shown(*children: Child) -> str:
+        return render(UserMessage()[children], tokenizer=WordTokenizer()).messages[0].text
+
+    without_share = Truncate(flex_basis=0)[FILE]
+    assert shown("a ", without_share, Text()["b"]).split() == ["a", "[…]", "b"]
+    assert shown("a ", Group(flex_basis=0)[without_share], Text()["b"]).split() == ["a", "[…]", "b"]
+    assert shown(TextChunk()["a"], without_share) == "a"
+
+
+def test_of_nothing_it_leaves_the_texts_around_it() -> None:
+    assert cut(UserMessage()["<a> ", Truncate()[Group()[()]], "</a>"], 9) == "<a> </a>"
 
 
 def test_a_limit_of_its_own_comes_before_the_share() -> None:
@@ -102,6 +163,12 @@ def test_a_grapheme_is_never_cut(grapheme: str) -> None:
     for tokens in range(1, len(text)):
         made = cut(Truncate(keep="head", tokens=tokens, marker="")[text], 1_000, Chars())
         assert made.replace(f"x{grapheme}", "") in {"", "x"}
+
+
+@pytest.mark.parametrize("tokens", [64, 65, 66, 67, 99, 100, 101])
+def test_a_long_row_of_flags_is_cut_between_two(tokens: int) -> None:
+    made = cut(Truncate(keep="head", tokens=tokens, marker="")["🇩🇪" * 60], 1_000, Chars())
+    assert len(made) == tokens - tokens % 2
 
 
 def test_it_is_pruned_like_anything_else() -> None:

@@ -191,10 +191,9 @@ def _list_enclosures(children: list[Node]) -> list[list[Node]]:
     """The runs of siblings from a text to a text. Of several texts between others, the second one starts the next run; a single one ends none."""
     said = [child for child in children if is_said(child) and child.kind != "breakpoint"]
     kinds = "".join("t" if child.kind == "text" else "o" for child in said)
+    kinds = re.sub("^o+", lambda leading: "l" * len(leading[0]), kinds)
     runs: list[list[Node]] = []
-    for found in re.finditer(
-        r"(?:^t+|(?<=ot)t+|(?<=^o)t|(?<=^oo)t)o+(?:to+)*(?:t+$|t(?=t))", kinds
-    ):
+    for found in re.finditer(r"(?:^t+|(?<=[lo]t)t+|(?<=l)t)o+(?:to+)*(?:t+$|t(?=t))", kinds):
         first, last = said[found.start()], said[found.end() - 1]
         runs.append(children[children.index(first) : children.index(last) + 1])
     return runs

@@ -74,7 +74,8 @@ def _inner_codes(code: CodeType) -> list[CodeType]:
 
 def _without_inner(code: CodeType) -> CodeType:
     consts = tuple(None if isinstance(each, CodeType) else each for each in code.co_consts)
-    return code.replace(co_consts=consts)
+    # the places of functions, which end elsewhere when their last line changes, are no code
+    return code.replace(co_consts=consts, co_linetable=b"")
 
 
 def find_statement(source: str, line: int) -> range:

@@ -122,6 +122,7 @@ def _compile(source: str) -> CodeType:
     ("source", "before", "after", "changed"),
     [
         ("def f():\n    return 1", "1", "2", ["f"]),
+        ("def f():\n    return 1", "1", "a or 1", ["f"]),
         ("def f():\n    return 1", "f()", "g()", ["<module>", "f"]),
         ("def f(a=1):\n    return a", "1", "2", ["<module>"]),
         ("class A:\n    a = 1", "1", "2", ["A"]),

@@ -211,10 +211,9 @@ def build_leaf(parent: Node, element: PromptElement) -> Leaf | None:
         strings = [child for child in element.children if isinstance(child, str)]
         if len(strings) != len([child for child in element.children if child is not None]):
             return None
-        text = strings[0] if len(strings) == 1 else "".join(strings)
         return Leaf(
             parent,
-            text,
+            "".join(strings),
             priority,
             STARTS_LINE_ALWAYS if isinstance(element, TextChunk) else STARTS_LINE_FIRST,
             element=element,
@@ -300,7 +299,7 @@ def clear_node(node: Node) -> None:
     node.items = []
     node.nodes = []
     node.removed_at = []
-    node.layout = None
+    node.run = node.layout = None
     node.used = node.own_size = node.token_bound = None
 
 

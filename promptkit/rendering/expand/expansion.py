@@ -317,7 +317,7 @@ class Expansion:
                     members.append(inner)
                     inner = inner.fallback
         node.removed_at = [NEVER_REMOVED] * len(items)
-        if plain and node.run is None:
+        if plain:
             node.run = build_run(node)
         if not groups:
             return True
@@ -367,13 +367,12 @@ class Expansion:
             )
 
     def _schedule(self, node: Node, index: int) -> None:
-        """Schedule the nodes of a flex group, or of the next group that has any."""
+        """Schedule the nodes of a flex group, or of the next group that has any. There is one."""
         if node.layout:
             groups = node.layout.groups
-            while index < len(groups) and not groups[index].nodes:
+            while not groups[index].nodes:
                 index += 1
-            if index < len(groups):
-                self._stack.extend(reversed(groups[index].nodes))
+            self._stack.extend(reversed(groups[index].nodes))
 
     def _complete(self, node: Node) -> None:
         """Close a node whose subtree is rendered and each ancestor that this completes, then schedule the next flex group."""

@@ -202,7 +202,7 @@ def _find_enclosures(node: Node) -> list[Enclosure]:
         if is_literal(items[children[0]]):
             continue
         before, after = runs[at - 1] if at else [], runs[at + 1] if at + 1 < len(runs) else []
-        if at <= 1 or len(before) > 1 or start is None:
+        if start is None or len(before) > 1:
             is_inner = at > 1 and len(before) > 1
             start, stays = (before[is_inner] if before else None), False
         stays = stays or any(_stays(items[child]) for child in children)
@@ -429,7 +429,7 @@ def _index_message(tree: RenderTree, node: Node) -> None:
                 item.first_leaf_index = index
                 if not item.items:
                     item.placeholder = placeholder = Leaf(item, "", 0, STARTS_LINE_NEVER)
-                    placeholder.is_element, placeholder.index = True, index
+                    placeholder.index = index
                     index += 1
                     before = (
                         before
@@ -489,12 +489,14 @@ def list_linked_leaves(node: Node) -> list[Leaf]:
 
 def has_removable_items(node: Node) -> bool:
     """Return whether a node has a living item besides the opening and closing lines of a Tag."""
-    return any(
-        removed_at == NEVER_REMOVED
+    living = (
+        item
+        for item, removed_at in zip(node.items, node.removed_at, strict=True)
+        if removed_at == NEVER_REMOVED
         and not (type(item) is Node and item.activated_at == NEVER_REMOVED)
         and not (type(item) is Leaf and item.is_frame)
-        for item, removed_at in zip(node.items, node.removed_at, strict=True)
     )
+    return next(living, None) is not None
 
 
 def pair_calls(tree: RenderTree, *, strict: bool) -> None:

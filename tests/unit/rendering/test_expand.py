@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from promptkit import tag
 from promptkit.elements import IfEmpty
 from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
-from promptkit.elements.layout import Group, KeepWith, Reserve
+from promptkit.elements.layout import First, Group, KeepWith, Reserve, TokenLimit
 from promptkit.elements.media import Image
-from promptkit.elements.text import Expandable, TextChunk
+from promptkit.elements.text import Expandable, Text, TextChunk
 from promptkit.errors import BadChildError, BudgetExceededError
 from promptkit.messages import ToolCall
 from promptkit.rendering.renderer import render, render_async
@@ -21,7 +22,7 @@ from promptkit.testing import WordTokenizer
 from tests.behaviour.tokenizers import Bounded
 
 if TYPE_CHECKING:
-    from promptkit.elements.element import Child, Sizing
+    from promptkit.elements.element import Child, PromptElement, Sizing
     from promptkit.tokens import Tokenizer
 
 
@@ -104,6 +105,65 @@ def test_what_grew_leaves_the_next_one_the_rest(tokenizer: Tokenizer, expected: 
         budget=11,
         tokenizer=tokenizer,
     )
+    assert budgets == expected
+
+
+@RUNS
+@BOTH
+def test_a_first_value_that_is_no_string_is_refused(
+    run: Callable[[Child], str], is_async: bool
+) -> None:
+    async def later(_: Sizing) -> object:
+        return Group()["text"]
+
+    def now(_: Sizing) -> object:
+        return Group()["text"]
+
+    expandable = Expandable(value=str).replace(value=later if is_async else now)
+    with pytest.raises(BadChildError, match="must be a string, not Group"):
+        run(UserMessage()[expandable])
+
+
+def test_a_break_behind_one_character_is_one() -> None:
+    prompt = UserMessage()[TextChunk(break_on=" ")["a bcd"], " q"]
+    made = render(prompt, budget=2, tokenizer=WordTokenizer())
+    assert made.messages[0].text.split() == ["a", "q"]
+
+
+def test_text_behind_an_empty_tag_starts_a_line() -> None:
+    assert plain(UserMessage()["a ", tag.rule()[()], Group()["b"]]) == "a \n<rule />\nb"
+
+
+def test_what_is_sized_after_an_awaited_text_is_shown() -> None:
+    prompt = second(lambda: "first", is_async=True)
+    text = awaited(prompt.replace(children=(*prompt.children, Text(flex_grow=1)[" last"])))
+    assert text.split() == ["text", "first", "last"]
+
+
+AROUND: dict[str, tuple[Callable[[PromptElement], Child], list[int]]] = {
+    "a group": (lambda it: Group()[it], [19, 19]),
+    "a choice that does not fit": (
+        lambda it: First()[Group()[it, TextChunk()["b " * 30]], Text()["x"]],
+        [9],
+    ),
+    "a fallback": (lambda it: KeepWith(group=1, fallback=it)[Text()["x"]], [19]),
+    "a limit of nothing": (lambda it: TokenLimit(max_tokens=0)[it], [0]),
+    "a limit with room": (lambda it: TokenLimit(max_tokens=5)["b b ", it], [3, 3, 3]),
+    "a full limit": (lambda it: TokenLimit(max_tokens=3)["b b ", it], [1]),
+}
+
+
+@pytest.mark.parametrize("name", AROUND)
+def test_an_expandable_is_asked_again_only_where_it_is_shown_and_has_room(name: str) -> None:
+    around, expected = AROUND[name]
+    budgets: list[int] = []
+
+    def value(sizing: Sizing) -> str:
+        budgets.append(sizing.token_budget)
+        return "a" if sizing.token_budget else ""
+
+    prompt = UserMessage()["q ", around(Expandable(value=value))]
+    render(prompt, budget=20, tokenizer=WordTokenizer())
     assert budgets == expected
 
 

@@ -17,6 +17,7 @@ from promptkit import (
     IfEmpty,
     Image,
     KeepWith,
+    Message,
     PromptElement,
     Rendered,
     Reserve,
@@ -32,6 +33,7 @@ from promptkit import (
     component,
     render,
 )
+from promptkit.elements.rounds import Rounds
 from promptkit.testing import (
     WordTokenizer,
     assert_dropped,
@@ -492,3 +494,23 @@ def test_a_path_may_be_written_as_a_receipt_shows_it() -> None:
     for removal in rendered.removals:
         assert_dropped(rendered, path=removal.label)
         assert_dropped(rendered, path=removal.path)
+
+
+@pytest.mark.parametrize("text", ["Where", "I look", "Here", "Bye"])
+def test_where_a_text_of_a_message_was_dropped_is_said_also_of_a_recorded_round(text: str) -> None:
+    call = ToolCall(id="c", name="f")
+    rounds: list[Message | list[Message]] = [
+        Message(role="user", content=("Where?",)),
+        [
+            Message(role="assistant", content=("I look.",), tool_calls=(call,)),
+            Message(role="tool", content=("Here.",), tool_call_id="c"),
+        ],
+    ]
+    recorded = Rounds(rounds=rounds, order=[0, 1], priorities=[0, 1])
+    bye = AssistantMessage(priority=0)["Bye."]
+    prompt = (recorded, bye, UserMessage()[TextChunk(required=True)["Thanks."]])
+    made = render(prompt, budget=1, tokenizer=WORDS)
+    with pytest.raises(AssertionError, match="was dropped") as caught:
+        assert_kept(made, text)
+    path = "AssistantMessage[1]" if text == "Bye" else "Rounds[0] > turn 1"
+    assert path in str(caught.value).split("tokens", 1)[0]
