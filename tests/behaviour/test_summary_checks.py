@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.planning.plan import SummaryTask
     from promptkit.providers import Reply
+    from promptkit.testing.scripted_model import Request
     from promptkit.testing.server import Exchange
     from promptkit.testing.server.replies import Answer
 
@@ -280,16 +281,11 @@ def test_the_facts_of_what_is_dropped_are_carried_whoever_writes_the_summary() -
 
 @pytest.mark.parametrize(("size", "asked"), [(200, 0), (600, 1)])
 def test_a_compaction_of_less_than_500_tokens_asks_no_model(size: int, asked: int) -> None:
-    model = ScriptedModel(
-        [
-            lambda request: (
-                summary_reply("It is about words.")
-                if request.purpose == "compaction"
-                else words(size // 2)
-            )
-        ]
-        * 4
-    )
+    def answer(request: Request) -> str:
+        is_summary = request.purpose == "compaction"
+        return summary_reply("It is about words.") if is_summary else words(size // 2)
+
+    model = ScriptedModel([answer] * 4)
     each = AgentSession(
         model=model, budget=ContextBudget(window=200_000), tokenizer=WordTokenizer()
     )

@@ -194,9 +194,11 @@ def select(  # noqa: PLR0913  # keywords
     )
     verbatim: dict[int, ViewItem] = {}
     if isinstance(keep, KeepUserMessages):
-        user_messages = [at for at in range(cut) if at not in pins and is_user_request(items[at])]
         opened = find_open_user_requests(items)
-        verbatim = keep_newest(items, user_messages, keep.tokens, sizer, opened=opened)
+        is_open = {
+            at: at in opened for at in range(cut) if at not in pins and is_user_request(items[at])
+        }
+        verbatim = keep_newest(items, is_open, keep.tokens, sizer)
         for at in verbatim.keys() & opened[-1:]:  # the request that is worked on
             verbatim[at] = attrs.evolve(verbatim[at], message=unmark_request(verbatim[at].message))
     replayed = [

@@ -22,7 +22,7 @@ from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.log.view import escape_block_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from promptkit.tokens import Tokenizer
     from promptkit.transcript import ViewItem
@@ -78,37 +78,36 @@ class VerbatimUserMessages:
         Earlier summaries are not user messages. A final reply among the items that are `kept`
         answers these messages, too.
         """
-        places = [at for at, item in enumerate(items) if is_user_request(item)]
+        opened = frozenset(find_open_user_requests([*items, *kept]))
+        is_open = {at: at in opened for at, item in enumerate(items) if is_user_request(item)}
         shown = keep_newest(
             items,
-            places,
+            is_open,
             self.max_tokens,
             Sizer(tokenizer),
             max_message_tokens=self.max_message_tokens,
-            opened=find_open_user_requests([*items, *kept]),
         )
-        return tuple(shown[at] for at in sorted(shown)), len(places) - len(shown)
+        return tuple(shown[at] for at in sorted(shown)), len(is_open) - len(shown)
 
 
-def keep_newest(  # noqa: PLR0913  # keywords
+def keep_newest(
     items: Sequence[ViewItem],
-    places: Sequence[int],
+    is_open: Mapping[int, bool],
     tokens: int,
     sizer: Sizer,
     *,
-    opened: Sequence[int],
     max_message_tokens: int | None = None,
 ) -> dict[int, ViewItem]:
     """Return the newest of the user's messages at some indexes that fit into `tokens`, by index, each with its mark.
 
-    The oldest of them is truncated to fit. `opened` are the indexes of those that are not answered.
+    The oldest of them is truncated to fit. `is_open` says of each index, the oldest first, whether
+    its message is not answered.
     """
     shown: dict[int, ViewItem] = {}
-    left, unanswered = tokens, frozenset(opened)
-    for at in reversed(places):
-        item = attrs.evolve(
-            items[at], message=mark_request(items[at].message, is_open=at in unanswered)
-        )
+    left = tokens
+    for at in reversed(is_open):
+        message = mark_request(items[at].message, is_open=is_open[at])
+        item = attrs.evolve(items[at], message=message)
         size = sizer.count_message(item.message)
         if max_message_tokens is not None and size > max_message_tokens:
             cut = _shorten_message(item, max_message_tokens, sizer)

@@ -22,7 +22,7 @@ from promptkit.errors import EmptyReplyError, SummaryError
 from promptkit.messages import Usage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator
 
     from promptkit.compaction.planning.plan import FailedAttempt, Plan
     from promptkit.compaction.policy.usage import UsageByPart
@@ -116,7 +116,7 @@ class SummaryProgress:
         )
 
     @contextmanager
-    def reporting_errors(self, usage: Usage | None = None) -> Iterator[None]:
+    def reporting_errors(self, usage: Usage | None = None) -> Generator[None]:
         """Report an error, or a cancellation, as the end, and let it pass. `usage` is as in `report_cancellation`."""
         try:
             yield

@@ -357,7 +357,7 @@ def test_a_smaller_window_is_made_room_for_at_the_next_request() -> None:
 
 
 @pytest.mark.spec("E91")
-def test_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for() -> None:
+def test_a_summary_in_the_making_does_not_outlive_its_model_where_the_window_is_no_larger() -> None:
     each = held(words(800, "a"), calls(1), words(20, "b"))
     other = ScriptedModel(["done"], name="other")
 
@@ -366,9 +366,7 @@ def test_a_summary_in_the_making_does_not_outlive_the_model_that_it_is_for() -> 
         each.writer.gate = asyncio.Event()
         await turn_and_rest(each, "second")
         assert each.session.compaction.background.state == "running"
-        each.session.set_model(
-            other, budget=ContextBudget(window=100_000, reserved_output_tokens=0)
-        )
+        each.session.set_model(other, budget=each.session.compaction.budget)
         assert each.session.compaction.background.plan is None
         await each.session.run("third")
         await each.session.close()

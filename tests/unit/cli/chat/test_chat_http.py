@@ -198,7 +198,7 @@ class TestFailures:
         self, folder: Path, answer: Answer
     ) -> None:
         rule = Rule(match=is_summary_request, answer=answer)
-        with serve(rules=[rule], after=lambda exchange: "word " * 400) as server:
+        with serve(rules=[rule], after=lambda exchange: "word " * 800) as server:
             done = chat(
                 folder,
                 "talk.jsonl",
