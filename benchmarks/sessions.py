@@ -1,4 +1,4 @@
-"""Drive every preset through one conversation over HTTP with everything that goes wrong, and count what a session must never do."""
+"""Drive every preset over HTTP through a conversation in which everything goes wrong and through one with each kind of trouble, and count what a session must never do."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ __all__ = ["Figures", "main", "run_preset"]
 
 WINDOWS = {
     "openai": {"gpt-4.1": 16_000, "gpt-4.1-mini": 9_000},
-    "anthropic": {"claude-sonnet-4-5": 16_000, "claude-haiku-4-5": 9_000},
+    "anthropic": {"claude-sonnet-4-6": 16_000, "claude-haiku-4-5": 9_000},
 }
 """The large and the small model of each API, and their windows in tokens."""
 REPLY_TOKENS = 1_000
@@ -442,13 +442,15 @@ def _has_empty_message(messages: Sequence[Mapping[str, Any]]) -> bool:  # Any: J
     return any(not message.get("content") and not message.get("tool_calls") for message in messages)
 
 
-async def _run(names: Sequence[str], rounds: int, seed: int) -> dict[str, Figures]:
+async def _run(
+    names: Sequence[str], rounds: int, seed: int, troubles: Sequence[str]
+) -> dict[str, Figures]:
     """Run the presets, some at a time, because each waits now and then."""
     free = asyncio.Semaphore(CONCURRENT)
 
     async def run(name: str) -> Figures:
         async with free:
-            return await run_preset(name, rounds=rounds, seed=seed)
+            return await run_preset(name, rounds=rounds, seed=seed, troubles=troubles)
 
     return dict(zip(names, await asyncio.gather(*map(run, names)), strict=True))
 
@@ -468,11 +470,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seed", type=int, default=1, help="of the jitter of thresholds (default 1)"
     )
+    parser.add_argument(
+        "--trouble",
+        action="append",
+        choices=TROUBLES,
+        help="this kind of trouble only; may be repeated (default: all)",
+    )
     asked = parser.parse_args(arguments)
     unknown = sorted(set(asked.presets) - set(PRESETS))
     if unknown:
         parser.error(f"there is no preset {unknown[0]!r}: use {', '.join(PRESETS)}")
-    found = asyncio.run(_run(asked.presets, max(1, asked.rounds), asked.seed))
+    found = asyncio.run(
+        _run(asked.presets, max(1, asked.rounds), asked.seed, asked.trouble or TROUBLES)
+    )
     if asked.json:
         print(
             json.dumps({name: attrs.asdict(figures) for name, figures in found.items()}, indent=2)
