@@ -1,4 +1,4 @@
-"""Drive every preset through one conversation over HTTP with everything that goes wrong, and count what a session must never do."""
+"""Drive every preset over HTTP through a conversation in which everything goes wrong and through one with each kind of trouble, and count what a session must never do."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import random
+import re
 import sys
 import tempfile
 from collections import Counter
@@ -13,15 +14,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import anthropic
 import attrs
 import openai
 
-from benchmarks.sessions_world import Files, Model, Task, make_tasks
+from benchmarks.sessions_world import TROUBLES, Files, Model, Task, make_tasks, make_trouble
 from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.policy.decisions import Compact, Wait
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.recall.tool import RECALL, recall
-from promptkit.compaction.run.events import CompactionCommitted, Event, Events, SummaryAttemptFailed
+from promptkit.compaction.run.events import (
+    CompactionCommitted,
+    Event,
+    Events,
+    RequestPruned,
+    RequestSent,
+    SummaryAttemptFailed,
+)
 from promptkit.errors import (
     ContextWindowFullError,
     MaxStepsExceededError,
@@ -30,6 +39,7 @@ from promptkit.errors import (
     RateLimitedError,
     SummaryError,
 )
+from promptkit.providers.anthropic.client import AnthropicModel
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Server, serve
 from promptkit.tokens.budget import ContextBudget
@@ -42,10 +52,15 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.decisions import Decision
     from promptkit.compaction.policy.rules import Policy
     from promptkit.compaction.policy.state import PolicyState
+    from promptkit.messages import Message
 
 __all__ = ["Figures", "main", "run_preset"]
 
-WINDOWS = {"gpt-4.1": 16_000, "gpt-4.1-mini": 9_000}
+WINDOWS = {
+    "openai": {"gpt-4.1": 16_000, "gpt-4.1-mini": 9_000},
+    "anthropic": {"claude-sonnet-4-6": 16_000, "claude-haiku-4-5": 9_000},
+}
+"""The large and the small model of each API, and their windows in tokens."""
 REPLY_TOKENS = 1_000
 WAIT_SECONDS = 1.0
 """The longest time that one summarizer may take in the foreground."""
@@ -56,20 +71,35 @@ TOLERANCE_SECONDS = 0.4
 MAX_RESUMES = 8
 CONCURRENT = 3
 """Presets at a time."""
+MARKER = re.compile(
+    r"\[[^\]]*\b(?:omitted|left out|cut out|cleared|removed|truncated|pruned|trimmed|superseded)\b"
+)
+"""What a request says in place of what it leaves out."""
+
+
+SUMS = ("requests", "invalid_requests", "silent_omissions", "wedged", "lost")
+"""The figures that are added up over all conversations."""
 
 
 @attrs.frozen(kw_only=True)
 class Figures:
     """The figures of one preset.
 
-    Zero is right for `invalid_requests`, `lost`, `repeated_tool_runs` and
-    `longest_wait_over_limit`.
+    Zero is right for `invalid_requests`, `silent_omissions`, `wedged`, `lost`,
+    `repeated_tool_runs` and `longest_wait_over_limit`. `requests`, `invalid_requests`,
+    `silent_omissions`, `wedged` and `lost` are sums over all conversations, the others are of the
+    first one.
     """
 
     requests: int
     """Requests to the provider, those for summaries included."""
     invalid_requests: int
     """Requests that the provider refused as ill-formed, or that have a message without content."""
+    silent_omissions: int
+    """Requests that leave out or shorten messages without an event, or without a word to the
+    model."""
+    wedged: int
+    """Turns without an answer, although their trouble is over."""
     overflows: int
     """Requests that the provider refused as too large, and turns that the session gave up because
     nothing fits."""
@@ -87,6 +117,10 @@ class Figures:
     compactions: int
     unfinished: int
     """Turns without an answer, after all that could be tried."""
+    cached_share: float
+    """The share of input tokens that the provider's cache had. Over Chat Completions."""
+    cached_share_anthropic: float
+    """The same over Anthropic's API, where requests say what is to be cached."""
 
 
 @attrs.frozen
@@ -118,48 +152,113 @@ class _Outcome:
     over_limit: float = 0.0
     failed_seconds: dict[int, float] = attrs.field(factory=dict[int, float])
     """Number of a compaction → seconds of its attempts that failed."""
+    wedged: int = 0
+    silent_omissions: int = 0
+    session: AgentSession | None = None
+    checkpoints: set[str] = attrs.field(factory=set[str])
+    """The ids of the summaries that an event told of."""
+    pruned: bool = False
+    """Whether an event told that the next request leaves something out."""
 
     def on_event(self, event: Event) -> None:
-        """Measure the attempts of summarizers in the foreground."""
+        """Measure the attempts of summarizers in the foreground, and look at each request of the conversation."""
         match event:
+            case RequestPruned():
+                self.pruned = True
+            case RequestSent(compaction=None, messages=messages) if self.session is not None:
+                self.silent_omissions += self._is_silent(self.session, messages)
+                self.pruned = False
             case SummaryAttemptFailed(number=number, trigger=trigger, seconds=seconds):
                 self.failed_seconds[number] = self.failed_seconds.get(number, 0.0) + seconds
                 self._measure(trigger, seconds)
             case CompactionCommitted(number=number, trigger=trigger, seconds=seconds):
                 self.compactions += 1
+                self.checkpoints.add(event.checkpoint)
                 self._measure(trigger, seconds - self.failed_seconds.get(number, 0.0))
             case _:
                 pass
+
+    def _is_silent(self, session: AgentSession, messages: Sequence[Message]) -> bool:
+        """Return whether a request leaves out what neither an event nor a word to the model tells."""
+        view = session.window.view
+        texts = [message.text for message in messages]
+        replaced = {item.entry_id for item in view.items}
+        if any(
+            entry.message is not None and entry.id not in replaced
+            for entry in session.transcript.path()
+        ) and not (self.checkpoints & replaced):
+            return True
+        calls = {call.id for message in messages for call in message.tool_calls}
+        whole = all(
+            any(item.message.text in text for text in texts)
+            and calls.issuperset(call.id for call in item.message.tool_calls)
+            for item in view.items
+        )
+        return not whole and not (self.pruned and any(map(MARKER.search, texts)))
 
     def _measure(self, trigger: str, seconds: float) -> None:
         if trigger != "background":
             self.over_limit = max(self.over_limit, seconds - WAIT_SECONDS - TOLERANCE_SECONDS)
 
 
-async def run_preset(name: str, *, rounds: int = 2, seed: int = 1) -> Figures:
-    """Hold the conversation under a preset.
+async def run_preset(
+    name: str, *, rounds: int = 2, seed: int = 1, troubles: Sequence[str] = TROUBLES
+) -> Figures:
+    """Hold the conversations under a preset: one with many faults, and one with each kind of trouble, over both APIs.
 
     Args:
         name: The preset's name.
-        rounds: Nine tasks each.
+        rounds: Nine tasks each, of the conversation with many faults.
         seed: For the jitter of thresholds.
+        troubles: The kinds of trouble.
     """
-    model, files, outcome = Model(), Files(), _Outcome()
+    first, *others = [
+        await _hold(name, api, kind, rounds=rounds, seed=seed)
+        for kind in (None, *troubles)
+        for api in WINDOWS
+    ]
+    return attrs.evolve(
+        first,
+        cached_share_anthropic=others[0].cached_share,
+        **{
+            column: sum(getattr(figures, column) for figures in (first, *others)) for column in SUMS
+        },
+    )
+
+
+async def _hold(name: str, api: str, kind: str | None, *, rounds: int, seed: int) -> Figures:
+    """Hold one conversation."""
+    model, files, outcome = Model(kind), Files(), _Outcome()
     with (
         tempfile.TemporaryDirectory() as folder,
-        serve(window=WINDOWS, after=model.answer) as server,
+        serve(window=WINDOWS[api], after=model.answer) as server,
     ):
         file = Path(folder) / "talk.jsonl"
-        async with openai.AsyncOpenAI(
-            base_url=server.url, api_key="none", max_retries=0, timeout=CLIENT_SECONDS
-        ) as client:
+        async with (
+            openai.AsyncOpenAI(
+                base_url=server.url, api_key="none", max_retries=0, timeout=CLIENT_SECONDS
+            ) as chat,
+            anthropic.AsyncAnthropic(
+                base_url=server.anthropic_url,
+                api_key="none",
+                max_retries=0,
+                timeout=CLIENT_SECONDS,
+            ) as messages,
+        ):
             await _converse(
                 name,
                 file,
-                client,
+                [
+                    OpenAIModel(each, api="chat", client=chat)
+                    if api == "openai"
+                    else AnthropicModel(each, client=messages)
+                    for each in WINDOWS[api]
+                ],
+                WINDOWS[api],
+                model=model,
                 files=files,
                 outcome=outcome,
-                tasks=make_tasks(rounds),
+                tasks=make_tasks(rounds) if kind is None else make_trouble(kind),
                 rng=random.Random(seed),
             )
         outcome.lost += _count_unrecorded(
@@ -178,49 +277,56 @@ async def run_preset(name: str, *, rounds: int = 2, seed: int = 1) -> Figures:
 async def _converse(  # noqa: PLR0913  # keywords
     name: str,
     file: Path,
-    client: openai.AsyncOpenAI,
+    models: Sequence[OpenAIModel | AnthropicModel],
+    windows: Mapping[str, int],
     *,
+    model: Model,
     files: Files,
     outcome: _Outcome,
     tasks: Sequence[Task],
     rng: random.Random,
 ) -> None:
     tool = files.tool()
-    models = {each: OpenAIModel(each, api="chat", client=client) for each in WINDOWS}
-    budgets = {
-        each: ContextBudget.for_model(
+    large, small = (
+        (
             each,
-            window=window,
-            reserved_output_tokens=REPLY_TOKENS,
-            tools=[tool.definition, RECALL],
+            ContextBudget.for_model(
+                each.name,
+                window=windows[each.name],
+                reserved_output_tokens=REPLY_TOKENS,
+                tools=[tool.definition, RECALL],
+            ),
         )
-        for each, window in WINDOWS.items()
-    }
-    large, small = WINDOWS
+        for each in models
+    )
     preset = PRESETS[name]()
     async with AgentSession(
-        model=models[large],
+        model=large[0],
         transcript=Transcript(JsonlStore(file)),
         instructions="You are a coding agent.",
         tools=[tool],
-        budget=budgets[large],
+        budget=large[1],
         preset=preset,
         policy=_Limited(preset.policy(rng.random)),
         events=Events(outcome.on_event),
         max_steps=12,
         rng=rng.random,
     ) as session:
+        outcome.session = session
         ends: list[str | None] = []
         for task in tasks:
+            model.trouble = task.trouble
             if task.before in {"smaller", "larger"}:
-                chosen = small if task.before == "smaller" else large
-                session.set_model(models[chosen], budget=budgets[chosen])
+                chosen, budget = small if task.before == "smaller" else large
+                session.set_model(chosen, budget=budget)
             elif task.before == "compact":
                 with suppress(SummaryError):
                     await session.compact()
             elif task.before == "branch":
                 await _switch_branch(session, ends[-3])
+            answered = outcome.answered
             await _do(session, task, outcome)
+            outcome.wedged += not task.trouble and answered == outcome.answered
             ends.append(session.transcript.leaf)
             with suppress(TimeoutError):
                 await asyncio.wait_for(session.window.wait_idle(), WAIT_SECONDS)
@@ -316,6 +422,8 @@ def _collect(server: Server, model: Model, files: Files, outcome: _Outcome) -> F
     return Figures(
         requests=server.stats.requests,
         invalid_requests=server.stats.invalid + empty,
+        silent_omissions=outcome.silent_omissions,
+        wedged=outcome.wedged,
         overflows=server.stats.overflows + outcome.given_up,
         lost=outcome.lost,
         repeated_tool_runs=(files.reads - Counter(dict.fromkeys(files.reads, 1))).total(),
@@ -324,6 +432,8 @@ def _collect(server: Server, model: Model, files: Files, outcome: _Outcome) -> F
         details_dropped=len(model.dropped),
         compactions=outcome.compactions,
         unfinished=outcome.unfinished,
+        cached_share=round(server.stats.cached_share, 2),
+        cached_share_anthropic=0.0,
     )
 
 
@@ -332,13 +442,15 @@ def _has_empty_message(messages: Sequence[Mapping[str, Any]]) -> bool:  # Any: J
     return any(not message.get("content") and not message.get("tool_calls") for message in messages)
 
 
-async def _run(names: Sequence[str], rounds: int, seed: int) -> dict[str, Figures]:
+async def _run(
+    names: Sequence[str], rounds: int, seed: int, troubles: Sequence[str]
+) -> dict[str, Figures]:
     """Run the presets, some at a time, because each waits now and then."""
     free = asyncio.Semaphore(CONCURRENT)
 
     async def run(name: str) -> Figures:
         async with free:
-            return await run_preset(name, rounds=rounds, seed=seed)
+            return await run_preset(name, rounds=rounds, seed=seed, troubles=troubles)
 
     return dict(zip(names, await asyncio.gather(*map(run, names)), strict=True))
 
@@ -358,11 +470,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--seed", type=int, default=1, help="of the jitter of thresholds (default 1)"
     )
+    parser.add_argument(
+        "--trouble",
+        action="append",
+        choices=TROUBLES,
+        help="this kind of trouble only; may be repeated (default: all)",
+    )
     asked = parser.parse_args(arguments)
     unknown = sorted(set(asked.presets) - set(PRESETS))
     if unknown:
         parser.error(f"there is no preset {unknown[0]!r}: use {', '.join(PRESETS)}")
-    found = asyncio.run(_run(asked.presets, max(1, asked.rounds), asked.seed))
+    found = asyncio.run(
+        _run(asked.presets, max(1, asked.rounds), asked.seed, asked.trouble or TROUBLES)
+    )
     if asked.json:
         print(
             json.dumps({name: attrs.asdict(figures) for name, figures in found.items()}, indent=2)

@@ -19,17 +19,29 @@ import attrs
 
 from promptkit import ToolCall, ToolDefinition
 from promptkit.compaction.summarizers.summarizer import SECTIONS
-from promptkit.messages import Message
-from promptkit.testing.server import Hang, ScriptedReply, rate_limit_error, server_error
+from promptkit.messages import ImagePart, Message
+from promptkit.testing.server import (
+    Hang,
+    HttpAnswer,
+    ScriptedReply,
+    rate_limit_error,
+    server_error,
+)
 from promptkit.tools import Tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from promptkit.messages import Part
     from promptkit.testing.server import Exchange
     from promptkit.testing.server.replies import Answer
 
-__all__ = ["Files", "Model", "Task", "find_detail", "make_tasks"]
+__all__ = ["TROUBLES", "Files", "Model", "Task", "find_detail", "make_tasks", "make_trouble"]
+
+TROUBLES = ("too_large", "no_summaries", "smaller", "pictures", "oversized")
+"""The kinds of trouble that have a conversation of their own: a 413 at every fifth request, the first
+and those for summaries included; summaries that always fail; a switch to a smaller model; tools that
+return pictures; a message that fits no window."""
 
 _WORDS = topics["assignment"].split()
 _TASK = re.compile(r"^Task (\d+): (.*)$", re.MULTILINE)
@@ -55,6 +67,8 @@ class Task:
     before: str | None = None
     """`smaller`, `larger`: another model. `compact`. `branch`: back to before the previous two
     tasks."""
+    trouble: bool = False
+    """Whether the turn may fail, because requests or summaries do, or its message is too large."""
 
     @property
     def message(self) -> str:
@@ -78,10 +92,36 @@ def make_tasks(rounds: int) -> list[Task]:
             ("read", 4, 900, "branch" if start % 2 else None),
             ("look", start + 2, 0, "larger" if start % 2 else "smaller" if start else None),
         ]
+    return _build_tasks(plan)
+
+
+def make_trouble(kind: str) -> list[Task]:
+    """Return the tasks of a conversation with one kind of trouble: more files than a window, and three tasks after it."""
+    read = "picture" if kind == "pictures" else "read"
+    tasks = _build_tasks(
+        [
+            ("read", 2, 700, None),
+            ("talk", 0, 0, None),
+            (read, 3, 1_200, None),
+            ("read", 4, 900, None),
+            ("huge", 0, 0, None) if kind == "oversized" else (read, 3, 900, None),
+            ("look", 1, 0, "smaller" if kind == "smaller" else None),
+            ("read", 4, 1_200, None),
+            ("talk", 0, 0, None),
+            ("read", 2, 700, None),
+            ("look", 7, 0, None),
+        ]
+    )
+    troubled = {"too_large": range(1, 8), "no_summaries": range(1, 8), "oversized": (5,)}
+    return [attrs.evolve(task, trouble=task.number in troubled.get(kind, ())) for task in tasks]
+
+
+def _build_tasks(plan: Sequence[tuple[str, int, int, str | None]]) -> list[Task]:
     tasks: list[Task] = []
     for number, (kind, count, words, before) in enumerate(plan, 1):
-        if kind == "read":
-            paths = tuple(f"src/task{number}_{at}_of_{words}.py" for at in range(count))
+        if kind in {"read", "picture"}:
+            name = "picture" if kind == "picture" else "task"
+            paths = tuple(f"src/{name}{number}_{at}_of_{words}.py" for at in range(count))
             tasks.append(
                 Task(
                     number=number,
@@ -101,17 +141,19 @@ def make_tasks(rounds: int) -> list[Task]:
                 )
             )
         else:
-            tasks.append(
-                Task(
-                    number=number, text=f"is it true that {_make_words(40, number)}?", before=before
-                )
-            )
+            said = _make_words(20_000 if kind == "huge" else 40, number)
+            tasks.append(Task(number=number, text=f"is it true that {said}?", before=before))
     return tasks
 
 
 def find_detail(path: str) -> str:
     """Return the detail that is in the middle of a file."""
     return hashlib.sha256(path.encode()).hexdigest()[:12]
+
+
+PICTURE = ImagePart(
+    url="data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+)
 
 
 class Files:
@@ -136,13 +178,14 @@ class Files:
             run=self._read,
         )
 
-    def _read(self, arguments: Mapping[str, object]) -> str:
+    def _read(self, arguments: Mapping[str, object]) -> str | Sequence[Part]:
         path = str(arguments["path"])
         with self._lock:
             self.reads[path] += 1
         count = int(match[1]) // 2 if (match := re.search(r"_of_(\d+)\.py", path)) else 100
         lines = [_make_words(12, f"{path}{line}") for line in range(count // 12)]
-        return "\n".join([f"# {path}", *lines, f"DETAIL = {find_detail(path)}", *reversed(lines)])
+        text = "\n".join([f"# {path}", *lines, f"DETAIL = {find_detail(path)}", *reversed(lines)])
+        return (text, PICTURE) if path.startswith("src/picture") else text
 
 
 SUMMARIES = ("good", "refusal", "vague", "cut", "busy", "good", "hang", "good", "good")
@@ -150,10 +193,17 @@ SUMMARIES = ("good", "refusal", "vague", "cut", "busy", "good", "hang", "good", 
 summary has all headings, and names no file."""
 
 
+REFUSAL = "I am sorry, but I cannot help with that."
+
+
 class Model:
     """The model behind the server."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str | None = None) -> None:
+        """Answer with all faults of the first conversation, or with those of a kind of trouble alone."""
+        self.trouble = False
+        """Whether a kind of trouble has its faults now."""
+        self._kind = kind
         self.delivered: Counter[str] = Counter()
         """The texts of answers that were sent to the client."""
         self.dropped: set[str] = set()
@@ -166,20 +216,36 @@ class Model:
     def answer(self, exchange: Exchange) -> Answer:
         """Answer a request by what it shows, or with a fault."""
         with self._lock:
-            if exchange.purpose == "compaction":
-                self._summaries += 1
-                return _answer_summary(self._summaries, exchange)
-            self._requests += 1
-            if self._requests % 11 == 7:  # the seventh of eleven
+            summary = exchange.purpose == "compaction"
+            self._summaries += summary
+            self._requests += not summary
+            fault = self._find_fault(summary=summary) if self._kind else None
+            if fault is not None:
+                return fault
+            if summary:
+                outcomes = ("good",) if self._kind else SUMMARIES
+                kind = outcomes[(self._summaries - 1) % len(outcomes)]
+                return _answer_summary(kind, self._summaries, exchange)
+            if not self._kind and self._requests % 11 == 7:  # the seventh of eleven
                 return rate_limit_error(0.05)
-            if self._requests % 29 == 17:  # and so on
+            if not self._kind and self._requests % 29 == 17:  # and so on
                 return server_error(503)
-            if self._requests == 41:  # once
+            if not self._kind and self._requests == 41:  # once
                 return Hang()
             answer = self._decide(_Shown(exchange))
             if isinstance(answer, str):
                 self.delivered[answer] += 1
             return answer
+
+    def _find_fault(self, *, summary: bool) -> Answer | None:
+        """Return the fault that the kind of trouble has for a request, or None."""
+        if not self.trouble:
+            return None
+        if self._kind == "too_large" and (self._summaries + self._requests) % 5 == 1:
+            return HttpAnswer(status=413, body="<h1>413 Request Entity Too Large</h1>")
+        if self._kind == "no_summaries" and summary:
+            return REFUSAL if self._summaries % 2 else server_error(500)
+        return None
 
     def _decide(self, shown: _Shown) -> str | Sequence[ToolCall]:
         if shown.task is None:
@@ -281,11 +347,10 @@ class _Shown:
         return ToolCall(id="", name=tool, arguments=more[1]) if more else None
 
 
-def _answer_summary(number: int, exchange: Exchange) -> Answer:
-    kind = SUMMARIES[(number - 1) % len(SUMMARIES)]
+def _answer_summary(kind: str, number: int, exchange: Exchange) -> Answer:
     match kind:
         case "refusal":
-            return "I am sorry, but I cannot help with that."
+            return REFUSAL
         case "cut":
             return ScriptedReply(
                 message=Message(
@@ -316,7 +381,7 @@ def _call(tool: str, **arguments: str) -> ToolCall:
 def _text(message: Mapping[str, Any]) -> str:  # Any: JSON
     content = message.get("content") or ""
     return (
-        content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+        content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
     )
 
 
