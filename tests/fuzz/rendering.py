@@ -61,7 +61,10 @@ def element_to_spec(value: Any) -> Spec:  # Any: an element, or a value of a pro
     if isinstance(value, PromptElement | ToolCall | RepeatedWord):
         kind = type(value)
         fields = [field for field in attrs.fields(kind) if field.name != "children"]
-        props = {field.name: element_to_spec(getattr(value, field.name)) for field in fields}
+        props = {
+            field.alias or field.name: element_to_spec(getattr(value, field.name))
+            for field in fields
+        }
         children: Spec = element_to_spec(value.children) if isinstance(value, PromptElement) else []
         return {"type": kind.__name__, "props": props, "children": children}
     if hasattr(value, "items"):
