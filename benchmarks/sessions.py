@@ -74,7 +74,7 @@ CONCURRENT = 3
 MARKER = re.compile(
     r"\[[^\]]*\b(?:omitted|left out|cut out|cleared|removed|truncated|pruned|trimmed|superseded)\b"
 )
-"""What a request says in place of what it leaves out."""
+"""The markers that a request has in place of messages that it leaves out."""
 
 
 SUMS = ("requests", "invalid_requests", "silent_omissions", "wedged", "lost")
@@ -158,7 +158,7 @@ class _Outcome:
     checkpoints: set[str] = attrs.field(factory=set[str])
     """The ids of the summaries that an event told of."""
     pruned: bool = False
-    """Whether an event told that the next request leaves something out."""
+    """True if an event reported that the next request leaves messages out."""
 
     def on_event(self, event: Event) -> None:
         """Measure the attempts of summarizers in the foreground, and look at each request of the conversation."""

@@ -68,7 +68,7 @@ class Task:
     """`smaller`, `larger`: another model. `compact`. `branch`: back to before the previous two
     tasks."""
     trouble: bool = False
-    """Whether the turn may fail, because requests or summaries do, or its message is too large."""
+    """True if the turn may fail: requests or summaries fail, or its message is too large."""
 
     @property
     def message(self) -> str:
@@ -202,7 +202,7 @@ class Model:
     def __init__(self, kind: str | None = None) -> None:
         """Answer with all faults of the first conversation, or with those of a kind of trouble alone."""
         self.trouble = False
-        """Whether a kind of trouble has its faults now."""
+        """True while a kind of trouble causes faults."""
         self._kind = kind
         self.delivered: Counter[str] = Counter()
         """The texts of answers that were sent to the client."""

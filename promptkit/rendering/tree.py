@@ -377,13 +377,6 @@ class Run:
                 self.priorities.insert(-2, self.priorities[-3])
 
     @property
-    def position(self) -> int | None:
-        """The position of the next item that is removed; None if nothing is left."""
-        return next(
-            (position for position in self.order[len(self.steps) :] if position != MARKER), None
-        )
-
-    @property
     def is_recorded(self) -> bool:
         """True if the items are the rounds of a recorded conversation.
 

@@ -38,7 +38,7 @@ class NewestMessages:
 
     @property
     def is_most(self) -> bool:
-        """Whether they are most of the request, so that it gets hardly smaller without the others."""
+        """Return whether these parts are at least half of the request body."""
         return 2 * self.size >= self.body
 
     def describe_media(self) -> str:

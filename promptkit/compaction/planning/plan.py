@@ -174,7 +174,7 @@ class Summary:
     author: Author = "model"
     """Who wrote it. Of a summary that a hook gives it becomes `hook`."""
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
-    """What hooks attached, for the entry of the summary."""
+    """The data that hooks attached. It is stored in the entry of the summary."""
     missed: int = 0
     """The number of messages that the summary replaces and the summarizer was not shown, not even in
     part."""

@@ -197,7 +197,7 @@ class PolicyState:
     """Whether automatic compaction is on."""
     background: BackgroundState = "idle"
     stale: bool = False
-    """Whether the history was changed after the background summary was started."""
+    """True if the history was changed after the background summary was started."""
     attempts: Attempts = attrs.field(factory=Attempts)
     messages: int = 0
     """Number of messages in the view."""
@@ -210,7 +210,7 @@ class PolicyState:
     compacted: bool = False
     """Whether a summary was already applied for this request."""
     extracted: bool = False
-    """Whether a summary without a model was already tried for this request."""
+    """True if a summary without a model was already tried for this request."""
     waited: bool = False
     """Whether this request has already waited for the background summary."""
     pruned: bool = False

@@ -78,8 +78,8 @@ class OhMyPi:
     """The kind of compaction. `handoff`: a document for the rest of the work replaces the whole
     conversation. `off`: none that is automatic."""
     remote_enabled: bool | None = setting(None, names=("compaction.remoteEnabled",))
-    """Whether others than the model itself compact: the service at the endpoint, or without one the
-    model's provider, where it can. None: if there is an endpoint."""
+    """True: the service at `remote_endpoint` compacts, or without one the model's provider, if it
+    can. False: the model itself does. None: as True if there is an endpoint, else as False."""
     remote_endpoint: str | None = setting(None, names=(optional("compaction.remoteEndpoint"),))
     """The address of a service that writes the summaries."""
     promote: bool = setting(default=True, names=("contextPromotion.enabled",))

@@ -769,7 +769,7 @@ CONTEXT_LINES = 1
 
 
 FORM_WEIGHT = 0.7
-"""What another form of a word counts; the word itself counts 1."""
+"""The weight of another form of a word. The word itself has weight 1."""
 
 
 MAX_LINE_CHARACTERS = 400

@@ -129,8 +129,7 @@ class CompactionStarted:
     """The number of the compaction among all of one `Events`. Its last event has the same
     number."""
     trigger: str
-    """What started the compaction, such as `manual`, `background`, `branch` or
-    `handoff`."""
+    """The cause of the compaction, such as `manual`, `background`, `branch` or `handoff`."""
     messages: int
     """Number of messages that the summary will replace."""
     before: UsageByPart = attrs.field(factory=UsageByPart)
@@ -171,8 +170,8 @@ class CompactionCommitted(_CompactionStep):
     dropped: int = 0
     """The number of messages that the summary replaces, the previous summary aside."""
     shown: int = 0
-    """How many of them the summarizer was shown, at least in part. The mode is `partial` where these
-    are not all."""
+    """The number of those messages that the summarizer was shown, at least in part. If it was not
+    shown all, the mode is `partial`."""
     before: UsageByPart = attrs.field(factory=UsageByPart)
     """The request by part as it would have been without the compaction, instructions and tools
     included."""

@@ -118,7 +118,7 @@ class Checkpoint:
     dropped: int | None = None
     """The number of messages that the summary replaces, the previous summary aside."""
     shown: int | None = None
-    """How many of them the summarizer was shown, at least in part."""
+    """The number of those messages that the summarizer was shown, at least in part."""
 
 
 @attrs.frozen(kw_only=True)
