@@ -66,7 +66,7 @@ def test_a_replay_of_a_url_has_the_figures_of_the_file(
     figures: list[object] = []
     capsys.readouterr()
     for recording in (str(file), url):
-        assert main(["replay", recording, "--policy", "trim_last", "--json", "-"]) == 0
+        assert main(["replay", recording, "--policy", "trim_last", "--json"]) == 0
         (result,) = json.loads(capsys.readouterr().out)["files"]
         assert result.pop("file") == recording
         figures.append(result)
