@@ -122,7 +122,12 @@ def features() -> dict[int, tuple[str, str, str, str]]:
 def names() -> list[str]:
     """The names with dots that the page says are below promptkit."""
     # other systems' names
-    text = re.sub(r"^<!-- settings.*?\n\n", "", PAGE.read_text(encoding="utf-8"), flags=re.M | re.S)
+    text = re.sub(
+        r"^<!-- settings.*?\n\n",
+        "",
+        PAGE.read_text(encoding="utf-8"),
+        flags=re.MULTILINE | re.DOTALL,
+    )
     rooms = "agent|compaction|fitting|lab|providers|tokens|transcript|wire"
     return sorted(set(re.findall(rf"`((?:{rooms})(?:\.\w+)+)`", text)))
 
