@@ -181,7 +181,7 @@ def test_many_recordings_become_transcripts_in_a_folder(capsys: pytest.CaptureFi
             ("replay", "logs/a.json", "-o", "x.jsonl", "--json"),
             "--json, --plot and --each hold all results in memory",
         ),
-        (("replay", "logs/a.json", "--force"), "--state and --force need --output OUT"),
+        (("replay", "logs/a.json", "--state", "s"), "--state needs --output OUT"),
         (
             ("replay", "logs/a.json", "-o", "x.csv"),
             "name x.csv with the suffix .jsonl or .parquet.",

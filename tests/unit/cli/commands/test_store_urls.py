@@ -99,7 +99,10 @@ def test_a_conversation_is_never_replaced(
             ["transcript", "stats", "sqlite:///none.db"],
             "no conversation is named: write its id after the URL",
         ),
-        (["transcript", "grep", "x", "mongodb://host/name#1"], "is not a place for objects"),
+        (
+            ["transcript", "grep", "x", "mongodb://host/name#1"],
+            "mongodb:// is no store of transcripts",
+        ),
         (["transcript", "list", "none"], "there is no folder none"),
         (["export", "sqlite:///none.db#1", "--to", "openai"], "there is no such conversation"),
         (
