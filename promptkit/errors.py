@@ -263,7 +263,17 @@ class TokenizerError(PromptKitError):
 
 
 class UnknownModelError(TokenizerError):
-    """No context window or encoding is known for a model name. `register_model` adds one."""
+    """No context window or encoding is known for a model name. `register_model` adds one.
+
+    `model` is the name. `problem` is the sentence without what a Python program can do about it.
+    """
+
+    def __init__(self, model: str, problem: str) -> None:
+        super().__init__(
+            f"{problem} Give the render a `budget`, or register the model: register_model({model!r}, window=…)."
+        )
+        self.model = model
+        self.problem = problem
 
 
 class TextTooLongError(TokenizerError):

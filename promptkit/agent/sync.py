@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import weakref
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
@@ -25,6 +25,9 @@ SyncT = TypeVar("SyncT", bound="_Sync[AgentSession] | _Sync[ContextWindow]")
 
 _OWN = frozenset({"close"})
 """Methods that the synchronous classes do not take over."""
+
+_STREAMS = frozenset({"stream"})
+"""Methods that return an asynchronous iterator."""
 
 _TURNS = frozenset({"run", "resume"})
 """Methods whose interruption is over when the session is idle again."""
@@ -95,6 +98,8 @@ def _make_method(
 ) -> Callable[..., object]:
     name = member.__name__
     is_async = inspect.iscoroutinefunction(member)
+    if name in _STREAMS:
+        return _make_stream(member)
 
     @functools.wraps(member)
     def call(self: _Sync[AgentSession], *args: object, **keywords: object) -> object:
@@ -108,6 +113,26 @@ def _make_method(
         return outer(result) if isinstance(result, inner) else result
 
     return call
+
+
+def _make_stream(member: Callable[..., object]) -> Callable[..., object]:
+    name = member.__name__
+
+    @functools.wraps(member)
+    def stream(self: _Sync[AgentSession], *args: object, **keywords: object) -> Iterator[object]:
+        items: AsyncGenerator[object] = self.loop.call(
+            lambda: getattr(self.inner, name)(*args, **keywords)
+        )
+        try:
+            while (item := self.loop.wait(lambda: anext(items, _END))) is not _END:
+                yield item
+        finally:
+            self.loop.wait(items.aclose)
+
+    return stream
+
+
+_END = object()
 
 
 @_add_methods(AgentSession)

@@ -1,11 +1,12 @@
 # The types of sync.py. tests/unit/agent/test_sync.py compares them with the asynchronous classes.
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.attachments import Attachment
 from promptkit.agent.session.session import AgentSession, TurnResult
+from promptkit.agent.session.stream import StreamEvent
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.usage import ContextUsage
 from promptkit.agent.window.window import ContextWindow
@@ -75,6 +76,9 @@ class SyncSession:
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
     ) -> None: ...
+    def stream(
+        self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = ()
+    ) -> Generator[StreamEvent]: ...
     def switch_branch(
         self, to: str | None, *, instructions: str | None = None, summarize: bool = True
     ) -> Entry | None: ...

@@ -74,9 +74,13 @@ def draw_picture(figure: Callable[[], Figure], suffix: str, page: Callable[[str]
     with style, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # characters that the font lacks are drawn as boxes
         if suffix == ".png":
-            figure().savefig(file, format="png", dpi=DPI, bbox_inches="tight")
+            figure().savefig(
+                file, format="png", metadata={"Software": "promptkit"}, dpi=DPI, bbox_inches="tight"
+            )
             return file.getvalue()
-        figure().savefig(file, format="svg", metadata={"Date": None}, bbox_inches="tight")
+        figure().savefig(
+            file, format="svg", metadata={"Creator": "promptkit", "Date": None}, bbox_inches="tight"
+        )
     svg = add_dark_mode(file.getvalue().decode())
     return svg.encode() if suffix == ".svg" else page(svg).encode("ascii", "xmlcharrefreplace")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from promptkit.cli.output.terminal import escape_control_chars, usage_error
+from promptkit.cli.output.terminal import escape_control_chars, is_quiet, usage_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -144,7 +144,7 @@ def show_bar(title: str, *, of_bytes: bool = False) -> Generator[Callable[[int, 
     Yields:
         A function that takes what is done and the whole.
     """
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
     from rich.console import Console

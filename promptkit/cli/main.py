@@ -11,7 +11,7 @@ import io
 import os
 import re
 import sys
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
@@ -20,6 +20,7 @@ import click
 from promptkit.cli.chat.command import chat
 from promptkit.cli.commands.bench import bench
 from promptkit.cli.commands.compact import compact
+from promptkit.cli.commands.completion import completion
 from promptkit.cli.commands.export import export
 from promptkit.cli.commands.fit import fit
 from promptkit.cli.commands.import_ import import_
@@ -28,9 +29,10 @@ from promptkit.cli.commands.render import render, trace
 from promptkit.cli.commands.replay import replay
 from promptkit.cli.commands.transcript import transcript
 from promptkit.cli.demo.command import demo
+from promptkit.cli.output.terminal import QUIET
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,6 +145,7 @@ _COMMANDS: tuple[click.Command, ...] = (
     bench,
     chat,
     compact,
+    completion,
     demo,
     export,
     fit,
@@ -154,7 +157,57 @@ _COMMANDS: tuple[click.Command, ...] = (
     transcript,
 )
 
+
+def _set_quiet(ctx: click.Context, _parameter: click.Parameter, wanted: object) -> None:
+    if wanted:
+        ctx.meta[QUIET] = True
+
+
+def _set_color(ctx: click.Context, _parameter: click.Parameter, wanted: str | None) -> None:
+    if wanted != "auto":
+        ctx.color = wanted == "always"
+        names = ("FORCE_COLOR", "NO_COLOR") if ctx.color else ("NO_COLOR", "FORCE_COLOR")
+        ctx.with_resource(_set_variables(*names))
+
+
+@contextmanager
+def _set_variables(wanted: str, unwanted: str) -> Generator[None]:
+    """Set a variable that rich reads and remove another one, for the time of a command."""
+    before = {name: os.environ.get(name) for name in (wanted, unwanted)}
+    os.environ[wanted] = "1"
+    os.environ.pop(unwanted, None)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+_SHARED = (
+    click.Option(
+        ["-q", "--quiet"],
+        is_flag=True,
+        expose_value=False,
+        callback=_set_quiet,
+        help="Print results and errors only: no progress, and no notes about a result.",
+    ),
+    click.Option(
+        ["--color"],
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        expose_value=False,
+        callback=_set_color,
+        help="Colour the output; auto does so on a terminal, unless NO_COLOR is set.",
+    ),
+)
+"""The options of every command. A command that has one of them keeps its own."""
+
 for _command in (*_COMMANDS, *transcript.commands.values()):
     _command.context_class = _Context
+    if not isinstance(_command, click.Group):
+        _own = {name for each in _command.params for name in each.opts}
+        _command.params += [each for each in _SHARED if not _own & set(each.opts)]
 for _command in _COMMANDS:
     program.add_command(_command)

@@ -383,8 +383,8 @@ def resolve_render_budget(
         model_info(name)  # raises UnknownModelError
         known = ContextBudget.for_model(name, reserved_output_tokens=reserved_output_tokens)
         if known.window is None or known.limit is None:
-            message = f"No window is known for {name!r}: give the render a `budget`, or register_model({name!r}, window=…)."
-            raise UnknownModelError(message)
+            problem = f"No window is known for {name!r}."
+            raise UnknownModelError(name, problem)
         tokens = known.limit
         steps = f": {name} has a window of {known.window:,} tokens, less {known.output_reserve or 0:,} for the reply"
         if known.max_input is not None:

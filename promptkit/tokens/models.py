@@ -132,12 +132,14 @@ def model_info(name: str) -> ModelInfo:
         return _describe(base)
     from difflib import get_close_matches
 
-    near = get_close_matches(base, [*_registered, *_table()], 3)
-    message = (
-        f"No model {name!r} is known{': did you mean ' + ' or '.join(map(repr, near)) + '?' if near else '.'} "
-        f"Give the render a `budget`, or register the model: register_model({name!r}, window=…)."
-    )
-    raise UnknownModelError(message)
+    near = get_close_matches(base, list_models(), 3)
+    problem = f"No model {name!r} is known{': did you mean ' + ' or '.join(map(repr, near)) + '?' if near else '.'}"
+    raise UnknownModelError(name, problem)
+
+
+def list_models() -> list[str]:
+    """List the names of the models that are registered or in the table."""
+    return [*_registered, *_table()]
 
 
 def register_model(  # noqa: PLR0913  # the facts of a model, each with a default

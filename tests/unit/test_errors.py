@@ -29,6 +29,7 @@ from promptkit.errors import (
     TranscriptWriteError,
     TreeError,
     TurnInProgressError,
+    UnknownModelError,
 )
 from promptkit.messages import Message
 from promptkit.rendering.renderer import render
@@ -67,6 +68,7 @@ SAMPLES: tuple[PromptKitError, ...] = (
     TranscriptFormatError("no transcript.", file="talk.jsonl"),
     TranscriptWriteError("the disk is full.", file="talk.jsonl"),
     TurnInProgressError(),
+    UnknownModelError("gtp-5", "No model 'gtp-5' is known."),
 )
 
 

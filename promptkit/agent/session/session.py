@@ -20,6 +20,7 @@ from promptkit.agent.session.attachments import (
     read_attachments,
 )
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
+from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
 from promptkit.agent.window.continuation import ask_to_go_on, find_pending_calls, may_go_on
@@ -325,6 +326,32 @@ class AgentSession:
         async with self._turn:
             self.window.add(Message(role="user", content=parts))
             return await self._run_turn(on_text)
+
+    def stream(
+        self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = ()
+    ) -> AsyncGenerator[StreamEvent]:
+        """Send a user message as `run` does, and yield what happens until the model is done.
+
+        Closing the generator before its end cancels the turn, which `resume` continues.
+
+        Args:
+            content: As for `run`.
+            attachments: As for `run`.
+
+        Returns:
+            An iterator over pieces of the model's text (`TextDelta`), requests and replies
+            (`RequestSent`, `ReplyReceived` with the usage), tool calls and results (`ToolCalled`,
+            `ToolReturned`), compactions, and last the `TurnResult`. It raises what `run` raises.
+
+        >>> async for event in session.stream("Is the parser tested?"):
+        ...     if isinstance(event, TextDelta):
+        ...         print(event.text, end="")
+        """
+        return stream_turn(
+            lambda on_text: self.run(content, attachments=attachments, on_text=on_text),
+            self.compaction.compactor.events,
+            self.transcript,
+        )
 
     async def resume(self, *, on_text: Callable[[str], object] | None = None) -> TurnResult:
         """Continue a turn that an error, a cancellation or the end of the program cut short.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from promptkit.cli.input.model import missing_key
-from promptkit.cli.input.params import window_option
+from promptkit.cli.input.params import MODEL, PRESET, window_option
 from promptkit.cli.output.terminal import usage_error
 
 # \b keeps click from joining the lines.
@@ -45,6 +45,7 @@ Examples:
 )
 @click.option(
     "--model",
+    type=MODEL,
     default="gpt-5-mini",
     show_default=True,
     help="The model, over OpenAI's API, Anthropic's for Claude, or one like OpenAI's at OPENAI_BASE_URL.",
@@ -52,6 +53,7 @@ Examples:
 @window_option
 @click.option(
     "--preset",
+    type=PRESET,
     default="vscode",
     show_default=True,
     metavar="NAME",
@@ -70,6 +72,7 @@ Examples:
 )
 @click.option("--demo", is_flag=True, help="Use a scripted model, even if an API key is set.")
 @click.option(
+    "-q",
     "--quiet",
     is_flag=True,
     help="Print only the replies, and nothing about tools, context window and summaries.",

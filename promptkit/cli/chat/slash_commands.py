@@ -33,7 +33,7 @@ MAX_DIGITS = 9
 
 HELP = """\
 /help              show this list
-/context           show what the context window contains
+/context [all]     show what fills the context window; all adds every figure
 /receipt           show what the last request left out, and all summaries
 /compact [TEXT]    summarize now; TEXT adds instructions for the summary
 /autocompact [on]  show whether summaries are made automatically; on or off
@@ -58,7 +58,7 @@ class SlashCommands:
         self._screen = screen
         self._commands: Mapping[str, Callable[[str], object]] = {
             "help": lambda _: self._lines(HELP.splitlines()),
-            "context": lambda _: self._show_context(),
+            "context": self._show_context,
             "receipt": lambda _: self._show_receipt(),
             "compact": self._compact,
             "autocompact": self._autocompact,
@@ -85,15 +85,23 @@ class SlashCommands:
     def _show_receipt(self) -> None:
         self._lines(self._talk.call(lambda session: _receipt(session, self._screen.console.width)))
 
-    def _show_context(self) -> None:
+    def _show_context(self, wanted: str) -> None:
+        if wanted not in {"", "all"}:
+            self._screen.print_line("/context needs all, or nothing.", "red")
+            return
         usage = self._talk.usage()
+        base = self._talk.call(lambda session: session.compaction.budget.base)
+        shown = usage if wanted else attrs.evolve(usage, window=None, limit=base, threshold=None)
         console = self._screen.console
         colours = (
             console.is_terminal and not console.no_color and console.encoding.startswith("utf")
         )
-        self._lines(draw_context(usage, width=console.width, colours=colours))
+        self._lines(draw_context(shown, width=console.width, colours=colours))
         self._screen.print_line("")
-        self._lines(self._wrapped(self._talk.call(lambda session: _context(session, usage))))
+        facts = self._talk.call(lambda session: _context(session, usage))
+        self._lines(
+            self._wrapped(facts if wanted else [fact for fact in facts if fact[0] == "used"])
+        )
 
     def _lines(self, lines: Sequence[str | Text]) -> None:
         for line in lines:

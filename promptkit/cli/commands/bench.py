@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.input.params import (
+    MODELS,
     SHARE,
     SHARE_OR_OFF,
+    TARGET,
     ParsedType,
     defaults_option,
+    force_option,
+    json_option,
     props_option,
 )
-from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.output.files import check_output, write_file
 from promptkit.cli.output.terminal import show_spinner, usage_error
 
 if TYPE_CHECKING:
@@ -26,7 +30,7 @@ Examples:
   promptkit bench prompt.py:Review --props props.json
   promptkit bench prompt.py:Review --budgets 1k:32k:log12 --models gpt-5,gpt-4.1
   promptkit bench prompt.py:Review --plot review.svg
-  promptkit bench prompt.py:Review --repeat 0 --json baseline.json
+  promptkit bench prompt.py:Review --repeat 0 -o baseline.json
   promptkit bench prompt.py:Review --repeat 0 --baseline baseline.json
 """
 
@@ -38,7 +42,7 @@ def _parse_budgets(text: str) -> tuple[int, ...]:
 
 
 @click.command(short_help="Measure a prompt at many budgets.", epilog=EXAMPLES)
-@click.argument("target", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
+@click.argument("target", type=TARGET, metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @props_option
 @click.option(
     "--budgets",
@@ -50,6 +54,7 @@ def _parse_budgets(text: str) -> tuple[int, ...]:
 )
 @click.option(
     "--models",
+    type=MODELS,
     default="",
     metavar="LIST",
     help="Measure once for each of these models, such as gpt-5,gpt-4.1.",
@@ -69,12 +74,13 @@ def _parse_budgets(text: str) -> tuple[int, ...]:
     show_default=True,
     help="Length of the element paths in the results; deeper elements are added to the element that contains them.",
 )
+@json_option
 @click.option(
-    "--json",
-    "json_file",
+    "-o",
+    "--output",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the run as JSON, for machines or as a baseline; - writes it to stdout.",
+    help="Write the run as JSON, to be the --baseline of a later one.",
 )
 @click.option(
     "--plot",
@@ -82,6 +88,7 @@ def _parse_budgets(text: str) -> tuple[int, ...]:
     metavar="FILE",
     help="Draw the run to an .svg, .png or .html file.",
 )
+@force_option
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path),
@@ -113,8 +120,10 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     defaults: Defaults,
     repeat: int,
     depth: int,
-    json_file: Path | None,
+    as_json: bool,
+    output: Path | None,
     plot: Path | None,
+    force: bool,
     baseline: Path | None,
     tolerance: float,
     time_tolerance: float | None,
@@ -122,7 +131,7 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     """Render a prompt at many budgets, and print what it uses, what it drops and how long it takes.
 
     Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write
-    it to that file with --json.
+    it to that file with --output.
     """
     from promptkit.bench import compare, format_comparison, measure, read_run, run_to_json
     from promptkit.bench.baseline import check_comparable
@@ -133,7 +142,7 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     earlier = read_run(baseline) if baseline else None
     if earlier:
         check_comparable(earlier, budgets=budgets, models=model_names or (None,), depth=depth)
-    _check_files(json_file, plot, baseline)
+    _check_files(output, plot, baseline, force=force)
     element = load_target(target, read_props(props))
     with show_spinner(f"Measuring {target} at {len(budgets):,} budgets"):
         run = measure(
@@ -146,44 +155,45 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
             defaults=defaults,
         )
     text = run_to_json(run)
-    piped = str(json_file) == "-"
-    if piped:
-        click.echo(text, nl=False)
-    else:
-        from promptkit.cli.output.bench_table import print_run
-
-        print_run(run)
-    if json_file and not piped:
-        write_file(json_file, text.encode(), mode=0o666)
+    if output:
+        write_file(output, text.encode(), mode=0o666)
     if plot:
         from promptkit.bench import draw_run
 
         with show_spinner(f"Drawing {plot}"):
             write_file(plot, draw_run(run, plot.suffix), mode=0o666)
+    if as_json:
+        click.echo(text, nl=False)
+    else:
+        from promptkit.cli.output.bench_table import print_run
+
+        print_run(run)
     if earlier and baseline:
         comparison = compare(run, earlier, tolerance=tolerance, time_tolerance=time_tolerance)
         click.echo(
-            format_comparison(comparison) if piped else f"\n{format_comparison(comparison)}",
-            err=piped,
+            format_comparison(comparison) if as_json else f"\n{format_comparison(comparison)}",
+            err=as_json,
         )
         if comparison.worse:
             click.echo(
-                f"If that is intended, replace the baseline: run the same command with --json {baseline} and without --baseline.",
-                err=piped,
+                f"If that is intended, replace the baseline: run the same command with -o {baseline} --force and without --baseline.",
+                err=as_json,
             )
             ctx.exit(1)
 
 
-def _check_files(json_file: Path | None, plot: Path | None, baseline: Path | None) -> None:
+def _check_files(
+    output: Path | None, plot: Path | None, baseline: Path | None, *, force: bool
+) -> None:
     """Check, before anything is measured, that the output files can be written."""
-    if json_file and baseline and json_file.resolve() == baseline.resolve():
+    if output and baseline and output.resolve() == baseline.resolve():
         usage_error(
-            f"--json and --baseline both name {baseline}: leave out --baseline to replace it."
+            f"--output and --baseline both name {baseline}: leave out --baseline to replace it."
         )
     if plot:
         from promptkit.bench.plot import check_drawable
 
         check_drawable(plot.suffix)
-        if plot.resolve() in [path.resolve() for path in (json_file, baseline) if path]:
-            usage_error(f"--plot and --json or --baseline both name {plot}: name two files.")
-    check_place(json_file, plot)
+        if plot.resolve() in [path.resolve() for path in (output, baseline) if path]:
+            usage_error(f"--plot and --output or --baseline both name {plot}: name two files.")
+    check_output(output, plot, force=force)

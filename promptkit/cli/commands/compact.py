@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from promptkit.cli.input.model import missing_key
-from promptkit.cli.input.params import json_option, window_option
+from promptkit.cli.input.params import MODEL, json_option, window_option
 from promptkit.cli.output.terminal import usage_error
 
 # \b keeps click from joining the lines.
@@ -29,6 +29,7 @@ NO_KEY = "{key} is not set: the summary is extracted from the transcript, withou
 )
 @click.option(
     "--model",
+    type=MODEL,
     help="The model that writes the summary, over OpenAI's API or a compatible one at OPENAI_BASE_URL.",
 )
 @click.option(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.input.params import force_option, leaf_option, read_address, redact_option
-from promptkit.cli.output.files import check_new, write_json
+from promptkit.cli.output.files import check_output, write_json
 from promptkit.cli.output.terminal import escape_control_chars, show_spinner, usage_error
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
         usage_error(
             "export writes files: `promptkit import FILE -o URL` writes a transcript to a database or object storage."
         )
-    check_new(output, force=force)
+    check_output(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         transcript = read_transcript(file)
     path = find_path(transcript, leaf)

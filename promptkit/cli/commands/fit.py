@@ -17,8 +17,13 @@ from promptkit.cli.commands.export import (
 )
 from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
 from promptkit.cli.input.params import SIZE, force_option, leaf_option, model_option, read_address
-from promptkit.cli.output.files import check_new, write_json
-from promptkit.cli.output.terminal import escape_control_chars, show_spinner, usage_error
+from promptkit.cli.output.files import check_output, write_json
+from promptkit.cli.output.terminal import (
+    escape_control_chars,
+    print_note,
+    show_spinner,
+    usage_error,
+)
 from promptkit.errors import TranscriptFormatError
 
 if TYPE_CHECKING:
@@ -143,7 +148,7 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
         )
         windows, read = summary.rows - summary.failures, summary.files
         counts = f"{windows:,} window{'s' * (windows != 1)} of {read:,} file{'s' * (read != 1)}"
-        click.echo(escape_control_chars(f"{counts} written to {output}."), err=True)
+        print_note(escape_control_chars(f"{counts} written to {output}."), err=True)
         report_failures(summary)
         if summary.failures:
             ctx.exit(1)
@@ -185,7 +190,7 @@ def _fit_one(  # noqa: PLR0913  # keywords
     from promptkit.lab.recordings.importing import detect_format
     from promptkit.transcript import CustomEntry
 
-    check_new(output, force=force)
+    check_output(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         with open_source(file) as source:
             try:
@@ -211,4 +216,4 @@ def _fit_one(  # noqa: PLR0913  # keywords
         )
     fitted = fit(messages)
     write_json(output, encode_messages(fitted.messages, to=to))
-    click.echo(escape_control_chars(fitted.explain()), err=True)
+    print_note(escape_control_chars(fitted.explain()), err=True)

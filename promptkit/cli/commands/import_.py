@@ -21,6 +21,7 @@ from promptkit.cli.input.params import force_option, json_option, read_address
 from promptkit.cli.output.terminal import (
     echo_wrapped,
     escape_control_chars,
+    is_quiet,
     print_json,
     usage_error,
 )
@@ -148,7 +149,7 @@ def _import_one(
     _warn(file, result)
     if as_json:
         print_json({"file": str(file), "format": result.format, **attrs.asdict(result.counts)})
-    else:
+    elif output is None or not is_quiet():
         _print(file, output, result)
 
 
@@ -204,7 +205,7 @@ def _import_all(  # noqa: PLR0913  # keywords
     )
     if as_json:
         print_json({"files": summary.files, "failures": summary.failures, **sums})
-    else:
+    elif output is None or not is_quiet():
         click.echo(f"{summary.files:,} file{'s' * (summary.files != 1)}")
         _print_counts(sums)
         if output is not None:

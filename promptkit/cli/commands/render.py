@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from promptkit.cli.input.params import budget_option, defaults_option, model_option, props_option
-from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.input.params import (
+    TARGET,
+    budget_option,
+    defaults_option,
+    force_option,
+    json_option,
+    model_option,
+    props_option,
+)
+from promptkit.cli.output.files import check_output, write_file
 from promptkit.cli.output.terminal import (
     escape_control_chars,
     print_json,
+    print_note,
     show_spinner,
     usage_error,
 )
@@ -19,51 +28,48 @@ from promptkit.cli.output.terminal import (
 if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults
 
-Format = Literal["text", "openai", "responses", "anthropic", "json"]
+Format = Literal["text", "openai", "responses", "anthropic", "tree"]
 
 
 # \b keeps click from joining the lines.
 RENDER_EXAMPLES = """\b
 Examples:
   promptkit render prompt.py:Review --props props.json --budget 4k
-  promptkit render package.prompts:Review --model gpt-5 --format openai
+  promptkit render package.prompts:Review --model gpt-5 --to openai
   promptkit render system.md.j2 --props values.json
 """
 
 
 @click.command(short_help="Render a component or a template.", epilog=RENDER_EXAMPLES)
-@click.argument("source", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
+@click.argument("source", type=TARGET, metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @props_option
 @budget_option
 @model_option
 @click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "openai", "responses", "anthropic", "json"]),
+    "--to",
+    type=click.Choice(["text", "openai", "responses", "anthropic", "tree"]),
     default="text",
     show_default=True,
-    help="text prints messages to read; openai, responses and anthropic print request bodies; json prints the element tree before pruning.",
+    help="The format to print: messages to read, the body of a request, or the element tree before pruning as JSON.",
 )
 @defaults_option
 @click.option("--explain", is_flag=True, help="Print on stderr what was removed, and why.")
-@click.option(
-    "--json",
-    "report",
-    is_flag=True,
-    help="Print tokens, budget, messages and removals as one JSON object.",
-)
+@json_option
 def render(  # noqa: PLR0913  # one argument for each option of the command
     *,
     source: str,
     props: Path | None,
     budget: int | None,
     model: str | None,
-    output_format: Format,
+    to: Format,
     defaults: Defaults,
     explain: bool,
-    report: bool,
+    as_json: bool,
 ) -> None:
-    """Render a component or a template, and print what the model would receive."""
+    """Render a component or a template, and print what the model would receive.
+
+    --json prints tokens, budget, messages and removals as one object.
+    """
     import promptkit
     from promptkit.cli.input.props import read_props
     from promptkit.cli.input.target import load_target
@@ -71,18 +77,18 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.rendering import to_json
 
     element = load_target(source, read_props(props))
-    if output_format == "json" and not report:
+    if to == "tree" and not as_json:
         print_json(to_json(element, budget=budget, model=model))
         return
     with show_spinner(f"Rendering {source}"):
         rendered = promptkit.render(element, budget=budget, model=model, defaults=defaults)
-    if report:
+    if as_json:
         print_json(rendered_to_json(rendered))
-    elif output_format == "openai":
+    elif to == "openai":
         print_json(rendered.to_openai())
-    elif output_format == "responses":
+    elif to == "responses":
         print_json(rendered.to_responses())
-    elif output_format == "anthropic":
+    elif to == "anthropic":
         print_json(rendered.to_anthropic())
     else:
         print_messages(rendered)
@@ -99,7 +105,7 @@ Examples:
 
 
 @click.command(short_help="Write a page that shows what was kept, and why.", epilog=TRACE_EXAMPLES)
-@click.argument("source", type=click.Path(), metavar="FILE.py:COMPONENT|TEMPLATE.j2")
+@click.argument("source", type=TARGET, metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @props_option
 @budget_option
 @model_option
@@ -113,6 +119,7 @@ Examples:
     metavar="FILE.html",
     help="Where to write the page; - writes it to stdout.",
 )
+@force_option
 def trace(  # noqa: PLR0913  # one argument for each option of the command
     *,
     source: str,
@@ -121,6 +128,7 @@ def trace(  # noqa: PLR0913  # one argument for each option of the command
     model: str | None,
     defaults: Defaults,
     output: Path,
+    force: bool,
 ) -> None:
     """Render a component or a template, and write one page with the element tree, what was kept, what was removed, and why.
 
@@ -134,7 +142,7 @@ def trace(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.cli.input.target import load_target
     from promptkit.tracing import Trace, trace_to_html
 
-    check_place(output)
+    check_output(output, force=force)
     element = load_target(source, read_props(props))
     with show_spinner(f"Rendering {source}"):
         try:
@@ -157,6 +165,6 @@ def trace(  # noqa: PLR0913  # one argument for each option of the command
         )
     if record.state is not None and str(output) != "-":
         removed = sum(removal.step < record.state for removal in record.removals)
-        click.echo(
+        print_note(
             f"{output}: {record.counts[record.state]:,} of {record.budget:,} tokens, {removed:,} of {len(record.removals):,} removals"
         )

@@ -19,8 +19,15 @@ from promptkit.cli.corpus_run import (
     run_on_files,
     show_bar,
 )
-from promptkit.cli.input.params import SIZE, force_option, read_address
-from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.input.params import (
+    MODEL,
+    POLICIES,
+    SIZE,
+    force_option,
+    json_option,
+    read_address,
+)
+from promptkit.cli.output.files import check_output, write_file
 from promptkit.cli.output.terminal import escape_control_chars, usage_error
 
 if TYPE_CHECKING:
@@ -33,7 +40,7 @@ EXAMPLES = """\b
 Examples:
   promptkit replay session.jsonl
   promptkit replay session.jsonl --policy all --window 32k
-  promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k --json replay.json
+  promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k -o replay.json
   promptkit replay session.jsonl --model claude-sonnet-4-5 --cache anthropic-1h
   promptkit replay session.jsonl --policy vscode,prompt_poet --plot replay.svg
   promptkit replay logs/*.jsonl --policy vscode,break_even:beta=1 --oracle --lookups 1
@@ -71,6 +78,7 @@ def _check_ttl(
 @click.option(
     "--policy",
     "policies",
+    type=POLICIES,
     default="vscode,naive",
     show_default=True,
     metavar="LIST",
@@ -93,6 +101,7 @@ def _check_ttl(
 )
 @click.option(
     "--model",
+    type=MODEL,
     default="gpt-5",
     show_default=True,
     help="The model whose tokenizer, prices and prompt cache are simulated.",
@@ -124,13 +133,7 @@ def _check_ttl(
     metavar="SECONDS",
     help="How long the cache keeps an entry that is not used.",
 )
-@click.option(
-    "--json",
-    "json_file",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write all results as JSON; - writes them to stdout.",
-)
+@json_option
 @click.option(
     "--plot",
     type=click.Path(path_type=Path),
@@ -161,7 +164,7 @@ def _check_ttl(
     "--output",
     type=read_address,
     metavar="OUT",
-    help="Write a row for each conversation and policy: a file or URL, .jsonl or .parquet. For any number of files.",
+    help="Write all results to a .json file, or a row for each conversation and policy to a .jsonl or .parquet file or URL, for any number of files.",
 )
 @force_option
 @engine_options
@@ -177,7 +180,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     prices: Path | None,
     cache: str,
     ttl: float | None,
-    json_file: Path | None,
+    as_json: bool,
     plot: Path | None,
     oracle: bool,
     lookups: int,
@@ -198,13 +201,16 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     and billed as if the model had written it; with --summaries model, the model writes it. Exits
     with 1 if a file could not be played.
     """
+    from promptkit.cli.output.replay_table import print_replay
     from promptkit.lab.replay import (
         FailedFile,
         ReplayOptions,
         ReplayRules,
         cache_rule_for,
         parse_policy_names,
+        results_to_json,
     )
+    from promptkit.lab.replay.runner import sum_results
     from promptkit.tokens import read_prices
 
     windows = _check_windows(windows, several=give_advice)
@@ -214,9 +220,11 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
         usage_error("--summaries model needs an API key in OPENAI_API_KEY.")
     check_inputs(files)
-    _check_rows(output, others=bool(json_file or plot or each), settings=bool(state or force))
+    results_file = output if isinstance(output, Path) and output.suffix == ".json" else None
+    rows = None if results_file else output
+    _check_rows(rows, others=bool(as_json or plot or each), state=state)
     if give_advice:
-        _check_advice(ctx, others=bool(output or json_file or plot or each or oracle))
+        _check_advice(ctx, others=bool(output or as_json or plot or each or oracle))
     price = read_prices(prices).for_model(model)
     rules = ReplayRules(
         model=model,
@@ -233,26 +241,30 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         lookups=lookups,
         summarize_with_model=summaries == "model",
     )
-    if output is not None:
+    if rows is not None:
         summary = _write_rows(
-            files, options, output, engine=engine, workers=workers, state=state, force=force
+            files, options, rows, engine=engine, workers=workers, state=state, force=force
         )
         ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
     if give_advice:
         _advise(found, options, windows, engine, workers)
         return
-    _check_outputs(found, json_file, plot)
+    _check_outputs(found, results_file, plot, force=force)
     all_results = _play(found, options, engine, workers)
     results = [result for result in all_results if not isinstance(result, FailedFile)]
     failures = [result for result in all_results if isinstance(result, FailedFile)]
     if not results:
         usage_error(failures[0].describe())
-    _show(all_results, results, options, each=each, json_file=json_file)
-    if plot:
-        from promptkit.lab.replay import draw_timeline
-
-        write_file(plot, draw_timeline(results, plot.suffix), mode=0o666)
+    total = sum_results(
+        results, options, file=results[0].file if len(results) == 1 else f"{len(results):,} files"
+    )
+    text = results_to_json(all_results, total)
+    _write_files(results_file, text, plot, results)
+    if as_json:
+        click.echo(text, nl=False)
+    else:
+        print_replay(results, total, options, each=each)
     for failure in failures:
         click.echo(f"promptkit: {escape_control_chars(failure.describe())}", err=True)
     if failures:
@@ -309,10 +321,10 @@ def _advise(
             click.echo(f"{advise(results, chosen).describe()}\n")
 
 
-def _check_rows(output: Path | str | None, *, others: bool, settings: bool) -> None:
-    if output is None and settings:
-        usage_error("--state and --force need --output OUT, the file of the rows.")
-    if output is not None and others:
+def _check_rows(rows: Path | str | None, *, others: bool, state: Path | None) -> None:
+    if rows is None and state is not None:
+        usage_error("--state needs --output OUT, the file of the rows.")
+    if rows is not None and others:
         usage_error(
             "--json, --plot and --each hold all results in memory: leave them out, or --output."
         )
@@ -383,32 +395,21 @@ def _play(
         )
 
 
-def _show(
-    all_results: list[FileResult | FailedFile],
-    results: list[FileResult],
-    options: ReplayOptions,
-    *,
-    each: bool,
-    json_file: Path | None,
+def _write_files(
+    output: Path | None, text: str, plot: Path | None, results: list[FileResult]
 ) -> None:
-    from promptkit.lab.replay import results_to_json
-    from promptkit.lab.replay.runner import sum_results
+    """Write the results as JSON, and the timeline."""
+    from promptkit.lab.replay import draw_timeline
 
-    total = sum_results(
-        results, options, file=results[0].file if len(results) == 1 else f"{len(results):,} files"
-    )
-    text = results_to_json(all_results, total)
-    if str(json_file) == "-":
-        click.echo(text, nl=False)
-        return
-    from promptkit.cli.output.replay_table import print_replay
-
-    print_replay(results, total, options, each=each)
-    if json_file:
-        write_file(json_file, text.encode(), mode=0o666)
+    if output:
+        write_file(output, text.encode(), mode=0o666)
+    if plot:
+        write_file(plot, draw_timeline(results, plot.suffix), mode=0o666)
 
 
-def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path | None) -> None:
+def _check_outputs(
+    files: list[Path | str], output: Path | None, plot: Path | None, *, force: bool
+) -> None:
     """Check, before anything is played, that the output files can be written."""
     from promptkit.transcript.stores.addresses import is_url
 
@@ -422,11 +423,9 @@ def _check_outputs(files: list[Path | str], json_file: Path | None, plot: Path |
     recordings = {
         Path(file).resolve() for file in files if isinstance(file, Path) or not is_url(file)
     }
-    for path in (json_file, plot):
+    for path in (output, plot):
         if path is None or str(path) == "-":
             continue
-        if path.resolve() in recordings or (
-            path is plot and json_file and path.resolve() == json_file.resolve()
-        ):
-            usage_error(f"{path} is also an input or another output: name another file.")
-        check_place(path)
+        if path.resolve() in recordings:
+            usage_error(f"{path} is also an input: name another file.")
+        check_output(path, force=force)

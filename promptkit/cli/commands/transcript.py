@@ -9,13 +9,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from promptkit.cli.input.params import json_option, read_address, window_option
-from promptkit.cli.output.files import check_place, write_file
+from promptkit.cli.input.params import (
+    MODEL,
+    POLICY,
+    force_option,
+    json_option,
+    read_address,
+    window_option,
+)
+from promptkit.cli.output.files import check_output, write_file
 from promptkit.cli.output.terminal import (
     clip,
     count_nouns,
     escape_control_chars,
     print_json,
+    print_note,
     show_spinner,
     usage_error,
 )
@@ -203,7 +211,7 @@ def grep(  # noqa: PLR0913  # one argument for each option of the command
 
 @transcript.command(short_help="Count entries, messages, tokens and branches.")
 @FILE
-@click.option("--model", help="The model whose tokenizer counts the tokens.")
+@click.option("--model", type=MODEL, help="The model whose tokenizer counts the tokens.")
 @json_option
 def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     """Print the figures of a transcript: all entries ever written, what a model would receive now, and a table of the requests so far.
@@ -248,10 +256,12 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
     metavar="FILE.html",
     help="Where to write the page; - writes it to stdout.",
 )
+@force_option
 @click.option(
     "--policy",
     "sources",
     multiple=True,
+    type=POLICY,
     metavar="NAME",
     help="Show the requests of a replay under this policy instead of the recorded ones. Given twice, the page shows both side by side; "
     "`recorded` is one of the names. `promptkit replay --list` prints the others.",
@@ -259,6 +269,7 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
 @window_option
 @click.option(
     "--model",
+    type=MODEL,
     help="The model whose tokenizer, prices and prompt cache are used. By default that of the recording if it has a price, or gpt-5.",
 )
 @click.option(
@@ -272,6 +283,7 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
     *,
     file: Path | str,
     output: Path,
+    force: bool,
     sources: tuple[str, ...],
     window: int | None,
     model: str | None,
@@ -296,9 +308,9 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
     for name in names:
         if name != RECORDED:
             find_policy(name)
-    check_place(output)
     if isinstance(file, Path) and str(output) != "-" and output.resolve() == file.resolve():
         usage_error(f"{output} is the recording itself: name another file.")
+    check_output(output, force=force)
     options = LogOptions(
         prices=read_prices(), sources=names, model=model, window=window, branch=branch
     )
@@ -318,11 +330,11 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
             else f", ${each.price:.4f}"
         )
         checkpoints = sum(request.checkpoint for request in each.requests)
-        click.echo(
+        print_note(
             f"{output}: {each.name}: {count_nouns(len(each.requests), 'request')}, {count_nouns(checkpoints, 'checkpoint')}{price}"
         )
     if log.branches > 1:
-        click.echo(f"conversation {log.branch:,} of {log.branches:,}; --conversation shows another")
+        print_note(f"conversation {log.branch:,} of {log.branches:,}; --conversation shows another")
 
 
 @transcript.command("list", short_help="List the transcripts at a place.")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from promptkit.errors import InvalidArgumentError, PromptKitError
 
@@ -27,6 +29,98 @@ class ParsedType(click.ParamType[T]):
             return self._parse(str(value))
         except PromptKitError as error:
             self.fail(str(error), param, ctx)
+
+
+class NameType(click.ParamType[str]):
+    """Names that a shell completes. What is typed is returned as it is.
+
+    Args:
+        name: The type as `--help` shows it.
+        find_names: Returns the names that fit a beginning.
+        many: Several names may be given, with commas between.
+    """
+
+    def __init__(
+        self, name: str, find_names: Callable[[str], Iterable[str]], *, many: bool = False
+    ) -> None:
+        self.name = name
+        self._find_names = find_names
+        self._many = many
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that begin with what is typed."""
+        _ = ctx, param
+        before, comma, typed = incomplete.rpartition(",") if self._many else ("", "", incomplete)
+        return [
+            CompletionItem(f"{before}{comma}{name}")
+            for name in self._find_names(typed)
+            if name.startswith(typed)
+        ]
+
+
+class TargetType(NameType):
+    """A file, or a name in a Python file, `FILE.py:NAME`."""
+
+    def __init__(self) -> None:
+        super().__init__("target", _find_targets)
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the names that a Python file defines, or leave the file to the shell."""
+        return super().shell_complete(ctx, param, incomplete) or [
+            CompletionItem(incomplete, type="file")
+        ]
+
+
+def _find_targets(typed: str) -> list[str]:
+    """List what a Python file defines at its top, without running it."""
+    file, colon, _ = typed.partition(":")
+    if not colon or not file.endswith(".py"):
+        return []
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, ValueError, SyntaxError):
+        return []
+    names = [
+        each.name
+        for each in tree.body
+        if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    names += [
+        target.id
+        for each in tree.body
+        if isinstance(each, ast.Assign)
+        for target in each.targets
+        if isinstance(target, ast.Name)
+    ]
+    return [f"{file}:{name}" for name in names if not name.startswith("_")]
+
+
+def _find_models(_typed: str) -> Iterable[str]:
+    from promptkit.tokens.models import list_models
+
+    return list_models()
+
+
+def _find_policies(_typed: str) -> Iterable[str]:
+    from promptkit.lab.replay.policies.registry import POLICY_GROUPS
+
+    return (*POLICY_GROUPS, *POLICY_GROUPS["all"])
+
+
+def _find_single_policies(_typed: str) -> Iterable[str]:
+    from promptkit.lab.replay.policies.registry import POLICY_GROUPS
+
+    return ("recorded", *POLICY_GROUPS["all"])
+
+
+def _find_presets(_typed: str) -> Iterable[str]:
+    from promptkit.compaction.presets import PRESETS
+
+    return PRESETS
 
 
 def _parse_size(text: str) -> int:
@@ -58,6 +152,13 @@ SIZE = ParsedType("tokens", _parse_size)
 SHARE = ParsedType("share", _parse_share)
 SHARE_OR_OFF = ParsedType("share", _parse_share_or_off)
 
+MODEL = NameType("name", _find_models)
+MODELS = NameType("list", _find_models, many=True)
+POLICY = NameType("name", _find_single_policies)
+POLICIES = NameType("list", _find_policies, many=True)
+PRESET = NameType("name", _find_presets)
+TARGET = TargetType()
+
 # Options that several commands have, with the same words.
 props_option = click.option(
     "--props",
@@ -71,7 +172,9 @@ budget_option = click.option(
     help="Tokens that the prompt may have, such as 8k. By default the model's window decides.",
 )
 model_option = click.option(
-    "--model", help="The model whose context window, tokenizer and message framing are used."
+    "--model",
+    type=MODEL,
+    help="The model whose context window, tokenizer and message framing are used.",
 )
 defaults_option = click.option(
     "--defaults",
@@ -90,10 +193,10 @@ leaf_option = click.option(
     metavar="ID|LABEL",
     help="The entry that the conversation ends with. By default the last entry written.",
 )
-force_option = click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+force_option = click.option("--force", is_flag=True, help="Replace an output file that exists.")
 redact_option = click.option(
     "--redact",
     is_flag=True,
     help="Remove secrets of common shapes, such as API keys and access tokens.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")

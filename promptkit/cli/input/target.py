@@ -40,7 +40,7 @@ def load_target(source: str, props: Props) -> Child:
 
     `FILE.py:Name` and `package.module:Name` name a component, an element, elements in a tuple or a
     list, or a function that returns one of these. `:Name` may be left out if the module has only
-    one component. `FILE.j2` is a template.
+    one component, or has none and only one function. `FILE.j2` is a template.
 
     Raises click.UsageError for anything that cannot be found, and whatever the user's code raises.
     """
@@ -48,7 +48,7 @@ def load_target(source: str, props: Props) -> Child:
         return TemplatePrompt(template=Template(file=_find_file(source), values=props))
     place, name = _split(source)
     module = _module(place)
-    value = _lookup(module, name, place) if name else _only_component(module, place)
+    value = _lookup(module, name, place) if name else _find_only(module, place)
     elements = _find_elements(value)
     if elements is not None:
         if props:
@@ -123,31 +123,39 @@ def _module_of_file(place: str) -> ModuleType:
 
 def _lookup(module: ModuleType, name: str, place: str) -> object:
     if not hasattr(module, name):
-        known = list(_components(module))
+        kind, known = _find_named(module)
         usage_error(
-            f"{place} has no {name}.{suggest(name, known)}{_listed('Its components', known)}"
+            f"{place} has no {name}.{suggest(name, list(known))}{_listed(f'Its {kind}', known)}"
         )
     value: object = getattr(module, name)
     return value
 
 
-def _only_component(module: ModuleType, place: str) -> Callable[..., object]:
-    known = _components(module)
+def _find_only(module: ModuleType, place: str) -> Callable[..., object]:
+    kind, known = _find_named(module)
     if len(known) != 1:
-        found = f"has {len(known)} components" if known else "has no component"
-        usage_error(f"{place} {found}: use {place}:NAME.{_listed('Its components', known)}")
+        found = f"has {len(known)} {kind}" if known else "has no component and no function"
+        usage_error(f"{place} {found}: use {place}:NAME.{_listed(f'Its {kind}', known)}")
     return next(iter(known.values()))
 
 
-def _components(module: ModuleType) -> Mapping[str, Callable[..., object]]:
-    """Return the components that a module defines, classes and functions."""
-    return {
+def _find_named(module: ModuleType) -> tuple[str, Mapping[str, Callable[..., object]]]:
+    """Return the components that a module defines, or, if it has none, its public functions, after the noun for them."""
+    components = {
         name: value
         for name, value in vars(module).items()
         if callable(value)
         and inspect.isclass(cls := getattr(value, "__element__", value))
         and issubclass(cls, PromptElement)
         and cls.__module__ == module.__name__
+    }
+    if components:
+        return "components", components
+    functions = inspect.getmembers(module, inspect.isfunction)
+    return "functions", {
+        name: value
+        for name, value in functions
+        if value.__module__ == module.__name__ and not name.startswith("_")
     }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
 from promptkit import PromptKitError
-from promptkit.errors import TemplateError
+from promptkit.errors import TemplateError, UnknownModelError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +39,8 @@ def explain_failure(error: BaseException) -> str:
         return " ".join(f"{error.filename}: {error.strerror}.".split())
     if is_full_disk(error) and not place:
         return f"the output cannot be written: {error.strerror}. Free some space, or write to another disk."
+    if isinstance(error, UnknownModelError) and not place:
+        return f"{error.problem} Give --budget, such as --budget 8k, or another --model."
     message = (
         str(error)
         if isinstance(error, PromptKitError)

@@ -12,8 +12,20 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def check_place(*paths: Path | None) -> None:
-    """End the command with a sentence, before its work begins, if a file cannot be written because of its folder. `-` is stdout."""
+_PAGE_MARKS = (
+    b'<meta name="generator" content="promptkit">',
+    b"<dc:title>promptkit</dc:title>",  # the creator in the metadata of an SVG
+    b"Software\0promptkit",  # in a PNG
+)
+_HEAD = 4_096  # bytes of a page or a picture that have its mark
+
+
+def check_output(*paths: Path | None, force: bool) -> None:
+    """End the command with a sentence, before its work begins, if a file cannot be written or may not be replaced.
+
+    A page or a picture that promptkit wrote is replaced, any other file only with `force`. `-` is
+    stdout.
+    """
     for path in paths:
         if path is None or str(path) == "-":
             continue
@@ -21,12 +33,15 @@ def check_place(*paths: Path | None) -> None:
             usage_error(f"cannot write {path}: there is no folder {path.parent}.")
         if path.is_dir():
             usage_error(f"cannot write {path}: it is a folder.")
+        if path.is_file() and not force and not _is_page(path):
+            usage_error(f"{path} already exists: name another file, or pass --force to replace it.")
 
 
-def check_new(output: Path | None, *, force: bool) -> None:
-    """End the command with a sentence if a file exists that may not be replaced."""
-    if output is not None and (output.is_file() or output.is_dir()) and not force:
-        usage_error(f"{output} already exists: name another file, or pass --force to replace it.")
+def _is_page(path: Path) -> bool:
+    """Return whether promptkit wrote a file as a page or a picture."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    return any(mark in head for mark in _PAGE_MARKS)
 
 
 def write_file(path: Path, content: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:

@@ -29,10 +29,25 @@ DANGEROUS = re.compile(
 
 LAST_BYTE = 0xFF
 
+QUIET = "promptkit.quiet"
+"""The key in the context of a command that was called with `--quiet`."""
+
 
 def usage_error(message: str) -> NoReturn:
     """End the command with exit status 2 and a one-line message on stderr."""
     raise click.UsageError(message)
+
+
+def is_quiet() -> bool:
+    """Return whether the command was called with `--quiet`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and QUIET in context.meta
+
+
+def print_note(text: str, *, err: bool = False) -> None:
+    """Print a line about a result, unless the command is quiet."""
+    if not is_quiet():
+        click.echo(text, err=err)
 
 
 def count_nouns(number: int, noun: str, nouns: str | None = None) -> str:
@@ -109,9 +124,9 @@ def read_width(default: int) -> int:
 def show_spinner(task: str) -> Generator[None]:
     """Show `task` and a spinner on stderr while the block runs.
 
-    Shows nothing if stderr is not a terminal.
+    Shows nothing if stderr is not a terminal, or the command is quiet.
     """
-    if not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield
         return
     from rich.console import Console

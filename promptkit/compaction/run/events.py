@@ -48,6 +48,10 @@ class Events:
             raise TypeError(problem)
         self._subscribers.append(subscriber)
 
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        """Remove a subscriber. Raises ValueError if it is none."""
+        self._subscribers.remove(subscriber)
+
     def next_number(self, kind: str = "compaction") -> int:
         """Return the number of the next `compaction`, `turn`, `request` or `tool` call, from 1.
 
@@ -57,7 +61,7 @@ class Events:
 
     def emit(self, event: Event) -> None:
         """Send an event to all subscribers."""
-        for subscriber in self._subscribers:
+        for subscriber in tuple(self._subscribers):
             try:
                 subscriber(event)
             except Exception:

@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
+from promptkit.errors import (
+    InvalidArgumentError,
+    TranscriptConflictError,
+    TranscriptError,
+    TranscriptWriteError,
+)
 from promptkit.transcript.stores.jsonl.format import Header
 from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
 from promptkit.transcript.stores.jsonl.store import JsonlStore
@@ -24,6 +29,9 @@ if TYPE_CHECKING:
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILES_ONLY = re.compile(r"(https?|hf)://", re.IGNORECASE)
 _DATABASE = re.compile(r"(sqlite|postgres|postgresql)(\+\w+)?://", re.IGNORECASE)
+_OBJECTS = re.compile(
+    r"(s3a?|gs|gcs|az|azure|adl|abfss?|wasbs?|https?|file|memory)://", re.IGNORECASE
+)
 
 
 def open_store(address: str | os.PathLike[str]) -> TranscriptStore:
@@ -46,7 +54,18 @@ def open_store(address: str | os.PathLike[str]) -> TranscriptStore:
     """
     if not is_url(address):
         return JsonlStore(address)
-    return SqlStore(str(address)) if _DATABASE.match(str(address)) else ObjectStore(str(address))
+    return SqlStore(str(address)) if _is_database(str(address)) else ObjectStore(str(address))
+
+
+def _is_database(url: str) -> bool:
+    """Return whether a URL is that of a database, and not of object storage. Raises InvalidArgumentError if it is neither."""
+    if _DATABASE.match(url):
+        return True
+    if _OBJECTS.match(url):
+        return False
+    scheme = url.partition("://")[0]
+    problem = f"{scheme}:// is no store of transcripts: write the path of a file, or a URL such as sqlite:///talks.db#42, postgresql://…, s3://…, gs://… or az://…."
+    raise InvalidArgumentError(problem)
 
 
 def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
@@ -64,9 +83,7 @@ def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
     if not is_url(place):
         return sorted(str(file) for file in Path(place).glob("*.jsonl") if file.is_file())
     url = str(place).partition("#")[0]
-    conversations = (
-        list_conversations(url) if _DATABASE.match(url) else list_object_conversations(url)
-    )
+    conversations = list_conversations(url) if _is_database(url) else list_object_conversations(url)
     return [f"{url}#{quote(conversation, safe='')}" for conversation in conversations]
 
 

@@ -74,20 +74,18 @@ class TestRender:
         assert lines[-1].endswith("of 60 tokens, 3 messages, 2 removed")
 
     def test_prints_the_body_of_a_request(self, capsys: pytest.CaptureFixture[str]) -> None:
-        _, out, _ = run(capsys, *RENDER, "--budget", "1k", "--format", "openai")
+        _, out, _ = run(capsys, *RENDER, "--budget", "1k", "--to", "openai")
         assert json.loads(out)[0] == {"role": "system", "content": "You review code."}
         assert (
-            json.loads(run(capsys, *RENDER, "--budget", "1k", "--format", "responses")[1])[-1][
-                "role"
-            ]
+            json.loads(run(capsys, *RENDER, "--budget", "1k", "--to", "responses")[1])[-1]["role"]
             == "user"
         )
         assert "You review code." in str(
-            json.loads(run(capsys, *RENDER, "--budget", "1k", "--format", "anthropic")[1])["system"]
+            json.loads(run(capsys, *RENDER, "--budget", "1k", "--to", "anthropic")[1])["system"]
         )
 
     def test_prints_the_tree(self, capsys: pytest.CaptureFixture[str]) -> None:
-        status, out, _ = run(capsys, *RENDER, "--format", "json")
+        status, out, _ = run(capsys, *RENDER, "--to", "tree")
         assert status == 0
         assert "Note 0" in json.dumps(json.loads(out))
 

@@ -104,7 +104,7 @@ class TestANarrowTerminal:
         words = help_text.replace("\\\n", " ").split()
         examples = " ".join(words[words.index("Examples:") :])
         assert (
-            "promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k --json replay.json"
+            "promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k -o replay.json"
             in examples
         )
 
@@ -194,7 +194,7 @@ class TestHostileText:
             ["render", "prompt.py:Hostile", "--budget", "1k", "--explain"],
             ["export", "talk.jsonl", "--to", "openai"],
             ["transcript", "show", "talk.jsonl", "--full"],
-            ["render", "prompt.py:Hostile", "--format", "openai"],
+            ["render", "prompt.py:Hostile", "--to", "openai"],
             ["export", "talk.jsonl", "--to", "anthropic"],
             ["export", "talk.jsonl", "--to", "promptkit"],
             ["fit", "talk.jsonl", "--budget", "1k"],

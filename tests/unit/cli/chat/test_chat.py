@@ -180,11 +180,11 @@ class TestCommands:
         assert max(map(len, done.stdout.splitlines())) < 80
 
     def test_context_says_what_the_window_holds(self, folder: Path) -> None:
-        done = chat(folder, "--window", "16k", "-m", "hello", "-m", "/context")
+        done = chat(folder, "--window", "16k", "-m", "hello", "-m", "/context all")
 
         facts = {
             line[:11].strip(): line[12:]
-            for line in done.stdout.partition("> /context\n")[2].splitlines()
+            for line in done.stdout.partition("> /context all\n")[2].splitlines()
         }
         assert facts["model"] == "scripted"
         assert "window of 16,000" in facts["window"]
@@ -203,6 +203,19 @@ class TestCommands:
             for line in done.stdout.splitlines()
             if line
         }
+
+    def test_context_shows_one_bar_and_one_limit(self, folder: Path) -> None:
+        done = chat(folder, "--window", "16k", "-m", "hello", "-m", "/context")
+
+        shown = done.stdout.partition("> /context\n")[2]
+        assert "kept for the reply" not in shown
+        assert "compacts at" not in shown
+        assert re.findall(r"^used +[\d,]+ of 12,000 tokens", shown, re.MULTILINE)
+        assert "model" not in shown
+
+    def test_context_refuses_other_words(self, folder: Path) -> None:
+        done = chat(folder, "-m", "/context everything")
+        assert "/context needs all, or nothing." in done.stdout
 
     def test_compact_summarizes_now_and_undo_takes_it_back(self, folder: Path) -> None:
         said = answers(

@@ -183,18 +183,18 @@ def test_a_terminal_without_blocks_gets_plain_marks() -> None:
 
 
 def test_writes_the_run_for_machines(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
-    status, out, err = run(capsys, *BENCH, "--json", "-")
+    status, out, err = run(capsys, *BENCH, "--json")
     assert (status, err) == (0, "")
     report = json.loads(out)
     assert report["target"] == "prompt.py:Review"
     assert report["budgets"] == [5, 60, 120, 180, 240, 1000]
-    _, table, _ = run(capsys, *BENCH, "--json", "run.json")
+    _, table, _ = run(capsys, *BENCH, "-o", "run.json")
     assert table.startswith("prompt.py:Review\n")
     assert (folder / "run.json").read_text(encoding="ascii") == out
 
 
 def test_as_good_as_the_baseline_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
-    run(capsys, *BENCH, "--json", "base.json")
+    run(capsys, *BENCH, "-o", "base.json", "--force")
     status, out, err = run(capsys, *BENCH, "--baseline", "base.json")
     assert (status, err) == (0, "")
     assert out.endswith("\n\nAs good as the baseline.\n")
@@ -203,7 +203,7 @@ def test_as_good_as_the_baseline_ends_well(capsys: pytest.CaptureFixture[str]) -
 def test_worse_than_the_baseline_ends_with_1_and_says_what_and_what_to_do(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    run(capsys, *BENCH, "--json", "base.json")
+    run(capsys, *BENCH, "-o", "base.json", "--force")
     before = (folder / "base.json").read_bytes()
     worse = [argument.replace("Review", "Worse") for argument in BENCH]
     status, out, err = run(capsys, *worse, "--baseline", "base.json")
@@ -212,9 +212,9 @@ def test_worse_than_the_baseline_ends_with_1_and_says_what_and_what_to_do(
     assert re.search(
         r"Review > UserMessage\(style\) +\d, from 120 to 1,000 +100% → nothing at 120", out
     )
-    assert out.endswith("the same command with --json base.json and without --baseline.\n")
+    assert out.endswith("the same command with -o base.json --force and without --baseline.\n")
     assert (folder / "base.json").read_bytes() == before
-    status, out, err = run(capsys, *worse, "--baseline", "base.json", "--json", "-")
+    status, out, err = run(capsys, *worse, "--baseline", "base.json", "--json")
     assert status == 1
     assert json.loads(out)["target"] == "prompt.py:Worse"
     assert err.startswith("Worse than the baseline:")
@@ -222,7 +222,7 @@ def test_worse_than_the_baseline_ends_with_1_and_says_what_and_what_to_do(
 
 @pytest.mark.slow
 def test_the_exit_status_reaches_the_shell() -> None:
-    subprocess.run([SCRIPT, *BENCH, "--json", "base.json"], check=True, capture_output=True)
+    subprocess.run([SCRIPT, *BENCH, "-o", "base.json", "--force"], check=True, capture_output=True)
     worse = [argument.replace("Review", "Worse") for argument in BENCH]
     assert (
         subprocess.run(
@@ -235,7 +235,7 @@ def test_the_exit_status_reaches_the_shell() -> None:
 def test_tolerances_say_how_much_may_get_worse(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
-    run(capsys, *BENCH, "--json", "base.json")
+    run(capsys, *BENCH, "-o", "base.json", "--force")
     base = json.loads((folder / "base.json").read_text(encoding="ascii"))
     base["sweeps"][0]["points"][1]["used"] = 60  # filled to the last token
     (folder / "base.json").write_text(json.dumps(base), encoding="ascii")
@@ -248,7 +248,7 @@ def test_times_can_be_left_out_of_the_comparison(
     capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:
     timed = [*BENCH[:-1], "1"]
-    run(capsys, *timed, "--json", "base.json")
+    run(capsys, *timed, "-o", "base.json", "--force")
     base = json.loads((folder / "base.json").read_text(encoding="ascii"))
     base["sweeps"][0]["floor"] = 1_000.0  # so that every time was next to nothing over it
     (folder / "base.json").write_text(json.dumps(base), encoding="ascii")
@@ -284,11 +284,11 @@ def test_draws_it(capsys: pytest.CaptureFixture[str], folder: Path, form: str) -
             "the depth of the baseline (3) and of this run (2) differ",
         ),
         (
-            ["--baseline", "base.json", "--json", "./base.json"],
-            "--json and --baseline both name base.json",
+            ["--baseline", "base.json", "-o", "./base.json"],
+            "--output and --baseline both name base.json",
         ),
         (
-            ["--json", "missing/run.json"],
+            ["-o", "missing/run.json"],
             "cannot write missing/run.json: there is no folder missing.",
         ),
         (["--plot", "run.pdf"], "invalid plot format '.pdf': use .svg, .png, .html."),
@@ -297,16 +297,16 @@ def test_draws_it(capsys: pytest.CaptureFixture[str], folder: Path, form: str) -
             "cannot write missing/run.svg: there is no folder missing.",
         ),
         (
-            ["--plot", "run.svg", "--json", "./run.svg"],
-            "--plot and --json or --baseline both name run.svg: name two files.",
+            ["--plot", "run.svg", "-o", "./run.svg"],
+            "--plot and --output or --baseline both name run.svg: name two files.",
         ),
-        (["--json", "."], "cannot write .: it is a folder."),
+        (["-o", "."], "cannot write .: it is a folder."),
     ],
 )
 def test_a_mistake_is_one_line_and_2(
     capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
-    run(capsys, *BENCH, "--json", "base.json")
+    run(capsys, *BENCH, "-o", "base.json", "--force")
     status, out, err = run(capsys, *BENCH, *arguments)
     assert (status, out) == (2, "")
     assert said in err

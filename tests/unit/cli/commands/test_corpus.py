@@ -178,10 +178,10 @@ def test_many_recordings_become_transcripts_in_a_folder(capsys: pytest.CaptureFi
         (("replay", "logs/*.none", "-o", "x.jsonl"), "no file matches 'logs/*.none'."),
         (("replay", "logs/*.none"), "no file matches 'logs/*.none'."),
         (
-            ("replay", "logs/a.json", "-o", "x.jsonl", "--json", "-"),
+            ("replay", "logs/a.json", "-o", "x.jsonl", "--json"),
             "--json, --plot and --each hold all results in memory",
         ),
-        (("replay", "logs/a.json", "--force"), "--state and --force need --output OUT"),
+        (("replay", "logs/a.json", "--state", "s"), "--state needs --output OUT"),
         (
             ("replay", "logs/a.json", "-o", "x.csv"),
             "name x.csv with the suffix .jsonl or .parquet.",

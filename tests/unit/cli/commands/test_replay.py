@@ -74,7 +74,7 @@ def test_the_json_is_the_same_however_many_processes_play(file: Path, tmp_path: 
                 "vscode,pi,gsv,langchain",
                 "--workers",
                 workers,
-                "--json",
+                "-o",
                 f"{workers}.json",
             )
             == 0
@@ -89,7 +89,7 @@ def test_the_json_is_the_same_however_many_processes_play(file: Path, tmp_path: 
 
 
 def test_json_on_stdout_is_all_of_it(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(file.name, "--window", "8k", "--policy", "vscode", "--json", "-") == 0
+    assert run(file.name, "--window", "8k", "--policy", "vscode", "--json") == 0
     assert list(json.loads(capsys.readouterr().out)) == ["total", "files"]
 
 
@@ -127,7 +127,6 @@ def test_a_user_prices_their_own_model(
             "--prices",
             "own.toml",
             "--json",
-            "-",
         )
         == 0
     )
@@ -151,7 +150,6 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
                 "--summaries",
                 "model",
                 "--json",
-                "-",
             )
             == 0
         )
@@ -174,7 +172,7 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
             ["talk.jsonl", "--policy", "break_even:"],
             "promptkit: break_even: unknown setting; known are enabled, beta,",
         ),
-        (["talk.jsonl", "--advise", "--json", "-"], "--advise prints recommendations only"),
+        (["talk.jsonl", "--advise", "--json"], "--advise prints recommendations only"),
         (["talk.jsonl", "--advise", "-o", "rows.jsonl"], "--advise prints recommendations only"),
         (
             ["talk.jsonl", "--advise", "--policy", "pi"],
@@ -185,8 +183,10 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
         (["talk.jsonl", "--prices", "none.json"], "cannot read"),
         (["talk.jsonl", "--window", "10"], "at least 1,000 tokens"),
         (["talk.jsonl", "--plot", "x.gif"], "'.gif'"),
-        (["talk.jsonl", "--json", "talk.jsonl"], "is also an input or another output"),
-        (["t*.jsonl", "--json", "talk.jsonl"], "is also an input or another output"),
+        (["list.json", "-o", "list.json"], "is also an input: name another file."),
+        (["*.json", "-o", "list.json"], "is also an input: name another file."),
+        (["talk.jsonl", "-o", "list.json"], "list.json already exists"),
+        (["talk.jsonl", "--plot", "list.svg"], "list.svg already exists"),
         (
             ["t*.jsonl", "-o", "talk.jsonl", "--force"],
             "talk.jsonl is also an input: name another file.",
@@ -195,11 +195,7 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
             ["t*.jsonl", "-o", "../{folder}/talk.jsonl", "--force"],
             "talk.jsonl is also an input: name another file.",
         ),
-        (["talk.jsonl", "--json", "nowhere/x.json"], "cannot write nowhere/x.json"),
-        (
-            ["talk.jsonl", "--json", "x.svg", "--plot", "x.svg"],
-            "is also an input or another output",
-        ),
+        (["talk.jsonl", "-o", "nowhere/x.json"], "cannot write nowhere/x.json"),
         (["talk.jsonl", "--summaries", "model"], "OPENAI_API_KEY"),
         (["bad.txt"], "promptkit: bad.txt:1: the file has no known format."),
     ],
@@ -213,6 +209,8 @@ def test_mistakes_are_said_in_one_line(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     file.with_name("bad.txt").write_text("nothing\n")
+    for name in ("list.json", "list.svg"):
+        file.with_name(name).write_text('[{"role": "user", "content": "A drawing."}]')
     arguments = [argument.format(folder=file.parent.name) for argument in arguments]
     before = file.read_bytes()
     assert run(*arguments) == 2
@@ -227,9 +225,7 @@ def test_a_file_that_cannot_be_played_does_not_keep_others_from_it(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file.with_name("bad.txt").write_text("nothing\n")
-    assert (
-        run(file.name, "bad.txt", "--policy", "vscode", "--json", "out.json", "--workers", 1) == 1
-    )
+    assert run(file.name, "bad.txt", "--policy", "vscode", "-o", "out.json", "--workers", 1) == 1
     captured = capsys.readouterr()
     assert "talk.jsonl: 1 conversation" in captured.out
     assert captured.err.startswith("promptkit: bad.txt:1: the file has no known format.")
@@ -274,7 +270,7 @@ def test_the_optimum_and_look_ups_have_columns_and_figures(
             2,
             "--workers",
             1,
-            "--json",
+            "-o",
             "all.json",
         )
         == 0

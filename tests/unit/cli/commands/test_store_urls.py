@@ -66,7 +66,7 @@ def test_a_replay_of_a_url_has_the_figures_of_the_file(
     figures: list[object] = []
     capsys.readouterr()
     for recording in (str(file), url):
-        assert main(["replay", recording, "--policy", "trim_last", "--json", "-"]) == 0
+        assert main(["replay", recording, "--policy", "trim_last", "--json"]) == 0
         (result,) = json.loads(capsys.readouterr().out)["files"]
         assert result.pop("file") == recording
         figures.append(result)
@@ -99,7 +99,10 @@ def test_a_conversation_is_never_replaced(
             ["transcript", "stats", "sqlite:///none.db"],
             "no conversation is named: write its id after the URL",
         ),
-        (["transcript", "grep", "x", "mongodb://host/name#1"], "is not a place for objects"),
+        (
+            ["transcript", "grep", "x", "mongodb://host/name#1"],
+            "mongodb:// is no store of transcripts",
+        ),
         (["transcript", "list", "none"], "there is no folder none"),
         (["export", "sqlite:///none.db#1", "--to", "openai"], "there is no such conversation"),
         (

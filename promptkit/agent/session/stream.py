@@ -1,0 +1,115 @@
+"""Turns as streams: pieces of text and events as they happen, and the result at the end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeAlias
+
+import attrs
+
+from promptkit.compaction.run.events import (
+    CompactionCancelled,
+    CompactionCommitted,
+    CompactionFailed,
+    CompactionStarted,
+    DecisionMade,
+    ReplyReceived,
+    RequestFailed,
+    RequestPruned,
+    RequestSent,
+    SummaryAttemptFailed,
+    SummaryDiscarded,
+    ToolCalled,
+    ToolReturned,
+    WindowLearned,
+    get_conversation_id,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+
+    from promptkit.agent.session.session import TurnResult
+    from promptkit.compaction import Event, Events
+    from promptkit.transcript import Transcript
+
+
+@attrs.frozen
+class TextDelta:
+    """A piece of the model's text."""
+
+    text: str
+
+
+_KINDS: Mapping[type[Event], str] = {
+    RequestSent: "request",
+    ReplyReceived: "request",
+    RequestFailed: "request",
+    ToolCalled: "tool",
+    ToolReturned: "tool",
+    CompactionStarted: "compaction",
+    SummaryAttemptFailed: "compaction",
+    CompactionCommitted: "compaction",
+    CompactionFailed: "compaction",
+    CompactionCancelled: "compaction",
+    SummaryDiscarded: "compaction",
+}
+"""The events that a stream has. Each has a number among those of its kind, and a start names its
+conversation."""
+
+StreamEvent: TypeAlias = "TextDelta | Event | TurnResult"
+"""An item of a stream: a piece of text, an event of the conversation, or the result of the turn,
+which is the last one."""
+
+
+async def stream_turn(
+    run: Callable[[Callable[[str], object]], Awaitable[TurnResult]],
+    events: Events,
+    transcript: Transcript,
+) -> AsyncGenerator[StreamEvent]:
+    """Run a turn, and yield what happens in it.
+
+    Args:
+        run: Runs the turn, and calls its argument with each piece of text.
+        events: The events of the conversation, and possibly of others.
+        transcript: The transcript of the conversation.
+
+    Yields:
+        Pieces of text and events in their order, and last the result.
+
+    Raises what `run` raises. If the generator is closed before its end, the turn is cancelled.
+    """
+    queue: asyncio.Queue[TextDelta | Event | None] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    own: set[tuple[str, int]] = set()
+
+    def post(item: TextDelta | Event | None) -> None:
+        # also called by threads
+        loop.call_soon_threadsafe(queue.put_nowait, item)
+
+    def post_own(event: Event) -> None:
+        kind = _KINDS.get(type(event))
+        if kind is None or isinstance(event, DecisionMade | RequestPruned | WindowLearned):
+            return
+        number = kind, event.number
+        if isinstance(
+            event, RequestSent | ToolCalled | CompactionStarted
+        ) and event.conversation == get_conversation_id(transcript):
+            own.add(number)
+        if number in own:
+            post(event)
+
+    async def work() -> TurnResult:
+        return await run(lambda text: post(TextDelta(text)))
+
+    events.subscribe(post_own)
+    turn = asyncio.ensure_future(work())
+    turn.add_done_callback(lambda _: post(None))
+    try:
+        while (item := await queue.get()) is not None:
+            yield item
+        yield turn.result()
+    finally:
+        events.unsubscribe(post_own)
+        if not turn.done():
+            turn.cancel()
+            await asyncio.wait([turn])

@@ -1,0 +1,139 @@
+"""Options that every command has, and the files that commands write."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from promptkit.cli.main import main, program
+
+PROMPT = "from promptkit import UserMessage\ndef prompt(): return UserMessage()['Hello']\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "prompt.py").write_text(PROMPT)
+    return tmp_path
+
+
+def test_every_command_has_quiet_and_color() -> None:
+    waiting = list(program.commands.values())
+    while waiting:
+        command = waiting.pop()
+        inner = getattr(command, "commands", None)
+        if inner is not None:
+            waiting += inner.values()
+            continue
+        options = {name for each in command.params for name in each.opts}
+        assert {"-q", "--quiet", "--color"} <= options, command.name
+
+
+def test_a_quiet_command_prints_no_note(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trace", "prompt.py"]) == 0
+    assert "trace.html: 8 of 128,000 tokens" in capsys.readouterr().out
+    assert main(["trace", "prompt.py", "-q"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "variables", "coloured"),
+    [
+        ("always", {"NO_COLOR": "1"}, True),
+        ("never", {"FORCE_COLOR": "1"}, False),
+        ("auto", {"FORCE_COLOR": "1"}, True),
+        ("auto", {}, False),
+    ],
+)
+def test_color_decides_over_the_environment(
+    folder: Path, wanted: str, variables: dict[str, str], *, coloured: bool
+) -> None:
+    code = "import sys; from promptkit.cli.main import main; sys.exit(main())"
+    environment = {name: value for name, value in os.environ.items() if "COLOR" not in name}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "render", "prompt.py", "--color", wanted],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment | {"TERM": "xterm-256color"} | variables,
+    )
+    assert ("\x1b[" in done.stdout) is coloured
+
+
+def test_color_leaves_the_environment_as_it_was(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "yes")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert main(["render", "prompt.py", "--color", "always"]) == 0
+    assert os.environ["NO_COLOR"] == "yes"
+    assert "FORCE_COLOR" not in os.environ
+
+
+@pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
+def test_a_picture_of_promptkit_is_replaced_and_another_file_only_with_force(
+    folder: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    picture = folder / f"picture{suffix}"
+    bench = ["bench", "prompt.py", "--budgets", "1k", "--repeat", "0", "--plot", picture.name]
+    assert main(bench) == 0
+    picture.write_bytes(picture.read_bytes() + b"\n")
+    assert main(bench) == 0
+    picture.write_bytes(b"a drawing of mine about promptkit")
+    assert main(bench) == 2
+    assert "pass --force to replace it" in capsys.readouterr().err
+    assert picture.read_bytes() == b"a drawing of mine about promptkit"
+    assert main([*bench, "--force"]) == 0
+    assert picture.read_bytes() != b"a drawing of mine about promptkit"
+
+
+def test_a_page_of_promptkit_is_replaced_and_another_file_only_with_force(folder: Path) -> None:
+    page = folder / "trace.html"
+    assert main(["trace", "prompt.py"]) == 0
+    assert main(["trace", "prompt.py"]) == 0
+    page.write_text("<html>mine</html>")
+    assert main(["trace", "prompt.py"]) == 2
+    assert page.read_text() == "<html>mine</html>"
+    assert main(["trace", "prompt.py", "--force"]) == 0
+
+
+def test_files_are_written_although_nobody_reads_the_table(folder: Path) -> None:
+    code = "import sys; from promptkit.cli.main import main; sys.exit(main())"
+    arguments = ["bench", "prompt.py", "--budgets", "1k", "--repeat", "0", "-o", "run.json"]
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=subprocess.PIPE, cwd=folder
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.wait(60) in (0, 1)
+    assert (folder / "run.json").read_text().startswith("{")
+
+
+def test_a_file_with_one_function_and_no_component_renders_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["render", "prompt.py"]) == 0
+    assert "Hello" in capsys.readouterr().out
+    (folder / "two.py").write_text(f"{PROMPT}def other(): ...\n")
+    assert main(["render", "two.py"]) == 2
+    assert "two.py has 2 functions: use two.py:NAME. Its functions: other, prompt." in (
+        capsys.readouterr().err
+    )
+
+
+def test_an_unknown_model_is_answered_with_options(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["render", "prompt.py", "--model", "gpt-9"]) == 2
+    assert "Give --budget, such as --budget 8k, or another --model." in capsys.readouterr().err
+
+
+def test_a_url_of_no_store_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("show", "list"):
+        assert main(["transcript", command, "mysql://host/talks"]) == 2
+        assert "mysql:// is no store of transcripts" in capsys.readouterr().err
