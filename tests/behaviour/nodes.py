@@ -133,7 +133,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
     if isinstance(element, Image):
         node.kind, node.part = (
             "part",
-            ImagePart(url=element.src, detail=element.detail, media_type=element.media_type),
+            ImagePart(url=element.url, detail=element.detail, media_type=element.media_type),
         )
     elif isinstance(element, Opaque):
         node.kind, node.part = (

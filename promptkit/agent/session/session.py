@@ -88,7 +88,7 @@ class TurnResult:
     a blank line between them."""
     steps: int
     """The number of requests of the turn."""
-    usage: tuple[Usage, ...]
+    usages: tuple[Usage, ...]
     """The cost of each request, in order."""
     finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
     """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
@@ -277,12 +277,12 @@ class AgentSession:
         request = self.window.last_request
         return request.omitted if request else ()
 
-    def usage(self) -> ContextUsage:
+    def context_usage(self) -> ContextUsage:
         """Measure how much of the context window the next request takes, in all and by part.
 
         Costs a look-up for each message.
         """
-        return self.window.usage()
+        return self.window.context_usage()
 
     def least_size(self) -> LeastSize:
         """Return the least that requests can be compacted to, by part."""
@@ -621,7 +621,7 @@ class AgentSession:
             return TurnResult(
                 text="\n\n".join(filter(None, texts)),
                 steps=len(usages),
-                usage=tuple(usages),
+                usages=tuple(usages),
                 finish=reply.finish,
             )
         raise MaxStepsExceededError(self.max_steps)

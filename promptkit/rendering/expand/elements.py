@@ -393,8 +393,8 @@ def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate)
         problem = f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}."
     if problem:
         raise BadPropError(problem, path=format_path(node))
-    if element.tokens is not None:
-        _require_tokens("tokens", element.tokens, node)
+    if element.max_tokens is not None:
+        _require_tokens("max_tokens", element.max_tokens, node)
     return element.children
 
 
@@ -409,13 +409,18 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
         message = "Truncate takes only text: move images, documents and other parts out of it."
         raise BadChildError(message, path=format_path(node))
     sizer = context.sizer
-    tokens = sizer.budget_of(node) if element.tokens is None else element.tokens
+    tokens = sizer.budget_of(node) if element.max_tokens is None else element.max_tokens
     head, marker = {"head": 1.0, "tail": 0.0}.get(element.keep, element.ratio), element.marker
     cut = sizer.truncate(content, tokens, head=head, marker=marker)
     length = len(cut) - len(marker) if cut and cut != content else len(content)
     shorter = list_shorter_texts(content, length, head=head, marker=marker)
-    node.is_cut = cut != content and element.tokens is None
-    if not cut and content.strip() and element.tokens is None and _has_literal_text_beside(node):
+    node.is_cut = cut != content and element.max_tokens is None
+    if (
+        not cut
+        and content.strip()
+        and element.max_tokens is None
+        and _has_literal_text_beside(node)
+    ):
         # its share is too small, but the text beside it must not stand alone because of that
         cut, shorter = [content, *shorter][-1], []
     _keep_attachments(node, node.nodes, shown=True)

@@ -15,6 +15,7 @@ from promptkit.errors import (
 )
 from promptkit.messages import ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tokens import parse_tokens
 from promptkit.tokens.budget import (
     DEFAULT_BUDGET,
     DEFAULT_RESERVE,
@@ -23,7 +24,6 @@ from promptkit.tokens.budget import (
     LearnedBudget,
     RenderBudget,
     fit_reserve,
-    parse_tokens,
     read_budget,
     resolve_budget,
     resolve_render_budget,
