@@ -48,7 +48,7 @@ def test_a_render_takes_tools_and_definitions() -> None:
 def test_a_limit_of_seconds_that_no_call_could_keep_is_refused(seconds: Any) -> None:
     with pytest.raises(
         InvalidArgumentError,
-        match=r"seconds of the tool 'read' must be a number above 0, or None, not ",
+        match=r"timeout of the tool 'read' must be a number of seconds above 0, or None, not ",
     ):
         Tool(definition=READ, run=str, timeout=seconds)
 
