@@ -152,6 +152,7 @@ class Cancelled:
             self.acknowledge(f"[said {number}]", result.text)
         if turns == TURNS:
             await session.compact()
+            await session.switch_branch(session.transcript.path()[3].id, summarize=False)
 
     def acknowledge(self, *texts: str) -> None:
         self.acknowledged.update(mark for text in texts for mark in MARK.findall(text))
@@ -215,7 +216,8 @@ async def hold(each: Cancelled, number: int, *, reopen: bool = False, late: bool
         work = CancelAt(each.talk(session, TURNS), number, late=late)
         task = asyncio.ensure_future(awaited(work))
         await asyncio.wait([task])
-        assert task.cancelled() is work.cancelled or task.exception() is None
+        assert task.cancelled() or task.result() is None
+        assert task.cancelled() is work.cancelled
         if reopen:
             await session.close()
             session = each.open(client)
