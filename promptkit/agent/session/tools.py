@@ -82,20 +82,19 @@ class ToolRunner:
                 await asyncio.wait(tasks.values())
             for at, task in tasks.items():
                 results[at] = await run_after_tool(self.hooks, calls[at], _read_result(task))
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # what a thread has returned by now arrives
+            raise
         finally:
-            try:
-                if not all(task.done() for task in tasks.values()):
-                    await asyncio.sleep(0)  # what a thread has just returned arrives
-            finally:
-                for at, task in tasks.items():
-                    task.cancel()
-                    results[at] = results[at] or _read_result(task)
-                on_results(
-                    [
-                        (result or ToolResult(NOT_STARTED, is_error=True)).to_message(call)
-                        for call, result in zip(calls, results, strict=True)
-                    ]
-                )
+            for at, task in tasks.items():
+                task.cancel()
+                results[at] = results[at] or _read_result(task)
+            on_results(
+                [
+                    (result or ToolResult(NOT_STARTED, is_error=True)).to_message(call)
+                    for call, result in zip(calls, results, strict=True)
+                ]
+            )
 
     async def _prepare(self, call: ToolCall) -> _Run | ToolResult:
         """Return the run of a call, or the error that answers it.
