@@ -192,7 +192,7 @@ def test_a_cancelled_turn_leaves_what_its_tools_returned_on_the_disk(
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    running: asyncio.Future[object]
+    running: asyncio.Task[object]
     asyncio.run(talk())
     assert disk.holds(path)
     assert [entry.message.role for entry in session.transcript.path() if entry.message] == [
