@@ -95,8 +95,14 @@ class ContextBudget:
     )
     """Tokens of the window to keep free: a threshold of `window - reserve_tokens`. With both, the
     lower one holds."""
+<<<<<<< HEAD
     tools: int = attrs.field(default=0, converter=read_tokens)
     """What the tool definitions take, with the framing of the request."""
+=======
+    tools: int = 0
+    """What the tool definitions take, with the framing of the request. Of 0, windows and sessions
+    with tools count it."""
+>>>>>>> main
     safety: float = SAFETY
     """Share of what tools leave that messages may take, above 0 and at most 1."""
     model: str | None = None
@@ -162,14 +168,10 @@ class ContextBudget:
         100454
         """
         name = model_name(model)
-        definitions = tool_definitions(tools)
         try:
             info = model_info(name)
         except UnknownModelError:
             info = None
-        overhead = 0
-        if definitions:
-            overhead = (tokenizer or tokenizer_for(name)).count_overhead(definitions).tokens
         return cls(
             window=info.window if info and window is None else window,
             max_input=info.max_input if info and window is None else None,
@@ -178,7 +180,7 @@ class ContextBudget:
             max_tokens=max_tokens,
             threshold=threshold,
             reserve_tokens=reserve_tokens,
-            tools=overhead,
+            tools=_count_tools(tools, name, tokenizer),
             model=name,
         )
 
@@ -412,8 +414,9 @@ def resolve_budget(
     """Return the budget of a conversation that a caller's `budget=` means.
 
     Args:
-        budget: A number of tokens, text such as `"8k"`, a ContextBudget, which is returned as it
-            is, or None. A number lowers the limit that the model's window sets.
+        budget: A number of tokens, text such as `"8k"`, a ContextBudget, in which the tools are
+            counted unless it says what they take, or None. A number lowers the limit that the
+            model's window sets.
         model: The model's name, or an object with a `name`. It gives the window.
         tokenizer: Counts the tool definitions. Default: the model's tokenizer.
         tools: The tools that every request offers.
@@ -426,16 +429,24 @@ def resolve_budget(
     >>> resolve_budget("8k").limit
     8000
     """
+    name = None if model is None else model_name(model)
     if isinstance(budget, ContextBudget):
-        return budget
+        return (
+            budget
+            if budget.tools
+            else attrs.evolve(budget, tools=_count_tools(tools, name, tokenizer))
+        )
     tokens = None if budget is None else read_budget(budget, least=1)
-    if model is not None:
-        return ContextBudget.for_model(model, tokenizer=tokenizer, tools=tools, max_tokens=tokens)
+    if name is not None:
+        return ContextBudget.for_model(name, tokenizer=tokenizer, tools=tools, max_tokens=tokens)
+    return ContextBudget(max_tokens=tokens, tools=_count_tools(tools, name, tokenizer))
+
+
+def _count_tools(tools: Sequence[AnyTool], model: str | None, tokenizer: Tokenizer | None) -> int:
+    """Count the tokens of tool definitions, with the framing of the request; 0 if there are none."""
     definitions = tool_definitions(tools)
-    overhead = 0
-    if definitions:
-        overhead = (tokenizer or tokenizer_for(None)).count_overhead(definitions).tokens
-    return ContextBudget(max_tokens=tokens, tools=overhead)
+    counter = tokenizer or tokenizer_for(model)
+    return counter.count_overhead(definitions).tokens if definitions else 0
 
 
 def read_budget(budget: object, *, least: int = 0) -> int:

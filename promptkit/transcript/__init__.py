@@ -3,7 +3,7 @@
 * `Transcript`, and its stores `JsonlStore`, `InMemoryStore`, `SqlStore` (a database), `ObjectStore`
   (object storage), `open_store`, `list_transcripts`
 * For stores of your own: `TranscriptStore`, `LoadedEntries`, `ReadProblem`, and what a store may
-  add: `ArchivingStore`, `SearchableStore` with `extract_words`
+  add: `ArchivingStore`, `SyncingStore`, `SearchableStore` with `extract_words`
 * Entries: `Entry`, `EntryKind`, `EntryPayload`, `MessageEntry`, `Quote`, `Checkpoint`,
   `BranchSummary`, `Edit`, `Reset`, `Setting`, `Label`, `Observation`, `CustomMessage`,
   `CustomEntry`, `UnknownEntry`

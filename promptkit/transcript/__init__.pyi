@@ -53,6 +53,7 @@ from .stores.store import (
     LoadedEntries as LoadedEntries,
     ReadProblem as ReadProblem,
     SearchableStore as SearchableStore,
+    SyncingStore as SyncingStore,
     TranscriptStore as TranscriptStore,
 )
 

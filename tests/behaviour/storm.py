@@ -98,6 +98,14 @@ def answered_directly(messages: Sequence[Message]) -> None:
     assert not waiting, f"calls without a result: {waiting}"
 
 
+class _Store(JsonlStore):
+    """A file whose disk is not waited for: the time that it takes would change what a seed does."""
+
+    @property
+    def is_synced(self) -> bool:
+        return True
+
+
 @attrs.define(eq=False)
 class Provider:
     """A model with a window that it keeps to. `factor`: how it counts, by the count made here."""
@@ -339,7 +347,7 @@ class Storm:
         if transcript is None:
             self.files += 1
             self.file = self.folder / f"{self.seed}.{self.files}.jsonl"
-            transcript = Transcript(JsonlStore(self.file))
+            transcript = Transcript(_Store(self.file))
         self.model, budget = self._model()
         self.told = Recorder()
         self.in_a_row = 0
@@ -505,7 +513,7 @@ class Storm:
         self.files += 1
         file = self.folder / f"{self.seed}.{self.files}.jsonl"
         at = self.rng.choice([None, *(entry.id for entry in self.session.transcript.path()[-20:])])
-        other = self.session.fork(JsonlStore(file), at=at)
+        other = self.session.fork(_Store(file), at=at)
         self.file, self.session, self.acknowledged = file, other, {}
         self.in_a_row = 0
 
@@ -525,7 +533,7 @@ class Storm:
 
     async def _restart(self) -> None:
         await self._close()
-        self._open(Transcript(JsonlStore(self.file)))
+        self._open(Transcript(_Store(self.file)))
 
     async def _close(self) -> None:
         await self.session.close()

@@ -281,7 +281,7 @@ def test_opencode_keeps_messages_of_so_many_turns() -> None:
     assert kept == [KeepNothing(), KeepLastTurns(count=2, max_tokens=15_000)]
 
 
-def test_claude_code_begins_at_about_ninety_five_percent_of_what_the_output_leaves_or_at_a_lower_share() -> (
+def test_claude_code_begins_at_about_ninety_five_percent_of_what_the_output_leaves_or_at_another_share() -> (
     None
 ):
     shares = [
@@ -294,7 +294,10 @@ def test_claude_code_begins_at_about_ninety_five_percent_of_what_the_output_leav
         pytest.approx(0.987, abs=1e-3),
     ]
     assert ClaudeCode(threshold=0.5).max_tokens(WINDOW) == 90_000
-    assert ClaudeCode(threshold=0.99).max_tokens(WINDOW) == 167_000
+    assert ClaudeCode(threshold=0.95).max_tokens(WINDOW) == 171_000
+    assert ClaudeCode(threshold=0.99).max_tokens(WINDOW) == 178_200
+    small = ContextBudget(window=16_000)
+    assert ClaudeCode(threshold=0.5).max_tokens(small) == 6_400
 
 
 def test_a_summary_is_no_longer_than_in_the_system() -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from promptkit.testing.server.replies import Answer
 
 TURNS = 24
-SMALL = ContextBudget(window=16_000, reserved_output_tokens=1_500)
+SMALL = ContextBudget(window=16_000, reserved_output_tokens=1_500, safety=1)
 LARGE = {"gpt-4.1": 1_000_000, "small": 16_000}
 
 

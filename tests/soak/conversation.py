@@ -10,6 +10,7 @@ import asyncio
 import json
 import os
 import random
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,13 +72,21 @@ class Counts:
     """Errors that no turn may raise."""
 
 
+def _cancel(task: asyncio.Task[object], _: object) -> None:
+    task.cancel()
+
+
 class CancelAt:
-    """Await a coroutine, and cancel it at its `number`-th await: the task is cancelled while it waits for exactly that."""
+    """Await a coroutine, and cancel it at its `number`-th await: the task is cancelled while it waits for exactly that.
+
+    Or, if `late`, when what it waits for has come, and before it goes on.
+    """
 
     # Any stands for what a coroutine yields and is sent
-    def __init__(self, work: Coroutine[Any, Any, T], number: int) -> None:
+    def __init__(self, work: Coroutine[Any, Any, T], number: int, *, late: bool = False) -> None:
         self._work = work
         self._number = number
+        self._late = late
         self.cancelled = False
         self.count = 0
 
@@ -92,7 +101,10 @@ class CancelAt:
             task = asyncio.current_task()
             if self.count == self._number and task is not None:
                 self.cancelled = True
-                task.cancel()
+                if self._late and isinstance(waiting, asyncio.Future):
+                    waiting.add_done_callback(partial(_cancel, task))
+                else:
+                    task.cancel()
             self.count += 1
             try:
                 value = yield waiting

@@ -23,7 +23,12 @@ from promptkit.agent.session.hooks import TurnHooks, run_before_request
 from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
-from promptkit.agent.window.continuation import ask_to_go_on, find_pending_calls, may_go_on
+from promptkit.agent.window.continuation import (
+    INCOMPLETE_FINISHES,
+    ask_to_go_on,
+    find_pending_calls,
+    may_go_on,
+)
 from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.config import resolve_preset
 from promptkit.compaction.recall.tool import (
@@ -570,7 +575,10 @@ class AgentSession:
             TurnStarted(number=number, conversation=get_conversation_id(self.transcript))
         )
         try:
-            return await self._run_steps(usages, on_text)
+            try:
+                return await self._run_steps(usages, on_text)
+            finally:
+                await self.window.wait_synced()
         except BaseException as raised:
             error = type(raised).__name__
             raise
@@ -594,12 +602,10 @@ class AgentSession:
         while len(usages) < self.max_steps:
             reply = await self._complete(on_text)
             usages.append(reply.usage)
-            # none of its tool calls is run: any of them may be cut in two
-            if reply.finish == "length":
-                if await self.window.retry_cut_reply():
-                    continue
-            elif reply.message.tool_calls and reply.finish != "content_filter":
-                # a withheld reply may be cut, too
+            if await self.window.retry_cut_reply():
+                continue
+            # none of the tool calls of a cut reply is run: any of them may be cut in two
+            if reply.message.tool_calls and reply.finish not in INCOMPLETE_FINISHES:
                 runner = ToolRunner(
                     tools=self.tools,
                     hooks=self._turn_hooks,

@@ -82,6 +82,9 @@ class ToolRunner:
                 await asyncio.wait(tasks.values())
             for at, task in tasks.items():
                 results[at] = await run_after_tool(self.hooks, calls[at], _read_result(task))
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)  # what a thread has returned by now arrives
+            raise
         finally:
             for at, task in tasks.items():
                 task.cancel()

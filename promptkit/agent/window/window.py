@@ -6,6 +6,7 @@ sends nothing and calls no tools.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import logging
 import random
@@ -45,7 +46,7 @@ from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
-from promptkit.transcript import Entry, MessageEntry, Setting, Transcript
+from promptkit.transcript import Entry, MessageEntry, Setting, SyncingStore, Transcript
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         Summarizer,
     )
     from promptkit.compaction.planning.selection import Keep
+    from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.elements.element import Child
@@ -211,6 +213,7 @@ class ContextWindow:
         check_types(transcript=transcript)
         self._settings = settings
         self.transcript = Transcript() if transcript is None else transcript
+        sync_later(self.transcript.store)
         self._definitions = settings.definitions
         tokenizer = settings.tokenizer or tokenizer_for(model_name(model))
         resolved = resolve_budget(
@@ -337,8 +340,9 @@ class ContextWindow:
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
         """Append messages to the transcript: user messages, tool results, or earlier parts of a conversation.
 
-        Use `add_reply` for the reply to a request. All messages of one call are written durably, as
-        one batch.
+        Use `add_reply` for the reply to a request. All messages of one call are written as one
+        batch, which is in the store when this returns. Where that is a file, the next `await` of the
+        window waits for the disk, in a thread.
 
         Args:
             messages: The messages: promptkit's, or dicts and SDK objects of OpenAI and Anthropic.
@@ -462,7 +466,8 @@ class ContextWindow:
                 finally:
                     self._release_holder()
                 continue
-            # a component may have awaited while something else happened
+            await self.wait_synced()
+            # while the disk or a component was awaited something else may have happened
             if compaction.version == version:
                 break
         if all(message.role == "system" for message in request.messages):
@@ -533,7 +538,9 @@ class ContextWindow:
             TranscriptError: There is no entry with this id.
         """
         self._branches.check_calls(abandon=abandon_calls)
-        return await self._branches.switch(to, instructions=instructions, summarize=summarize)
+        entry = await self._branches.switch(to, instructions=instructions, summarize=summarize)
+        await self.wait_synced()
+        return entry
 
     async def reset(
         self,
@@ -561,9 +568,11 @@ class ContextWindow:
             TurnInProgressError: Tool calls wait for results.
         """
         self._branches.check_calls(abandon=abandon_calls)
-        return await self._branches.reset(
+        entry = await self._branches.reset(
             reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive
         )
+        await self.wait_synced()
+        return entry
 
     async def handoff(self, goal: str, store: TranscriptStore) -> Self:
         """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
@@ -580,13 +589,17 @@ class ContextWindow:
             TranscriptError: The store is not empty.
         """
         last = self.last_request
+        sync_later(store)
         transcript = await self._branches.handoff(
             goal,
             store,
             context=self._settings.build_context(self.model, self.budget, self.tokenizer),
             last_request=None if last is None else last.as_last_request(),
         )
-        return self._reopen(self._settings, transcript)
+        window = self._reopen(self._settings, transcript)
+        await self.wait_synced()
+        await window.wait_synced()
+        return window
 
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> Self:
         """Open a window with the same settings over a copy of the conversation.
@@ -690,6 +703,7 @@ class ContextWindow:
             it is the second one in a row that was cut off, or if a full window cannot be made
             roomier.
         """
+        await self.wait_synced()
         request_tokens = self.last_request.tokens if self.last_request else 0
         return await retry_cut_reply(
             self.transcript,
@@ -804,7 +818,9 @@ class ContextWindow:
             SummaryError: No summary was made.
             CompactionInProgressError: Another compaction is running.
         """
-        return await self.compaction.compact(instructions, allow_extractive=allow_extractive)
+        entry = await self.compaction.compact(instructions, allow_extractive=allow_extractive)
+        await self.wait_synced()
+        return entry
 
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
@@ -857,7 +873,7 @@ class ContextWindow:
         Returns:
             True if a compaction or pruning ran.
         """
-        return await self.compaction.run_phase(
+        return await self._run_phase(
             "memory" if memory_pressure else "idle", idle_seconds=idle_seconds
         )
 
@@ -867,18 +883,37 @@ class ContextWindow:
         Returns:
             True if a compaction or pruning ran.
         """
-        return await self.compaction.run_phase("turn_end")
+        return await self._run_phase("turn_end")
+
+    async def _run_phase(self, phase: Phase, *, idle_seconds: float = 0.0) -> bool:
+        done = await self.compaction.run_phase(phase, idle_seconds=idle_seconds)
+        await self.wait_synced()
+        return done
+
+    async def wait_synced(self) -> None:
+        """Wait until everything that was added is on the disk, in a thread.
+
+        The asynchronous methods do so themselves before they return.
+
+        Raises TranscriptWriteError if the disk refuses it.
+        """
+        store = self.transcript.store
+        if isinstance(store, SyncingStore) and not store.is_synced:
+            await asyncio.to_thread(store.sync)
 
     async def wait_idle(self) -> None:
         """Wait until no background summary is running."""
         await self.compaction.background.wait()
 
     async def close(self) -> None:
-        """Cancel the background summary.
+        """Cancel the background summary, and wait for the disk.
 
-        The window can still be used; it then compacts in the foreground only.
+        The window can still be used; it then compacts in the foreground only, and waits for the
+        disk in the event loop.
         """
+        sync_later(self.transcript.store, later=False)
         await self.compaction.close()
+        await self.wait_synced()
 
     async def __aenter__(self) -> Self:
         return self
@@ -920,6 +955,12 @@ class ContextWindow:
             tokenizer=self._settings.tokenizer,
         )
         self.compaction.state = attrs.evolve(self.compaction.state, promotion=promotion)
+
+
+def sync_later(store: TranscriptStore, *, later: bool = True) -> None:
+    """Let a store write batches without waiting for the disk, if it can: `wait_synced` does."""
+    if isinstance(store, SyncingStore):
+        store.sync_later = later
 
 
 def _check_known(model: str | Model, budget: ContextBudget) -> None:

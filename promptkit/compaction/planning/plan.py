@@ -11,6 +11,7 @@ from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from promptkit.compaction.run.replacement import CarriedContext
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.providers import Model
     from promptkit.transcript import Redactor, ViewItem
@@ -175,6 +176,8 @@ class Summary:
     """Who wrote it. Of a summary that a hook gives it becomes `hook`."""
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """The data that hooks attached. It is stored in the entry of the summary."""
+    carried: CarriedContext | None = None
+    """What the checkpoint carries beside the text, once the summary is checked."""
     missed: int = 0
     """The number of messages that the summary replaces and the summarizer was not shown, not even in
     part."""

@@ -42,8 +42,8 @@ class ClaudeCode:
     threshold: float | None = setting(
         None, names=(percent("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE"),), minimum=0.01, maximum=1
     )
-    """Share of what the output leaves of the window, from which the conversation is compacted if
-    that is earlier. None: the margin alone."""
+    """Share of what the output leaves of the window, from which the conversation is compacted. None:
+    the margin alone."""
     keep_results: int | None = setting(None, minimum=0)
     """Number of the newest tool results that requests contain; older ones are cleared. None:
     all."""
@@ -62,8 +62,9 @@ class ClaudeCode:
             budget.max_output_tokens or self.output_tokens, self.output_tokens
         )
         limit = left - self.margin_tokens
-        limit = limit if limit > budget.window // 2 else budget.window * 4 // 5
-        return limit if self.threshold is None else max(1, min(limit, int(left * self.threshold)))
+        if limit <= budget.window // 2:
+            left = limit = budget.window * 4 // 5
+        return limit if self.threshold is None else max(1, int(left * self.threshold))
 
 
 def claude_code(settings: ClaudeCode | None = None) -> Preset:

@@ -5,7 +5,7 @@ A larger model is used first, and old tool outputs are pruned before anything is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import attrs
 
@@ -50,6 +50,8 @@ RESERVE_SHARE = 0.15
 @attrs.frozen(kw_only=True)
 class OhMyPi:
     """The settings of the preset."""
+
+    LEFT_ASIDE: ClassVar[tuple[str, ...]] = ("branchSummary",)
 
     enabled: bool = setting(default=True, names=("compaction.enabled",))
     """Whether automatic compaction is on."""

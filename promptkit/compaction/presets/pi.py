@@ -6,7 +6,7 @@ The newest messages stay, turns may be split, files are listed.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 @attrs.frozen(kw_only=True)
 class Pi:
     """The settings of the preset."""
+
+    LEFT_ASIDE: ClassVar[tuple[str, ...]] = ("branchSummary",)
 
     enabled: bool = setting(default=True, names=("compaction.enabled",))
     """Whether automatic compaction is on."""

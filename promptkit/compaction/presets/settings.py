@@ -8,7 +8,8 @@ noticed too late.
 A setting of a known system also has the names that the system itself gives it, so that what a user
 has set there holds here: variables, and keys of the system's own settings, with the dots of their
 groups (`OriginalName`). The system's own file may be read as it is: what promptkit does not know in
-it is named in a warning, and left aside.
+it is named in a warning, and left aside. A class names the groups of the system's settings that have
+no counterpart here in `LEFT_ASIDE`.
 """
 
 from __future__ import annotations
@@ -214,7 +215,9 @@ def load_settings(
         if (name := ".".join(path)) in names and not name.isupper()
     }
     own = {path: value for path, value in in_file.items() if path not in renamed}
-    if renamed and not any(path[0] in _find_fields(cls) for path in own):
+    left_aside: tuple[str, ...] = getattr(cls, "LEFT_ASIDE", ())
+    is_original = renamed or any(path[0] in left_aside for path in own)
+    if is_original and not any(path[0] in _find_fields(cls) for path in own):
         _report_unknown(own, names)
         own = {}
     values = _rename(own, renamed, names)

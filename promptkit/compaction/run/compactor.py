@@ -36,7 +36,11 @@ from promptkit.compaction.run.hooks import (
     run_pre_compact,
 )
 from promptkit.compaction.run.progress import SummaryProgress
-from promptkit.compaction.run.replacement import Replacement, ReplacementMessages
+from promptkit.compaction.run.replacement import (
+    Replacement,
+    ReplacementMessages,
+    carry_from_facts,
+)
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
@@ -377,9 +381,10 @@ class Compactor:
         if self.redactor is not None:
             task = redact_task(task, self.redactor)
         facts = updated_facts(task)
+        readable = task.plan
         check = _CheckOnce(
             lambda summary: self._check(
-                plan, attrs.evolve(summary, facts={**facts, **summary.facts})
+                plan, attrs.evolve(summary, facts={**facts, **summary.facts}), readable
             )
         )
         if result.summary is not None:
@@ -406,6 +411,8 @@ class Compactor:
         """
         replaced = self.count_replaced(plan)
         empty = Summary(text=self._with_breadcrumb("", {}, plan), mode="", facts=facts)
+        if self.replacement.carry is carry_from_facts:  # a program's own wants the summary itself
+            empty = self.replacement.add_carried(plan, empty)
         frame = self.replacement.count_tokens(plan, empty, self.tokenizer)
         room = _most_left(replaced) - frame
         if room < 1:
@@ -435,10 +442,10 @@ class Compactor:
             text, location=self.transcript.store.address, entries=len(self.transcript), call=call
         )
 
-    def _check(self, plan: Plan, summary: Summary) -> Summary:
-        """Return the summary with its breadcrumb.
+    def _check(self, plan: Plan, summary: Summary, readable: Plan) -> Summary:
+        """Return the summary with its breadcrumb and what is carried beside it.
 
-        Raises SummaryError if it is blank, too short, too large or saves too little.
+        What is carried comes from the `readable` plan, without secrets. Raises SummaryError if it is blank, too short, too large or saves too little.
         """
         if self.redactor is not None:
             summary = redact_summary(summary, self.redactor)
@@ -451,9 +458,8 @@ class Compactor:
         if tokens > self.max_summary_tokens:
             detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
             raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)
-        checked = attrs.evolve(
-            summary, text=self._with_breadcrumb(summary.text, summary.facts, plan)
-        )
+        text = self._with_breadcrumb(summary.text, summary.facts, plan)
+        checked = self.replacement.add_carried(readable, attrs.evolve(summary, text=text))
         left = self.replacement.count_tokens(plan, checked, self.tokenizer)
         if left > _most_left(replaced):
             detail = f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."

@@ -296,8 +296,8 @@ class Replacement:
     """The form in which the user's messages stay: one text after the summary, or messages. None:
     only those stay that are replayed."""
     carry: Callable[[Plan, Summary], CarriedContext] | None = carry_from_facts
-    """Returns the carried context when the checkpoint is written. `carry_from_facts` takes it from
-    the conversation itself."""
+    """Returns the carried context. It is called once for each summary, when it is checked.
+    `carry_from_facts` takes the context from the conversation itself."""
     carry_tokens: int | None = 4_000
     """The most tokens of each block of the carried context; None: no limit."""
     names_tokens: int = 0
@@ -350,6 +350,14 @@ class Replacement:
             carry_tokens=carry_tokens,
             names_tokens=names_tokens,
             files=files,
+        )
+
+    def add_carried(self, plan: Plan, summary: Summary) -> Summary:
+        """Return a summary with the context that is carried beside it."""
+        return (
+            summary
+            if self.carry is None
+            else attrs.evolve(summary, carried=self.carry(plan, summary))
         )
 
     def build(
@@ -420,11 +428,8 @@ class Replacement:
 
     def _carried(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
         """Return the carried context and the user's earlier messages, or an empty text."""
-        context = (
-            ""
-            if self.carry is None
-            else self.carry(plan, summary).format(tokenizer, each=self.carry_tokens)
-        )
+        carried = summary.carried or CarriedContext()
+        context = carried.format(tokenizer, each=self.carry_tokens)
         shown = "\n\n".join(filter(None, (context, self._history(plan, summary, tokenizer))))
         return "\n\n".join(filter(None, (shown, self._names(plan, summary, shown, tokenizer))))
 

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from promptkit.messages import Message
+
 
 class ArchiveDirectory:
     """A folder of archives.
@@ -89,27 +91,23 @@ class ArchivingCompactor(Compactor):
     archives: ArchiveDirectory | None = None
     """Where archives are written. None: nothing is archived."""
 
-    async def commit(self, draft: DraftSummary) -> Entry | None:
-        """Archive what the checkpoint drops, and commit.
+    def _write(self, draft: DraftSummary, files: Sequence[Message]) -> Entry | None:
+        """Archive what the checkpoint drops, and append the checkpoint.
 
-        If the archive cannot be written, the checkpoint is not written either.
+        If the archive cannot be written, the checkpoint is not written either. Nothing is awaited
+        in between: a cancellation would leave one of them without the other.
         """
         if self.archives is None:
-            return await super().commit(draft)
+            return super()._write(draft, files)
         planned = Checkpoint(summary=draft.summary.text, first_kept=draft.plan.first_kept)
         path = self.transcript.path()
         # messages that were added after the plan was made are kept
         if draft.plan.first_kept is None:
             ids = [entry.id for entry in path]
             path = path[: ids.index(draft.plan.leaf) + 1] if draft.plan.leaf in ids else ()
+        archive, entry = self.archives.write(find_covered_entries(path, planned)), None
         try:
-            archive = self.archives.write(find_covered_entries(path, planned))
-        except OSError as error:
-            self.discard(draft, f"the archive could not be written: {error.strerror or error}")
-            raise
-        entry = None
-        try:
-            entry = await super().commit(draft)
+            entry = super()._write(draft, files)
         finally:
             if entry is None and archive is not None:
                 archive.unlink(missing_ok=True)

@@ -159,6 +159,30 @@ class ArchivingStore(Protocol):
 
 
 @runtime_checkable
+class SyncingStore(Protocol):
+    """A store that can write a batch without waiting for the disk.
+
+    Sessions and windows, which must not hold up their event loop, then wait in a thread.
+    """
+
+    sync_later: bool
+    """Whether `append` returns when a batch is written, before it is synced to the disk. It then
+    survives a crash of the program, and after `sync` a power failure."""
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all that was appended is on the disk."""
+        ...
+
+    def sync(self) -> None:
+        """Wait until all that was appended before is on the disk. May be called in any thread.
+
+        Raises TranscriptWriteError if that fails.
+        """
+        ...
+
+
+@runtime_checkable
 class SearchableStore(Protocol):
     """A store with an index of the words in its messages.
 

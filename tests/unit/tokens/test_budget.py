@@ -510,9 +510,20 @@ def test_what_is_no_budget_is_refused_with_what_to_write(wrong: Any) -> None:
         resolve_budget(wrong)
 
 
-def test_a_context_budget_is_used_as_it_is() -> None:
+def test_a_context_budget_counts_the_tools_beside_it_unless_it_says_what_they_take() -> None:
+    tools = [ToolDefinition(name="read", description="Read a file.")]
+    size = TOKENIZER.count_overhead(tools).tokens
+    budget = ContextBudget(window=16_000, reserved_output_tokens=0)
+    counted = resolve_budget(budget, model="gpt-5", tools=tools, tokenizer=TOKENIZER)
+    assert counted.tools == size
+    assert counted.message_budget == int((16_000 - size) * 0.9)
+    own = attrs.evolve(budget, tools=300)
+    assert resolve_budget(own, tools=tools, tokenizer=TOKENIZER) == own
+
+
+def test_a_context_budget_without_tools_is_used_as_it_is() -> None:
     budget = ContextBudget(window=16_000, threshold=0.8)
-    assert resolve_budget(budget, model="gpt-5") is budget
+    assert resolve_budget(budget, model="gpt-5") == budget
     with pytest.raises(
         InvalidArgumentError, match="give reserved_output_tokens to the ContextBudget"
     ):

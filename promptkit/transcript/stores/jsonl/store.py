@@ -95,6 +95,9 @@ class JsonlStore:
         self._position: ReadPosition | None = None
         # entries of other processes that were read while appending
         self._unreported: list[LoadedEntries] = []
+        self.sync_later = False
+        """Whether `append` returns when a batch is written, and `sync` waits for the disk."""
+        self._written = self._synced = 0  # batches that were written so, and those on the disk
         self.index_problem: str | None = None
         """Why a long file has no index and is read in full; None if it has one or needs none."""
 
@@ -178,7 +181,8 @@ class JsonlStore:
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
         """Append a batch.
 
-        When this returns, the batch is on the disk. If it raises, the file contains nothing of it.
+        When this returns, the batch is on the disk, or with `sync_later` in the file. If it raises,
+        the file contains nothing of it.
 
         Args:
             entries: The batch.
@@ -203,6 +207,33 @@ class JsonlStore:
             if self._position and self._position.header.version != VERSION:
                 self._rewrite_old_version(self._position)
             self._write(data, entries)
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all that was appended is on the disk."""
+        return self._synced == self._written
+
+    def sync(self) -> None:
+        """Wait until all that was appended before is on the disk. May be called in any thread.
+
+        A file that was replaced meanwhile, by an archiver, was synced with what it contains.
+
+        Raises TranscriptWriteError if that fails.
+        """
+        written = self._written
+        if written == self._synced:
+            return
+        try:
+            descriptor = os.open(self._path, os.O_RDWR)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if not self._synced:
+                sync_directory(self._path.parent)
+        except OSError as error:
+            self._fail(f"its last entries may not be on the disk: {error.strerror}.", error)
+        self._synced = written
 
     def archive(self, *, through: str) -> TranscriptArchive:
         """Move the entries up to one, and the rest of its batch, to a compressed file next to the transcript.
@@ -364,9 +395,12 @@ class JsonlStore:
             unwritten = memoryview(data)
             while unwritten:
                 unwritten = unwritten[os.write(descriptor, unwritten) :]
-            os.fsync(descriptor)
-            if not end:
-                sync_directory(self._path.parent)
+            if self.sync_later:
+                self._written += 1
+            else:
+                os.fsync(descriptor)
+                if not end:
+                    sync_directory(self._path.parent)
             status = os.fstat(descriptor)
         except BaseException as error:
             # If the cut fails as well, the next reader finds a torn end, or complete entries as if

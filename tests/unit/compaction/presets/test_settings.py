@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -413,6 +414,23 @@ def test_a_setting_is_known_by_its_name_in_the_system(
         file = tmp_path / "c.toml"
         file.write_text(toml, encoding="utf-8")
     assert load_settings(type(expected), prefix="MINE_", file=file, environ=environ) == expected
+
+
+@pytest.mark.parametrize("cls", [OhMyPi, Pi])
+@pytest.mark.parametrize("with_others", [False, True])
+def test_settings_of_branch_summaries_as_pi_writes_them_are_named_and_left_aside(
+    cls: type[OhMyPi | Pi],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    with_others: bool,
+) -> None:
+    file = tmp_path / "settings.json"
+    others = {"compaction": {"reserveTokens": 8_000}} if with_others else {}
+    file.write_text(json.dumps({"branchSummary": {"enabled": True, "reserveTokens": 9}, **others}))
+    expected = cls(reserve_tokens=8_000) if with_others else cls()
+    assert load_settings(cls, prefix="MINE_", file=file) == expected
+    assert "left aside: branchSummary.enabled, branchSummary.reserveTokens" in caplog.text
 
 
 def test_every_name_of_a_system_is_tried_here() -> None:

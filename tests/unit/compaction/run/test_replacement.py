@@ -186,11 +186,11 @@ def test_what_does_not_fit_is_counted_over_all_checkpoints() -> None:
 
 def test_plan_todos_skills_and_agent_are_said_anew_at_each_checkpoint() -> None:
     talk, telling = ConversationBuilder(), Telling()
-    plans = iter(("asked for the room", "asked for the check", "plan A", "room", "check", "plan B"))
+    plans = iter(("plan A", "plan B"))  # asked for once a checkpoint
 
     def carry(plan: Plan, summary: Summary) -> CarriedContext:
         assert plan.dropped
-        assert summary.mode in {"", "test"}
+        assert summary.mode == "test"
         return CarriedContext(plan=next(plans))
 
     for wish in ("first wish", "second wish"):
@@ -283,9 +283,8 @@ def compact_as(talk: ConversationBuilder, form: Replacement, keep: Keep, number:
     """Put a summary in place, as a compactor would."""
     plan = select(talk.view, leaf=talk.leaf, tokenizer=FRAMED, keep=keep)
     assume(not plan.is_empty)
-    made = attrs.evolve(
-        draft(number), plan=plan, summary=Summary(text=f"{OURS}, number {number}", mode="test")
-    )
+    summary = Summary(text=f"{OURS}, number {number}", mode="test")
+    made = attrs.evolve(draft(number), plan=plan, summary=form.add_carried(plan, summary))
     replaced = form.build(plan, made.summary, FRAMED)
     before = talk.view.items
     talk.append(

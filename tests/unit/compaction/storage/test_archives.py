@@ -153,7 +153,7 @@ def test_where_no_archive_can_be_written_no_checkpoint_is_and_it_ends_with_one_e
     with pytest.raises(OSError, match="file"):
         asyncio.run(compactor(talk.log, tmp_path / "file", told).compact(trigger="manual"))
     assert len(talk.log) == before
-    assert told.ends == ["discarded"]
+    assert told.ends == ["failed"]
     told.check()
 
 
