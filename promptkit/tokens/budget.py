@@ -95,14 +95,9 @@ class ContextBudget:
     )
     """Tokens of the window to keep free: a threshold of `window - reserve_tokens`. With both, the
     lower one holds."""
-<<<<<<< HEAD
     tools: int = attrs.field(default=0, converter=read_tokens)
-    """What the tool definitions take, with the framing of the request."""
-=======
-    tools: int = 0
     """What the tool definitions take, with the framing of the request. Of 0, windows and sessions
     with tools count it."""
->>>>>>> main
     safety: float = SAFETY
     """Share of what tools leave that messages may take, above 0 and at most 1."""
     model: str | None = None
