@@ -58,7 +58,7 @@ class TokenLimit(PromptElement):
     >>> TokenLimit(max_tokens=2_000)[FileTree(root=".")]
     """
 
-    max_tokens: int = attrs.field(converter=read_tokens)
+    max_tokens: int | str = attrs.field(converter=read_tokens)
     """The tokens that may stay in this subtree, including the framing of whole messages."""
 
 
@@ -125,7 +125,7 @@ class Reserve(PromptElement):
     >>> Reserve(tokens=1_000)
     """
 
-    tokens: int = attrs.field(converter=read_tokens)
+    tokens: int | str = attrs.field(converter=read_tokens)
     """The number of tokens."""
 
 
@@ -136,7 +136,7 @@ class Isolate(PromptElement):
     >>> Isolate(tokens=1_500, priority=50)[Examples(query=query)]
     """
 
-    tokens: int = attrs.field(converter=read_tokens)
+    tokens: int | str = attrs.field(converter=read_tokens)
     """The budget of the subtree."""
 
 

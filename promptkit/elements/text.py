@@ -98,7 +98,7 @@ class Truncate(PromptElement):
     marker: str = "[…]"
     """The text that replaces the removed text."""
 
-    max_tokens: int | None = attrs.field(
+    max_tokens: int | str | None = attrs.field(
         default=None, converter=attrs.converters.optional(read_tokens)
     )
     """The most tokens that may stay. None: the element's share of the budget."""

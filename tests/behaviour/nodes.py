@@ -127,7 +127,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         fallback=element.fallback,
         chunk=isinstance(element, Chunk),
         legacy=isinstance(element, LegacyPrioritization),
-        limit=element.max_tokens if isinstance(element, TokenLimit) else None,
+        limit=int(element.max_tokens) if isinstance(element, TokenLimit) else None,
         group=(element.key,) if isinstance(element, KeepWith) else (),
     )
     if isinstance(element, Image):
@@ -143,7 +143,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
     elif isinstance(element, CacheBreakpoint):
         node.kind, node.part = "breakpoint", CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
     elif isinstance(element, Reserve):
-        node.kind, node.reserved = "reserve", element.tokens
+        node.kind, node.reserved = "reserve", int(element.tokens)
     elif isinstance(element, Text | TextChunk):
         text = "".join(piece for piece in element.children if isinstance(piece, str))
         leaf = Node(

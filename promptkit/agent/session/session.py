@@ -24,7 +24,6 @@ from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
 from promptkit.agent.window.continuation import (
-    INCOMPLETE_FINISHES,
     ask_to_go_on,
     find_pending_calls,
     may_go_on,
@@ -56,6 +55,7 @@ from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
 from promptkit.tools import AnyTool, Tool, parse_content
 from promptkit.transcript import Entry, Reset
+from promptkit.transcript.log.view import INCOMPLETE_FINISHES
 
 if TYPE_CHECKING:
     from types import TracebackType
