@@ -397,7 +397,7 @@ class ToolStep(PromptElement):
             name="read_file",
             arguments=f'{{"path": "src/step_{self.number}.py"}}',
         )
-        result = Truncate(keep="middle", tokens=self.limit)[self.result]
+        result = Truncate(keep="middle", max_tokens=self.limit)[self.result]
         return ToolRound(
             calls=[call],
             results={call.id: (result, CacheBreakpoint() if self.is_last else None)},

@@ -90,7 +90,7 @@ class ReadmePrompt(PromptElement):
             SystemMessage(required=True)[INSTRUCTIONS],
             History(turns=self.history, priority=700, flex_grow=1),
             UserMessage(priority=800, flex_grow=2)[
-                Truncate(keep="tail", tokens=sizing.token_budget // LOG_SHARE)[self.log]
+                Truncate(keep="tail", max_tokens=sizing.token_budget // LOG_SHARE)[self.log]
             ],
             UserMessage(required=True)[self.query],
         )

@@ -120,7 +120,7 @@ def test_assemble(benchmark: Benchmark, history: History) -> None:
     benchmark.pedantic(assemble_messages, setup=setup, rounds=ROUNDS)
 
 
-@pytest.mark.parametrize("provider", ["to_openai", "to_responses", "to_anthropic"])
+@pytest.mark.parametrize("provider", ["to_chat", "to_responses", "to_anthropic"])
 def test_emit(benchmark: Benchmark, history: History, provider: str) -> None:
     benchmark(getattr(rendered(history), provider))
 

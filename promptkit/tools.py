@@ -152,7 +152,7 @@ class Tool:
     """Called with the arguments of a call before a hook decides about it. Returns those that the hook
     sees and `run` receives. A `ToolError` that it raises answers the call. None: every JSON object
     is right."""
-    seconds: float | None = None
+    timeout: float | None = None
     """The longest time that a call may take. None: no limit. A plain function goes on running in
     its thread, but is not waited for, not even by the end of the program."""
     max_tokens: int | None = None
@@ -161,11 +161,11 @@ class Tool:
     all of it. At least 100."""
 
     def __attrs_post_init__(self) -> None:
-        seconds, max_tokens = self.seconds, self.max_tokens
-        if seconds is not None and (
-            is_instance(seconds, bool) or not is_instance(seconds, (int, float)) or not seconds > 0
+        timeout, max_tokens = self.timeout, self.max_tokens
+        if timeout is not None and (
+            is_instance(timeout, bool) or not is_instance(timeout, (int, float)) or not timeout > 0
         ):
-            problem = f"seconds of the tool {self.definition.name!r} must be a number above 0, or None, not {seconds!r:.80}."
+            problem = f"timeout of the tool {self.definition.name!r} must be a number of seconds above 0, or None, not {timeout!r:.80}."
             raise InvalidArgumentError(problem)
         if max_tokens is not None and (
             is_instance(max_tokens, bool)
@@ -211,7 +211,7 @@ def tool(
     name: str | None = None,
     description: str | None = None,
     strict: bool = False,
-    seconds: float | None = None,
+    timeout: float | None = None,
     max_tokens: int | None = None,
 ) -> Callable[[Function], Tool]: ...
 def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
@@ -221,7 +221,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
     name: str | None = None,
     description: str | None = None,
     strict: bool = False,
-    seconds: float | None = None,
+    timeout: float | None = None,
     max_tokens: int | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool from a function, which may be `async`.
@@ -250,7 +250,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
             sections.
         strict: Have the provider make the arguments match the schema. Every argument is then
             required, those with a default as well, and nothing is read in quotes.
-        seconds: The longest time that a call may take; None: no limit. The model is told of a call
+        timeout: The longest time that a call may take, in seconds; None: no limit. The model is told of a call
             that took longer.
         max_tokens: The most tokens of a result's text that the model is shown, at least 100. Of a
             longer one it sees the head, the tail, and how to read the rest. None: half of what
@@ -258,7 +258,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
 
     Raises:
         InvalidArgumentError: No schema can be made, for example because an argument is a function;
-            or `seconds` or `max_tokens` is too low.
+            or `timeout` or `max_tokens` is too low.
     """
 
     def make(given: Function) -> Tool:
@@ -267,7 +267,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
             definition=schema.definition,
             run=_make_run(given, schema),
             check=schema.read,
-            seconds=seconds,
+            timeout=timeout,
             max_tokens=max_tokens,
         )
 

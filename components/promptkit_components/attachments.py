@@ -119,7 +119,7 @@ class Attachments(PromptElement):
             (_File(file=file, priority=last - number) for number, file in enumerate(self.files)),
             (
                 Image(
-                    src=image.url,
+                    url=image.url,
                     detail=image.detail,
                     media_type=image.media_type,
                     width=image.width,

@@ -172,7 +172,7 @@ class SyncContextWindow(_Sync[ContextWindow]):
 
     >>> with SyncContextWindow(ContextWindow(model="gpt-5", instructions="Be brief.")) as window:
     ...     window.add(Message(role="user", content="Fix the parser."))
-    ...     response = client.chat.completions.create(**window.request().openai_arguments())
+    ...     response = client.chat.completions.create(**window.request().chat_arguments())
 
     Attributes:
         window: The window that is used in the thread.

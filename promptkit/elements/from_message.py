@@ -88,7 +88,7 @@ def _build_part(part: Part) -> str | PromptElement | None:
             return part
         case ImagePart():
             return Image(
-                src=part.url,
+                url=part.url,
                 detail=part.detail,
                 media_type=part.media_type,
                 width=part.width,
@@ -96,7 +96,7 @@ def _build_part(part: Part) -> str | PromptElement | None:
             )
         case DocumentPart():
             return Document(
-                data=part.data, media_type=part.media_type, filename=part.name, tokens=part.tokens
+                data=part.data, media_type=part.media_type, name=part.name, tokens=part.tokens
             )
         case OpaquePart():
             return Opaque(value=part.value, tokens=part.tokens, provider=part.provider)

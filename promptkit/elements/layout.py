@@ -8,6 +8,7 @@ import attrs
 
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement
+from promptkit.tokens.sizes import read_tokens
 
 
 @component
@@ -57,7 +58,7 @@ class TokenLimit(PromptElement):
     >>> TokenLimit(max_tokens=2_000)[FileTree(root=".")]
     """
 
-    max_tokens: int
+    max_tokens: int | str = attrs.field(converter=read_tokens)
     """The tokens that may stay in this subtree, including the framing of whole messages."""
 
 
@@ -124,7 +125,7 @@ class Reserve(PromptElement):
     >>> Reserve(tokens=1_000)
     """
 
-    tokens: int
+    tokens: int | str = attrs.field(converter=read_tokens)
     """The number of tokens."""
 
 
@@ -135,7 +136,7 @@ class Isolate(PromptElement):
     >>> Isolate(tokens=1_500, priority=50)[Examples(query=query)]
     """
 
-    tokens: int
+    tokens: int | str = attrs.field(converter=read_tokens)
     """The budget of the subtree."""
 
 

@@ -11,10 +11,10 @@ from promptkit.messages import Json
 class Image(PromptElement):
     """An image in a message.
 
-    >>> Image(src="data:image/png;base64,iVBORw0KGgo…", detail="low")
+    >>> Image(url="data:image/png;base64,iVBORw0KGgo…", detail="low")
     """
 
-    src: str
+    url: str
     """A URL, a `data:` URL, or base64 of a PNG, JPEG, GIF or WebP."""
 
     detail: str | None = None
@@ -34,7 +34,7 @@ class Image(PromptElement):
 class Document(PromptElement):
     """A document in a message, such as a PDF.
 
-    >>> Document(data=base64_pdf, media_type="application/pdf", filename="report.pdf", tokens=2_400)
+    >>> Document(data=base64_pdf, media_type="application/pdf", name="report.pdf", tokens=2_400)
     """
 
     data: str
@@ -43,7 +43,7 @@ class Document(PromptElement):
     media_type: str
     """The media type, such as `application/pdf`."""
 
-    filename: str | None = None
+    name: str | None = None
     """The file name that the model sees."""
 
     tokens: int | None = None

@@ -11,6 +11,7 @@ import attrs
 from promptkit.elements.component import component
 from promptkit.elements.element import PromptElement, Sizing
 from promptkit.errors import BadPropError
+from promptkit.tokens.sizes import read_tokens
 
 
 @component
@@ -80,7 +81,7 @@ class Tag(PromptElement):
 
 @component
 class Truncate(PromptElement):
-    r"""Text truncated to its share of the budget, or to `tokens`, at line, grapheme and token boundaries.
+    r"""Text truncated to its share of the budget, or to `max_tokens`, at line, grapheme and token boundaries.
 
     The marker is counted. Pruning cuts the text further, down to the marker, before it removes the
     element.
@@ -97,8 +98,10 @@ class Truncate(PromptElement):
     marker: str = "[…]"
     """The text that replaces the removed text."""
 
-    tokens: int | None = None
-    """The tokens that may stay. None: the element's share of the budget."""
+    max_tokens: int | str | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
+    """The most tokens that may stay. None: the element's share of the budget."""
 
 
 @component

@@ -51,7 +51,7 @@ async def mcp_tools(
     client: Client,
     *,
     prefix: str = "",
-    seconds: float | None = None,
+    timeout: float | None = None,  # noqa: ASYNC109  # of each call, not of this one
     max_tokens: int | None = None,
     images: bool = True,
 ) -> list[Tool]:
@@ -68,7 +68,7 @@ async def mcp_tools(
         client: A connected client: inside its `async with`.
         prefix: Put before the names, so that the tools of two servers do not have the same names:
             `github__`.
-        seconds: The longest time that a call may take; None: no limit, or the client's own.
+        timeout: The longest time that a call may take, in seconds; None: no limit, or the client's own.
         max_tokens: The most tokens of a result's text that the model is shown, as in `Tool`.
         images: Pass images and PDFs on. False: a note in their place, for models that take none.
 
@@ -91,7 +91,7 @@ async def mcp_tools(
             name=name, description=description, parameters=listed.input_schema
         )
         run = _make_run(client, listed.name, images=images)
-        tools.append(Tool(definition=definition, run=run, seconds=seconds, max_tokens=max_tokens))
+        tools.append(Tool(definition=definition, run=run, timeout=timeout, max_tokens=max_tokens))
     return tools
 
 

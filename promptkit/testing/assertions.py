@@ -47,7 +47,7 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
     budget: int | str | ContextBudget | None = None,
     model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
-    reserved_output_tokens: int | None = None,
+    reserved_output_tokens: int | str | None = None,
     tools: Sequence[AnyTool] = (),
     nothing_removed: bool = False,
 ) -> Rendered:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
-from fractions import Fraction
 from typing import TYPE_CHECKING, Self
 
 import attrs
@@ -16,6 +14,7 @@ from promptkit.errors import (
     UnknownModelError,
 )
 from promptkit.tokens.models import NamedModel, model_info, model_name, tokenizer_for
+from promptkit.tokens.sizes import parse_tokens, read_limit, read_tokens
 from promptkit.tools import AnyTool, tool_definitions
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ _SUMMARY_FRACTION = 5
 _KEEP_TOKENS = 20_000
 _KEEP_FRACTION = 4
 _RESULT_FRACTION = 2
-_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 
 
 @attrs.frozen(kw_only=True)
@@ -59,7 +57,7 @@ class ContextBudget:
 
     `render`, windows and sessions take one as `budget=`.
 
-    All figures are tokens. None means unknown; it never means 0. `limit` is the most that the input
+    All figures are tokens, as a number or as text such as `"8k"`. None means unknown; it never means 0. `limit` is the most that the input
     of a request may have. `base` is the limit or a compaction threshold below it. Tool definitions
     take `tools` of the base, and messages may take `message_budget`.
 
@@ -71,25 +69,33 @@ class ContextBudget:
     72000
     """
 
-    window: int | None = None
+    window: int | None = attrs.field(default=None, converter=attrs.converters.optional(read_tokens))
     """The model's context window: input and output together."""
-    max_input: int | None = None
+    max_input: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """The most that the input alone may have, where that is less than the window."""
-    max_output_tokens: int | None = None
+    max_output_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """The most that the model can write."""
-    reserved_output_tokens: int | None = None
+    reserved_output_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """Tokens of the window kept free for the reply. None: what the model can write, at most a
     quarter of the window."""
-    max_tokens: float | None = None
+    max_tokens: float | None = attrs.field(default=None, converter=read_limit)
     """The limit that the user chose. It counts if it is a finite number of at least 1, and lower
     than what the model takes."""
     threshold: float | None = None
     """Where compaction begins. Up to 1: a share of the limit. From 100 on: tokens. None, or not
     above 0: the limit itself."""
-    reserve_tokens: int | None = None
+    reserve_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """Tokens of the window to keep free: a threshold of `window - reserve_tokens`. With both, the
     lower one holds."""
-    tools: int = 0
+    tools: int = attrs.field(default=0, converter=read_tokens)
     """What the tool definitions take, with the framing of the request. Of 0, windows and sessions
     with tools count it."""
     safety: float = SAFETY
@@ -126,11 +132,11 @@ class ContextBudget:
         *,
         tokenizer: Tokenizer | None = None,
         tools: Sequence[AnyTool] = (),
-        window: int | None = None,
-        reserved_output_tokens: int | None = None,
-        max_tokens: float | None = None,
+        window: int | str | None = None,
+        reserved_output_tokens: int | str | None = None,
+        max_tokens: float | str | None = None,
         threshold: float | None = None,
-        reserve_tokens: int | None = None,
+        reserve_tokens: int | str | None = None,
     ) -> Self:
         """Make the budget of a model from what promptkit knows about it.
 
@@ -339,7 +345,7 @@ def resolve_render_budget(
     model: str | NamedModel | None,
     tokenizer: Tokenizer,
     tools: Sequence[AnyTool],
-    reserved_output_tokens: int | None = None,
+    reserved_output_tokens: int | str | None = None,
 ) -> RenderBudget:
     """Return the limit of a single render that a caller's `budget=` means.
 
@@ -363,6 +369,8 @@ def resolve_render_budget(
     >>> resolve_render_budget("8k", model=None, tokenizer=tokenizer_for("gpt-5"), tools=[]).tokens
     8000
     """
+    if isinstance(reserved_output_tokens, str):
+        reserved_output_tokens = parse_tokens(reserved_output_tokens)
     if isinstance(budget, ContextBudget):
         if reserved_output_tokens is not None:
             _refuse("give reserved_output_tokens to the ContextBudget, and not beside it")
@@ -541,22 +549,6 @@ class LearnedBudget:
 
 def _below(tokens: int | None, window: int) -> int | None:
     return tokens if tokens is not None and tokens < window else None
-
-
-def parse_tokens(text: str) -> int:
-    """Read a number of tokens: `8000`, `8_000`, `8k`, `1.5k` or `1m`. k is 1,000, as in models' names, and m is 1,000,000.
-
-    Raises InvalidArgumentError for anything else, and for more than 15 digits.
-
-    >>> parse_tokens("1.5k")
-    1500
-    """
-    match = re.fullmatch(r"(\d[\d_]{0,14}(?:\.\d{1,9})?)([km]?)", text.strip().lower(), re.ASCII)
-    number = Fraction(match[1].replace("_", "")) * _UNITS[match[2]] if match else None
-    if number is None or number.denominator != 1:
-        message = f"invalid token count {text!r:.80}: use 8000, 8k or 1m."
-        raise InvalidArgumentError(message)
-    return int(number)
 
 
 def resolve_threshold(

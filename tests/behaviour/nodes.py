@@ -127,13 +127,13 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
         fallback=element.fallback,
         chunk=isinstance(element, Chunk),
         legacy=isinstance(element, LegacyPrioritization),
-        limit=element.max_tokens if isinstance(element, TokenLimit) else None,
+        limit=int(element.max_tokens) if isinstance(element, TokenLimit) else None,
         group=(element.key,) if isinstance(element, KeepWith) else (),
     )
     if isinstance(element, Image):
         node.kind, node.part = (
             "part",
-            ImagePart(url=element.src, detail=element.detail, media_type=element.media_type),
+            ImagePart(url=element.url, detail=element.detail, media_type=element.media_type),
         )
     elif isinstance(element, Opaque):
         node.kind, node.part = (
@@ -143,7 +143,7 @@ def _element(element: PromptElement, tokenizer: Tokenizer, keys: itertools.count
     elif isinstance(element, CacheBreakpoint):
         node.kind, node.part = "breakpoint", CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
     elif isinstance(element, Reserve):
-        node.kind, node.reserved = "reserve", element.tokens
+        node.kind, node.reserved = "reserve", int(element.tokens)
     elif isinstance(element, Text | TextChunk):
         text = "".join(piece for piece in element.children if isinstance(piece, str))
         leaf = Node(

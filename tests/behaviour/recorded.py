@@ -102,7 +102,7 @@ BUILDERS: dict[str, Callable[[Case, Case], PromptElement]] = {
     "tokenlimit": lambda spec, props: TokenLimit(max_tokens=spec["max"], **props),
     "keepwith": lambda spec, props: KeepWith(group=spec["id"], **props),
     "image": lambda spec, props: Image(
-        src=spec["src"], detail=spec.get("detail"), media_type=spec.get("mimeType"), **props
+        url=spec["src"], detail=spec.get("detail"), media_type=spec.get("mimeType"), **props
     ),
     "opaque": lambda spec, props: Opaque(
         value=spec["value"], tokens=spec.get("tokenUsage"), **props

@@ -185,7 +185,7 @@ class TestSystemMessages:
                 TextChunk(priority=1)["example one"],
                 Tag(tag="t")["inner", Text(priority=2)[" example"]],
                 Chunk()["whole ", Text(priority=0)["chunk"]],
-                Image(src="https://x/y.png"),
+                Image(url="https://x/y.png"),
             ],
             UserMessage()["q"],
         )
@@ -928,8 +928,8 @@ def test_neighbouring_system_messages_are_sent_as_one_with_merge_system() -> Non
     made = render(
         (SystemMessage()["a"], SystemMessage()["b"], UserMessage()["q"], SystemMessage()["c"])
     )
-    assert [message["content"] for message in made.to_openai()] == ["a", "b", "q", "c"]
-    merged = made.to_openai(merge_system=True)
+    assert [message["content"] for message in made.to_chat()] == ["a", "b", "q", "c"]
+    merged = made.to_chat(merge_system=True)
     assert [message["content"] for message in merged] == ["a\nb", "q", "c"]
     assert [item["content"] for item in made.to_responses(merge_system=True)] == ["a\nb", "q", "c"]
 
@@ -956,6 +956,6 @@ def test_merged_system_messages_keep_their_cache_breakpoints() -> None:
     made = render(
         (SystemMessage()["a", CacheBreakpoint()], SystemMessage()["b"], UserMessage()["q"])
     )
-    (system, _) = made.to_openai(merge_system=True)
+    (system, _) = made.to_chat(merge_system=True)
     assert [part["text"] for part in system["content"]] == ["a", "\nb"]
     assert "prompt_cache_breakpoint" in system["content"][0]

@@ -218,7 +218,7 @@ def exported(folder: Path) -> Callable[[], object]:
         "export",
         str(folder / "talk.jsonl"),
         "--to",
-        "openai",
+        "chat",
         "-o",
         str(folder / "out.json"),
         "--force",

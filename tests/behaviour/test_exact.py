@@ -105,7 +105,7 @@ class Recount:
 
     def chat(self, made: Rendered, *, cache: bool) -> int:
         tokens = 0
-        sent = made.to_openai(cache=cache)
+        sent = made.to_chat(cache=cache)
         for message in sent:
             calls = [
                 (call["function"]["name"], call["function"]["arguments"])
@@ -314,7 +314,7 @@ def test_a_line_break_costs_what_it_adds_to_the_line_that_it_ends(line: str) -> 
     """`.` and a line break are one token together, `!*` and a line break one more than `!*`."""
     prompt = UserMessage(priority=1)[TextChunk(priority=9)[line], TextChunk(priority=8)["a"]]
     made = render(prompt, budget=100, model="gpt-4o", trace=True)
-    assert made.tokens == count_request({"messages": made.to_openai(), "model": "gpt-4o"}).tokens
+    assert made.tokens == count_request({"messages": made.to_chat(), "model": "gpt-4o"}).tokens
 
 
 PARAMETERS: dict[str, Json] = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -347,7 +347,7 @@ def test_with_tools_every_request_fits_the_budget_of_just_its_tokens(
         assert at(made.tokens).messages == made.messages
         request: dict[str, Json] = {
             "model": "gpt-4o",
-            "messages": made.to_openai(),
+            "messages": made.to_chat(),
             "tools": [SENT],
         }
         assert made.tokens == count_request(request).tokens

@@ -190,7 +190,7 @@ def test_a_fallback_that_fills_an_empty_message_is_counted_with_the_message(
     )
     # which sends no message where none fits
     made = render(prompt, budget=budget, defaults="prompt-tsx")
-    sent = count_request({"messages": made.to_openai()}).tokens if made.messages else 0
+    sent = count_request({"messages": made.to_chat()}).tokens if made.messages else 0
     assert sent == made.tokens <= budget
     assert ("word" in "".join(message.text for message in made.messages)) == (budget == 200)
 

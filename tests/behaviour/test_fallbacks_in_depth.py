@@ -48,7 +48,7 @@ def test_a_result_with_a_fallback_is_counted_as_it_is_sent_at_every_budget() -> 
         # which sends no message where none fits
         made = render(prompt, budget=budget, model="gpt-4o", defaults="prompt-tsx")
         sent = (
-            count_request({"model": "gpt-4o", "messages": made.to_openai()}).tokens
+            count_request({"model": "gpt-4o", "messages": made.to_chat()}).tokens
             if made.messages
             else 0
         )
@@ -72,7 +72,7 @@ def test_of_two_limits_each_holds_when_fallbacks_take_their_places_inside_later(
     limits: tuple[int, int], step: int
 ) -> None:
     """The fallback of the first limit would leave before that of the second."""
-    empty = Image(src="https://example.org/a.png")  # which counts nothing here
+    empty = Image(url="https://example.org/a.png")  # which counts nothing here
     prompt = (
         UserMessage(priority=0)[KeepWith(group=1)["drop me " * 20]],
         *(

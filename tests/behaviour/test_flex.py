@@ -137,7 +137,7 @@ class TestShares:
             render(UserMessage()[part, Probe(seen=seen)], budget=100, tokenizer=WordTokenizer())
             return seen[0][1]
 
-        assert budget_beside(Image(src="https://example.org/a.png")) == 50
+        assert budget_beside(Image(url="https://example.org/a.png")) == 50
         assert budget_beside(Opaque(value={}, tokens=10)) == (100 - 10) // 2
 
     def test_an_empty_text_takes_nothing(self) -> None:

@@ -54,12 +54,12 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ("a chunk outside a message", Group()[TextChunk()["loose"]], TreeError, "Group"),
     (
         "a sized image outside a message",
-        Group()[Image(src="https://x/y.png", flex_basis=2)],
+        Group()[Image(url="https://x/y.png", flex_basis=2)],
         TreeError,
         "Group > Image",
     ),
     ("a sized text outside a message", Group()[Text(flex_basis=2)["a"]], TreeError, "Group > Text"),
-    ("an image outside a message", Group()[Image(src="https://x/y.png")], TreeError, "Group"),
+    ("an image outside a message", Group()[Image(url="https://x/y.png")], TreeError, "Group"),
     (
         "a message in a message",
         UserMessage()[Group()[SystemMessage()["a"]]],

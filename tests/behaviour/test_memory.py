@@ -85,5 +85,7 @@ def test_what_is_required_but_says_nothing_does_not_hold_its_message() -> None:
 
 
 def test_what_is_shown_after_a_cut_keeps_its_references() -> None:
-    made = render(UserMessage()[Truncate(tokens=50)[Text()["text", Reference(to="a")]]], budget=99)
+    made = render(
+        UserMessage()[Truncate(max_tokens=50)[Text()["text", Reference(to="a")]]], budget=99
+    )
     assert [reference.to for reference in made.references] == ["a"]

@@ -106,8 +106,8 @@ def message(priority: float, inner: float | None = None) -> Child:
     ]
 
 
-IMAGE = Image(src="https://example.org/a.png", priority=0)
-PORTRAIT = Image(src="https://example.org/a.png", fallback="f")
+IMAGE = Image(url="https://example.org/a.png", priority=0)
+PORTRAIT = Image(url="https://example.org/a.png", fallback="f")
 TIES: dict[str, Child] = {
     "of two, by the lowest child": [message(1, 5), message(1, 3), STAYS],
     "of three, by the lowest child": [message(1, 5), message(1, 3), message(1, 4), STAYS],
@@ -359,7 +359,7 @@ SIBLINGS: dict[str, Callable[[int], Child]] = {
     "child with a fallback": lambda place: TextChunk(priority=place, fallback="f")["c c"],
     "blank child": lambda place: TextChunk(priority=place)[" "],
     "blank text": lambda _: " ",
-    "image": lambda place: Image(src="https://example.org/a.png", priority=place),
+    "image": lambda place: Image(url="https://example.org/a.png", priority=place),
     "breakpoint": lambda _: CacheBreakpoint(),
     "limit of nothing": lambda _: TokenLimit(max_tokens=0)[TextChunk()["c"]],
     "group of texts and a child": lambda place: Group(priority=place)[

@@ -86,12 +86,12 @@ def test_the_count_for_chat_is_that_of_what_chat_is_sent() -> None:
         [
             UserMessage()["Look."],
             AssistantMessage(tool_calls=[call]),
-            ToolMessage(tool_call_id="c1")["Here: ", Image(src=IMAGE.url)],
+            ToolMessage(tool_call_id="c1")["Here: ", Image(url=IMAGE.url)],
         ],
         budget=5_000,
         model="gpt-4o",
     )
     assert not rendered.exact
-    sent = count_request({"model": "gpt-4o", "messages": rendered.to_openai()})
+    sent = count_request({"model": "gpt-4o", "messages": rendered.to_chat()})
     assert rendered.count_tokens("chat") == sent.tokens
     assert rendered.count_tokens("responses") == rendered.tokens

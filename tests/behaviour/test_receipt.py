@@ -184,7 +184,7 @@ class TestExplain:
         assert (estimated.exact, exact.exact) == (False, True)
         assert "tokens (13%), estimated in 2 messages" in estimated.explain()
         assert "tokens (13%) in 2 messages" in exact.explain()
-        image = UserMessage()[Image(src="https://example.org/a.png")]
+        image = UserMessage()[Image(url="https://example.org/a.png")]
         assert not render((*prompt, image), budget=9_999, tokenizer=tokenizers[1]).exact
 
     def test_says_so_when_everything_fits(self) -> None:
@@ -282,7 +282,7 @@ class TestLabels:
             render((UserMessage(name=name)["Hello"], UserMessage()["you"]))
             for name in ("ada", None)
         )
-        assert named.to_openai()[0] == {"role": "user", "content": "Hello", "name": "ada"}
+        assert named.to_chat()[0] == {"role": "user", "content": "Hello", "name": "ada"}
         assert named.tokens > unnamed.tokens
         assert [span.path for span in named.source_map] == ["UserMessage[0]", "UserMessage[1]"]
 
@@ -578,7 +578,7 @@ class TestNotes:
             (note,) = notes(flex_grow=None, cut=cut)
             assert note.startswith("UserMessage[1] has no flex_grow, so it shares the budget")
             assert notes(flex_grow=1, cut=cut) == ()
-        assert notes(flex_grow=None, cut=Truncate(tokens=100)) == ()
+        assert notes(flex_grow=None, cut=Truncate(max_tokens=100)) == ()
 
     def test_say_where_a_share_of_nothing_leaves_only_literal_text(self) -> None:
         prompt = (

@@ -117,7 +117,7 @@ def test_a_message_of_which_only_it_is_left_costs_nothing_and_its_room_stays_fre
     for budget in range(smallest, whole.tokens + 2):
         made = whole.at_budget(budget)
         assert (made.tokens, made.reserved) == (
-            count_request({"messages": made.to_openai(), "model": "gpt-4o"}).tokens,
+            count_request({"messages": made.to_chat(), "model": "gpt-4o"}).tokens,
             1,
         )
     assert [message.text for message in whole.at_budget(smallest).messages] == ["What now?"]

@@ -106,7 +106,7 @@ def test_the_summary_of_a_branch_is_reported_and_recorded_with_what_it_cost(
 ) -> None:
     session, first, told = spoken("no", paid(summary_answer(words(60))))
     conversation = session.transcript.path()[0].id
-    size = session.usage().parts
+    size = session.context_usage().parts
     entry = asyncio.run(session.switch_branch(first))
     told.check()
     (started,) = [each for each in told.events if isinstance(each, CompactionStarted)]
@@ -121,7 +121,7 @@ def test_the_summary_of_a_branch_is_reported_and_recorded_with_what_it_cost(
     assert total.input_tokens > PAID.input_tokens
     assert done.usage == total
     assert started.before == done.before == size
-    assert done.after == session.usage().parts
+    assert done.after == session.context_usage().parts
     assert done.tokens_after < done.tokens_before
     assert isinstance(entry.payload, BranchSummary)
     assert (entry.payload.model, entry.payload.usage) == ("scripted", total)
@@ -143,7 +143,7 @@ def test_a_handoff_is_reported_and_recorded_with_what_it_cost() -> None:
     (done,) = [each for each in told.events if isinstance(each, CompactionCommitted)]
     last = new.transcript.path()[-1]
     assert (done.trigger, done.checkpoint, done.usage) == ("handoff", last.id, PAID)
-    assert done.after == new.usage().parts
+    assert done.after == new.context_usage().parts
     assert isinstance(last.payload, CustomMessage)
     assert (last.payload.model, last.payload.usage) == ("scripted", PAID)
     assert compute_statistics(new.transcript.entries).usage == PAID

@@ -67,11 +67,11 @@ def test_head_and_tail_stay_and_the_middle_goes() -> None:
 @pytest.mark.parametrize(
     ("truncate", "head"),
     [
-        (Truncate(keep="head", tokens=21), 20),
-        (Truncate(keep="tail", tokens=21), 0),
-        (Truncate(keep="middle", tokens=21), 8),
-        (Truncate(keep="middle", ratio=0, tokens=21), 0),
-        (Truncate(keep="middle", ratio=1, tokens=21), 20),
+        (Truncate(keep="head", max_tokens=21), 20),
+        (Truncate(keep="tail", max_tokens=21), 0),
+        (Truncate(keep="middle", max_tokens=21), 8),
+        (Truncate(keep="middle", ratio=0, max_tokens=21), 0),
+        (Truncate(keep="middle", ratio=1, max_tokens=21), 20),
     ],
 )
 def test_head_and_tail_have_their_parts_of_the_room(truncate: Truncate, head: int) -> None:
@@ -82,7 +82,7 @@ def test_head_and_tail_have_their_parts_of_the_room(truncate: Truncate, head: in
 
 @pytest.mark.parametrize("tokens", [30, 60, 200, 5_000])
 def test_what_was_cut_to_its_own_limit_shrinks_further(tokens: int) -> None:
-    prompt = (UserMessage(priority=5)[Truncate(tokens=tokens)[FILE]], UserMessage()["q"])
+    prompt = (UserMessage(priority=5)[Truncate(max_tokens=tokens)[FILE]], UserMessage()["q"])
     whole = render(prompt, budget=10_000, tokenizer=WordTokenizer())
     made = [whole.at_budget(budget) for budget in range(whole.tokens, 1, -1)]
     texts = [pruned.messages[0].text for pruned in made if len(pruned.messages) == 2]
@@ -99,7 +99,7 @@ def test_what_was_cut_to_its_own_limit_shrinks_further(tokens: int) -> None:
 )
 def test_each_shorter_text_keeps_a_third_of_the_one_before(tokens: int, kept: list[int]) -> None:
     prompt = (
-        UserMessage(priority=5)[Truncate(tokens=tokens)["0123456789" * 300]],
+        UserMessage(priority=5)[Truncate(max_tokens=tokens)["0123456789" * 300]],
         UserMessage()["q"],
     )
     whole = render(prompt, budget=10_000, tokenizer=Chars())
@@ -123,7 +123,7 @@ def test_of_nothing_it_leaves_the_texts_around_it() -> None:
 
 
 def test_a_limit_of_its_own_comes_before_the_share() -> None:
-    assert len(cut(Truncate(tokens=5)[TEXT], 100).split()) <= 5
+    assert len(cut(Truncate(max_tokens=5)[TEXT], 100).split()) <= 5
 
 
 def test_a_later_group_cuts_to_what_is_left() -> None:
@@ -145,14 +145,14 @@ characters = st.text(st.sampled_from("ab c1\n.é👨\u200d👩🇩🇪e\u0301"),
 def test_never_costs_more_than_its_share(
     text: str, tokens: int, keep: str, tokenizer: Tokenizer
 ) -> None:
-    made = cut(Truncate(keep=keep, tokens=tokens, marker="…")[text], 1_000, tokenizer)  # type: ignore[arg-type]  # one of the three  # pyright: ignore[reportArgumentType]
+    made = cut(Truncate(keep=keep, max_tokens=tokens, marker="…")[text], 1_000, tokenizer)  # type: ignore[arg-type]  # one of the three  # pyright: ignore[reportArgumentType]
     assert tokenizer.count(made) <= tokens
 
 
 @given(characters, st.integers(0, 40))
 def test_the_head_is_a_prefix_and_the_tail_a_suffix(text: str, tokens: int) -> None:
-    head = cut(Truncate(keep="head", tokens=tokens, marker="")[text], 1_000, Chars())
-    tail = cut(Truncate(keep="tail", tokens=tokens, marker="")[text], 1_000, Chars())
+    head = cut(Truncate(keep="head", max_tokens=tokens, marker="")[text], 1_000, Chars())
+    tail = cut(Truncate(keep="tail", max_tokens=tokens, marker="")[text], 1_000, Chars())
     assert text.startswith(head) or not head.strip()
     assert text.endswith(tail) or not tail.strip()
 
@@ -161,19 +161,19 @@ def test_the_head_is_a_prefix_and_the_tail_a_suffix(text: str, tokens: int) -> N
 def test_a_grapheme_is_never_cut(grapheme: str) -> None:
     text = f"x{grapheme}" * 8
     for tokens in range(1, len(text)):
-        made = cut(Truncate(keep="head", tokens=tokens, marker="")[text], 1_000, Chars())
+        made = cut(Truncate(keep="head", max_tokens=tokens, marker="")[text], 1_000, Chars())
         assert made.replace(f"x{grapheme}", "") in {"", "x"}
 
 
 @pytest.mark.parametrize("tokens", [64, 65, 66, 67, 99, 100, 101])
 def test_a_long_row_of_flags_is_cut_between_two(tokens: int) -> None:
-    made = cut(Truncate(keep="head", tokens=tokens, marker="")["🇩🇪" * 60], 1_000, Chars())
+    made = cut(Truncate(keep="head", max_tokens=tokens, marker="")["🇩🇪" * 60], 1_000, Chars())
     assert len(made) == tokens - tokens % 2
 
 
 def test_it_is_pruned_like_anything_else() -> None:
     prompt = UserMessage()[
-        Truncate(priority=1, tokens=3)[TEXT], Text(priority=2, flex_grow=1)["kept"]
+        Truncate(priority=1, max_tokens=3)[TEXT], Text(priority=2, flex_grow=1)["kept"]
     ]
     assert render(prompt, budget=1, tokenizer=WordTokenizer()).messages[0].text == "kept"
 

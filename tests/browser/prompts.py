@@ -95,7 +95,7 @@ def cached() -> Child:
         SystemMessage()["You know this page.", TextChunk()["By heart."], CacheBreakpoint()],
         UserMessage(priority=2)[
             "First ",
-            Image(src=PICTURE, detail="low"),
+            Image(url=PICTURE, detail="low"),
             "then",
             CacheBreakpoint(),
             CacheBreakpoint(),
@@ -105,7 +105,7 @@ def cached() -> Child:
             Document(
                 data=b64encode(b"%PDF-1.7 page").decode(),
                 media_type="application/pdf",
-                filename="a.pdf",
+                name="a.pdf",
                 tokens=40,
             )
         ],
@@ -154,7 +154,7 @@ def hostile() -> Child:
     ]
     images = [
         UserMessage(priority=at)[
-            Image(src=f"https://example.invalid/{text[:40]}", width=8, height=8)
+            Image(url=f"https://example.invalid/{text[:40]}", width=8, height=8)
         ]
         for at, text in enumerate(HOSTILE)
     ]

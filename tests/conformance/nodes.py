@@ -306,7 +306,7 @@ _BUILDERS: dict[str, Callable[[Node, Context], Child]] = {
     "expandable": _expandable,
     "echo": _echo,
     "fill": _childless(Fill, word="word", most="max", factor="factor", plus="plus"),
-    "image": _childless(Image, src="src", detail="detail", media_type="mimeType"),
+    "image": _childless(Image, url="src", detail="detail", media_type="mimeType"),
     "document": _childless(Document, data="data", media_type="mediaType"),
     "opaque": _opaque,
     "cachebreakpoint": lambda node, _: CacheBreakpoint(kind=node.get("cacheType")),

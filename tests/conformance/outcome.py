@@ -91,7 +91,7 @@ def outcome_at(job: Job, budget: int | str | None) -> Outcome:
         found["expandableSizings"] = context.sizings
     options: Job = job.get("opts") or {}
     if options.get("openai"):
-        found["openai"] = [_classic(message) for message in rendered.to_openai()]
+        found["openai"] = [_classic(message) for message in rendered.to_chat()]
     return found
 
 

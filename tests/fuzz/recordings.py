@@ -13,7 +13,7 @@ from promptkit.lab.recordings.exporting import (
     encode_transcript,
     messages_from_entries,
     to_anthropic_json,
-    to_openai_json,
+    to_chat_json,
 )
 from promptkit.lab.recordings.importing import FORMATS
 from promptkit.transcript.log.redaction import redact_secrets
@@ -54,7 +54,7 @@ def _check(case: bytes) -> None:
                 messages = messages_from_entries(
                     transcript.path(leaf.id), full=full, redact=redact_secrets
                 )
-                for export in (to_openai_json, to_anthropic_json):
+                for export in (to_chat_json, to_anthropic_json):
                     with suppress(EmitError):
                         json.dumps(export(messages))
 

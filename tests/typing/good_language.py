@@ -71,4 +71,4 @@ prompt = Provide(Workspace())[
     ],
     Template(source="{% component rules() %}", values={"rules": rules}),
 ]
-render(prompt, budget="8k", defaults="prompt-tsx").to_openai(merge_system=True)
+render(prompt, budget="8k", defaults="prompt-tsx").to_chat(merge_system=True)

@@ -50,7 +50,7 @@ class AgentPrompt(PromptElement):
             SystemMessage(required=True)[self.instructions],
             History(turns=self.history, priority=700, flex_grow=1),
             UserMessage(priority=800, flex_grow=2)[
-                Truncate(keep="tail", tokens=sizing.token_budget // 4)[self.log]
+                Truncate(keep="tail", max_tokens=sizing.token_budget // 4)[self.log]
             ],
             UserMessage(required=True)[self.query],
         )
@@ -104,8 +104,8 @@ def _element(item: dict[str, Any], priority: int) -> PromptElement:  # Any: JSON
             return AssistantMessage(priority=priority)[item["content"]]
 
 
-def wire(result: Rendered) -> list[Any]:  # Any: as to_openai has it
-    return result.to_openai()
+def wire(result: Rendered) -> list[Any]:  # Any: as to_chat has it
+    return result.to_chat()
 
 
 def claim(result: Rendered) -> int:

@@ -24,7 +24,6 @@ from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
 from promptkit.agent.window.continuation import (
-    INCOMPLETE_FINISHES,
     ask_to_go_on,
     find_pending_calls,
     may_go_on,
@@ -56,6 +55,7 @@ from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
 from promptkit.tools import AnyTool, Tool, parse_content
 from promptkit.transcript import Entry, Reset
+from promptkit.transcript.log.view import INCOMPLETE_FINISHES
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -93,7 +93,7 @@ class TurnResult:
     a blank line between them."""
     steps: int
     """The number of requests of the turn."""
-    usage: tuple[Usage, ...]
+    usages: tuple[Usage, ...]
     """The cost of each request, in order."""
     finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
     """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
@@ -282,12 +282,12 @@ class AgentSession:
         request = self.window.last_request
         return request.omitted if request else ()
 
-    def usage(self) -> ContextUsage:
+    def context_usage(self) -> ContextUsage:
         """Measure how much of the context window the next request takes, in all and by part.
 
         Costs a look-up for each message.
         """
-        return self.window.usage()
+        return self.window.context_usage()
 
     def least_size(self) -> LeastSize:
         """Return the least that requests can be compacted to, by part."""
@@ -627,7 +627,7 @@ class AgentSession:
             return TurnResult(
                 text="\n\n".join(filter(None, texts)),
                 steps=len(usages),
-                usage=tuple(usages),
+                usages=tuple(usages),
                 finish=reply.finish,
             )
         raise MaxStepsExceededError(self.max_steps)

@@ -178,7 +178,7 @@ class _Run:
 
         An exception, or a value that cannot be content, becomes an error that the model is told of.
         """
-        limit = asyncio.timeout(self.tool.seconds)
+        limit = asyncio.timeout(self.tool.timeout)
         try:
             async with limit:
                 output = await self._call()
@@ -186,7 +186,7 @@ class _Run:
         except Exception as error:  # noqa: BLE001  # the model is told of whatever a tool raises
             if limit.expired() and not isinstance(error, ToolError):
                 return ToolResult(
-                    f"Error: the call took longer than {self.tool.seconds:g} seconds. {UNKNOWN_EFFECT}",
+                    f"Error: the call took longer than {self.tool.timeout:g} seconds. {UNKNOWN_EFFECT}",
                     is_error=True,
                 )
             result = _describe_failure(error)

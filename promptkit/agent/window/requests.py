@@ -60,8 +60,8 @@ class Origin:
 class WindowRequest:
     """One request to a model: messages and tools that fit the context window.
 
-    `to_openai()`, `to_responses()` and `to_anthropic()` return the messages in a provider's format.
-    `openai_arguments()`, `responses_arguments()` and `anthropic_arguments()` return everything that
+    `to_chat()`, `to_responses()` and `to_anthropic()` return the messages in a provider's format.
+    `chat_arguments()`, `responses_arguments()` and `anthropic_arguments()` return everything that
     the SDK's call takes.
     """
 
@@ -132,7 +132,7 @@ class WindowRequest:
         )
 
     # Any: the SDK's unions of TypedDicts take no dict[str, ...]
-    def to_openai(self, *, cache: bool = True) -> list[Any]:
+    def to_chat(self, *, cache: bool = True) -> list[Any]:
         """Return the messages for Chat Completions (`messages=`).
 
         `cache=False` leaves out cache breakpoints.
@@ -160,8 +160,8 @@ class WindowRequest:
         marked = mark_prefix(self.messages, len(self.messages), cache_ttl)
         return to_anthropic(marked, cache=cache)
 
-    def openai_arguments(self) -> dict[str, Any]:  # Any: as above
-        """Return the arguments for `client.chat.completions.create(**request.openai_arguments())`."""
+    def chat_arguments(self) -> dict[str, Any]:  # Any: as above
+        """Return the arguments for `client.chat.completions.create(**request.chat_arguments())`."""
         return build_chat_body(self.model, self.messages, self.tools, {})
 
     def responses_arguments(self) -> dict[str, Any]:  # Any: as above

@@ -88,7 +88,7 @@ class ContextWindow:
     >>> window = ContextWindow(model="gpt-5", transcript=Transcript(JsonlStore("talk.jsonl")), instructions="Be brief.")
     >>> window.add(Message(role="user", content="Fix the parser."))
     >>> request = await window.request()
-    >>> response = await client.chat.completions.create(**request.openai_arguments())
+    >>> response = await client.chat.completions.create(**request.chat_arguments())
     >>> window.add_reply(response)
     >>> await window.retry_cut_reply() or await window.end_turn()
 
@@ -266,7 +266,7 @@ class ContextWindow:
         """The render behind the last request, with its receipt."""
         return self.last_request.rendered if self.last_request else None
 
-    def usage(self) -> ContextUsage:
+    def context_usage(self) -> ContextUsage:
         """Measure how much of the context window the next request takes, in all and by part.
 
         Costs a look-up for each message.

@@ -248,7 +248,7 @@ class _ChatLoop:
         if not self._interactive and self._options.model is None:
             self._chat.wait_for_summary()  # so that the same lines give the same conversation
             self._notices.announce_ready()
-        self._meter(turn.usage[-1])
+        self._meter(turn.usages[-1])
 
     def _meter(self, usage: Usage | None = None) -> None:
         tokens, base = self._chat.call(

@@ -89,7 +89,7 @@ class SlashCommands:
         if wanted not in {"", "all"}:
             self._screen.print_line("/context needs all, or nothing.", "red")
             return
-        usage = self._talk.usage()
+        usage = self._talk.context_usage()
         base = self._talk.call(lambda session: session.compaction.budget.base)
         shown = usage if wanted else attrs.evolve(usage, window=None, limit=base, threshold=None)
         console = self._screen.console

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
 Examples:
-  promptkit export talk.jsonl --to openai -o messages.json
+  promptkit export talk.jsonl --to chat -o messages.json
   promptkit export talk.jsonl --to anthropic --leaf "task 3"
   promptkit export session.jsonl --to promptkit --full -o talk.jsonl
 """
@@ -31,7 +31,7 @@ Examples:
 @click.argument("file", type=read_address, metavar="FILE")
 @click.option(
     "--to",
-    type=click.Choice(["openai", "anthropic", "promptkit"]),
+    type=click.Choice(["chat", "anthropic", "promptkit"]),
     required=True,
     help="The format to write.",
 )
@@ -123,9 +123,9 @@ def _encode(
 
 
 def encode_messages(messages: Sequence[Message], *, to: str) -> Iterable[bytes]:
-    """Encode messages as JSON in the format `openai` or `anthropic`."""
-    from promptkit.lab.recordings import to_anthropic_json, to_openai_json
+    """Encode messages as JSON in the format `chat` or `anthropic`."""
+    from promptkit.lab.recordings import to_anthropic_json, to_chat_json
 
-    converted = to_openai_json(messages) if to == "openai" else to_anthropic_json(messages)
+    converted = to_chat_json(messages) if to == "chat" else to_anthropic_json(messages)
     text = json.dumps(converted, ensure_ascii=False, indent=2)
     return [f"{text}\n".encode("utf-8", errors="backslashreplace")]

@@ -69,8 +69,8 @@ def _describe_unknown(value: Json) -> str:
 @model_option
 @click.option(
     "--to",
-    type=click.Choice(["openai", "anthropic"]),
-    default="openai",
+    type=click.Choice(["chat", "anthropic"]),
+    default="chat",
     show_default=True,
     help="The format to write.",
 )
@@ -101,7 +101,7 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
     files: Sequence[Path | str],
     budget: int | None,
     model: str | None,
-    to: Literal["openai", "anthropic"],
+    to: Literal["chat", "anthropic"],
     keep: Literal["newest", "oldest"],
     whole: bool,
     leaf: str | None,

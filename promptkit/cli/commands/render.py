@@ -28,14 +28,14 @@ from promptkit.cli.output.terminal import (
 if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults
 
-Format = Literal["text", "openai", "responses", "anthropic", "tree"]
+Format = Literal["text", "chat", "responses", "anthropic", "tree"]
 
 
 # \b keeps click from joining the lines.
 RENDER_EXAMPLES = """\b
 Examples:
   promptkit render prompt.py:Review --props props.json --budget 4k
-  promptkit render package.prompts:Review --model gpt-5 --to openai
+  promptkit render package.prompts:Review --model gpt-5 --to chat
   promptkit render system.md.j2 --props values.json
 """
 
@@ -47,7 +47,7 @@ Examples:
 @model_option
 @click.option(
     "--to",
-    type=click.Choice(["text", "openai", "responses", "anthropic", "tree"]),
+    type=click.Choice(["text", "chat", "responses", "anthropic", "tree"]),
     default="text",
     show_default=True,
     help="The format to print: messages to read, the body of a request, or the element tree before pruning as JSON.",
@@ -84,8 +84,8 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
         rendered = promptkit.render(element, budget=budget, model=model, defaults=defaults)
     if as_json:
         print_json(rendered_to_json(rendered))
-    elif to == "openai":
-        print_json(rendered.to_openai())
+    elif to == "chat":
+        print_json(rendered.to_chat())
     elif to == "responses":
         print_json(rendered.to_responses())
     elif to == "anthropic":

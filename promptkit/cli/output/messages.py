@@ -212,7 +212,7 @@ def rendered_to_json(rendered: Rendered) -> dict[str, object]:
         "tokens": rendered.tokens,
         "budget": rendered.budget,
         "exact": rendered.exact,
-        "messages": rendered.to_openai(),
+        "messages": rendered.to_chat(),
         "removals": [
             {
                 "order": removal.order,

@@ -110,7 +110,7 @@ TAGS: Mapping[str, TagSpec] = {
     "text": TagSpec(cls=text.TextChunk, kind="content"),
     "truncate": TagSpec(cls=text.Truncate, kind="content"),
     "tag": TagSpec(cls=text.Tag, kind="content", positional="tag"),
-    "image": TagSpec(cls=media.Image, kind="content", positional="src"),
+    "image": TagSpec(cls=media.Image, kind="content", positional="url"),
     "document": TagSpec(cls=media.Document, kind="content"),
     "cache_breakpoint": TagSpec(cls=layout.CacheBreakpoint, kind="content"),
     "reserve": TagSpec(cls=layout.Reserve, kind="mark", positional="tokens"),

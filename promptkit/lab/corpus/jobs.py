@@ -19,7 +19,7 @@ from promptkit.lab.recordings import (
     import_recording,
     read_recording,
     to_anthropic_json,
-    to_openai_json,
+    to_chat_json,
 )
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay import FileResult, Recording, ReplayOptions, read_recordings
@@ -92,7 +92,7 @@ class FitJob:
     for the reply."""
     model: str | None = None
     """Decides the tokenizer. None: o200k_base with OpenAI's framing."""
-    to: Literal["openai", "anthropic"] = "openai"
+    to: Literal["chat", "anthropic"] = "chat"
     """The format of the messages."""
     keep: Literal["newest", "oldest"] = "newest"
     """The rounds that stay longest."""
@@ -125,8 +125,8 @@ class FitJob:
                 shorten=self.shorten,
             )
             window = (
-                to_openai_json(fitted.messages)
-                if self.to == "openai"
+                to_chat_json(fitted.messages)
+                if self.to == "chat"
                 else to_anthropic_json(fitted.messages)
             )
         except PromptKitError as error:
@@ -137,7 +137,7 @@ class FitJob:
         if recording.tools:
             row["tools"] = (
                 tools_to_chat(recording.tools)
-                if self.to == "openai"
+                if self.to == "chat"
                 else tools_to_anthropic(recording.tools)
             )
         return {

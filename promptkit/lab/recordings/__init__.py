@@ -5,7 +5,7 @@
 * Formats: `FORMATS`, `AUTO` (detect the format), `RecordingFormat`, `FileHead`, `Batch`
 * Sources: `RecordingSource`, `open_source`
 * Counts: `RecordingCounts`
-* Export: `messages_from_entries`, `to_openai_json`, `to_anthropic_json`, `encode_transcript`
+* Export: `messages_from_entries`, `to_chat_json`, `to_anthropic_json`, `encode_transcript`
 """
 
 import lazy_loader

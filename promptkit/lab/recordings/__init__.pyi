@@ -2,7 +2,7 @@ from .exporting import (
     encode_transcript as encode_transcript,
     messages_from_entries as messages_from_entries,
     to_anthropic_json as to_anthropic_json,
-    to_openai_json as to_openai_json,
+    to_chat_json as to_chat_json,
 )
 from .importing import (
     AUTO as AUTO,

@@ -52,7 +52,7 @@ def messages_from_entries(
     return [redact_message(message, redact) for message in messages] if redact else list(messages)
 
 
-def to_openai_json(messages: Iterable[Message]) -> Payload:
+def to_chat_json(messages: Iterable[Message]) -> Payload:
     """Convert messages to those of OpenAI's Chat Completions API.
 
     Texts that stand apart in a message are blocks of their own.

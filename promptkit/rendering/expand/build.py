@@ -184,7 +184,7 @@ def _show_image(part: ImagePart) -> ImagePart:
     """Return an image as an `Image` element shows it: bare base64 becomes a data URL."""
     shown = build_part(
         Image(
-            src=part.url,
+            url=part.url,
             detail=part.detail,
             media_type=part.media_type,
             width=part.width,
@@ -248,11 +248,11 @@ def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
             (
                 kind
                 for prefix, kind in _MEDIA_TYPES_BY_PREFIX.items()
-                if element.src.startswith(prefix)
+                if element.url.startswith(prefix)
             ),
             None,
         )
-        url = f"data:{element.media_type or found};base64,{element.src}" if found else element.src
+        url = f"data:{element.media_type or found};base64,{element.url}" if found else element.url
         return ImagePart(
             url=url,
             detail=element.detail,
@@ -264,7 +264,7 @@ def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
         return DocumentPart(
             data=element.data,
             media_type=element.media_type,
-            name=element.filename,
+            name=element.name,
             tokens=element.tokens,
         )
     if isinstance(element, Opaque):

@@ -393,8 +393,8 @@ def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate)
         problem = f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}."
     if problem:
         raise BadPropError(problem, path=format_path(node))
-    if element.tokens is not None:
-        _require_tokens("tokens", element.tokens, node)
+    if element.max_tokens is not None:
+        _check_tokens("max_tokens", element.max_tokens, node)
     return element.children
 
 
@@ -409,13 +409,22 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
         message = "Truncate takes only text: move images, documents and other parts out of it."
         raise BadChildError(message, path=format_path(node))
     sizer = context.sizer
-    tokens = sizer.budget_of(node) if element.tokens is None else element.tokens
+    tokens = (
+        sizer.budget_of(node)
+        if element.max_tokens is None
+        else _check_tokens("max_tokens", element.max_tokens, node)
+    )
     head, marker = {"head": 1.0, "tail": 0.0}.get(element.keep, element.ratio), element.marker
     cut = sizer.truncate(content, tokens, head=head, marker=marker)
     length = len(cut) - len(marker) if cut and cut != content else len(content)
     shorter = list_shorter_texts(content, length, head=head, marker=marker)
-    node.is_cut = cut != content and element.tokens is None
-    if not cut and content.strip() and element.tokens is None and _has_literal_text_beside(node):
+    node.is_cut = cut != content and element.max_tokens is None
+    if (
+        not cut
+        and content.strip()
+        and element.max_tokens is None
+        and _has_literal_text_beside(node)
+    ):
         # its share is too small, but the text beside it must not stand alone because of that
         cut, shorter = [content, *shorter][-1], []
     _keep_attachments(node, node.nodes, shown=True)
@@ -568,22 +577,20 @@ def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Childr
 
 
 def _prepare_token_limit(node: Node, element: layout.TokenLimit) -> None:
-    _require_tokens("max_tokens", element.max_tokens, node)
-    node.limit = element.max_tokens
+    node.limit = _check_tokens("max_tokens", element.max_tokens, node)
 
 
 def _prepare_isolate(node: Node, element: layout.Isolate) -> None:
-    _require_tokens("tokens", element.tokens, node)
-    node.limit = node.budget = element.tokens
+    node.limit = node.budget = _check_tokens("tokens", element.tokens, node)
     node.atomic = True
 
 
 def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
-    _require_tokens("tokens", element.tokens, node)
+    tokens = _check_tokens("tokens", element.tokens, node)
     if node.in_fallback:
         message = "a Reserve cannot be in a fallback, because its tokens are kept free from the start: move it out of the fallback."
         raise BadPropError(message, path=format_path(node))
-    node.reserve = element.tokens
+    node.reserve = tokens
     node.required = True
 
 
@@ -604,10 +611,12 @@ def _require_hashable(prop: str, group: Hashable, node: Node) -> None:
         raise BadPropError(message, path=format_path(node)) from None
 
 
-def _require_tokens(prop: str, tokens: object, node: Node) -> None:
+def _check_tokens(prop: str, tokens: int | str, node: Node) -> int:
+    """Return a number of tokens, which an element has read from text when it was made."""
     if not isinstance(tokens, int | float) or not tokens >= 0:
         message = f"{prop} must be a number of at least 0 tokens, not {tokens!r}."
         raise BadPropError(message, path=format_path(node))
+    return tokens
 
 
 # Image, Document, Opaque

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Rendered:
     """A rendered prompt: its messages, their tokens, and what was removed.
 
-    >>> render(prompt, budget=8_000).to_openai()
+    >>> render(prompt, budget=8_000).to_chat()
     """
 
     messages: tuple[Message, ...]
@@ -97,7 +97,7 @@ class Rendered:
     def count_tokens(self, target: WireFormat, *, merge_system: bool = False) -> int:
         """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send, and with the message that Chat Completions is sent the images of tool results in.
 
-        With `merge_system`, neighbouring system messages count as the one that `to_openai` and
+        With `merge_system`, neighbouring system messages count as the one that `to_chat` and
         `to_responses` make of them.
         """
         tokenizer = self._sizer.tokenizer
@@ -178,7 +178,7 @@ class Rendered:
         return self._prune_again(read_budget(budget))
 
     # Any: the SDK's unions of TypedDicts take no dict[str, ...]
-    def to_openai(self, *, cache: bool = True, merge_system: bool = False) -> list[Any]:
+    def to_chat(self, *, cache: bool = True, merge_system: bool = False) -> list[Any]:
         """Return the messages for OpenAI's Chat Completions (`messages=`).
 
         `cache=False` leaves cache breakpoints out, for models that reject them. `merge_system=True`
@@ -191,7 +191,7 @@ class Rendered:
     def to_responses(self, *, cache: bool = True, merge_system: bool = False) -> list[Any]:
         """Return the messages for OpenAI's Responses API (`input=`).
 
-        `cache` and `merge_system` are those of `to_openai`.
+        `cache` and `merge_system` are those of `to_chat`.
         """
         return to_responses(self.messages, cache=cache, merge_system=merge_system)
 

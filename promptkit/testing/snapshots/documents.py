@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults
 
 WireFormat: TypeAlias = Literal["openai", "responses", "anthropic"]
-"""The format of `to_openai`, `to_responses` or `to_anthropic` of a Rendered."""
+"""The format of `to_chat`, `to_responses` or `to_anthropic` of a Rendered."""
 
 
 def format_prompt(levels: Sequence[BudgetLevel]) -> str:

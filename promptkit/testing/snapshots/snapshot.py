@@ -20,6 +20,7 @@ import attrs
 from syrupy.extensions.json import JSONSnapshotExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
+from promptkit.errors import InvalidArgumentError
 from promptkit.files import write_output
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
@@ -38,6 +39,7 @@ from promptkit.testing.snapshots.stabilize import (
     Stabilizer,
     compile_id_pattern,
 )
+from promptkit.tokens.sizes import read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -93,7 +95,7 @@ class PromptSnapshot:
         An argument that is omitted keeps its earlier value.
 
         Args:
-            budgets: Tokens, or the names of models whose windows are the budgets. A budget that the
+            budgets: Tokens (8_000 or `"8k"`), or the names of models whose windows are the budgets. A budget that the
                 required parts do not fit is recorded with the error's sentence.
             tokenizer: Counts tokens in place of the model's tokenizer or the default.
             tools: Definitions that take room beside the messages.
@@ -111,7 +113,7 @@ class PromptSnapshot:
             raise ValueError(message)
         before = self.options
         options = SnapshotOptions(
-            budgets=before.budgets if budgets is None else tuple(budgets),
+            budgets=before.budgets if budgets is None else tuple(map(_read_budget, budgets)),
             tokenizer=tokenizer or before.tokenizer,
             tools=tuple(tools) or before.tools,
             defaults=defaults or before.defaults,
@@ -381,3 +383,11 @@ def _enter_heading(current: list[str], heading: str) -> None:
 
 def _heading_level(heading: str) -> int:
     return len(heading) - len(heading.lstrip("#"))
+
+
+def _read_budget(budget: int | str) -> int | str:
+    """Return a number of tokens that is written as text as a number, and a model's name as it is."""
+    try:
+        return read_tokens(budget)
+    except InvalidArgumentError:
+        return budget

@@ -306,7 +306,7 @@ class PromptGenerator:
             (
                 "media",
                 lambda: self._count_element(
-                    Image(src="https://x/y.png", **self._generate_props(inside=True))
+                    Image(url="https://x/y.png", **self._generate_props(inside=True))
                 ),
             ),
             (
@@ -380,7 +380,7 @@ class PromptGenerator:
         texts = [self._generate_text(), *self._generate_several(self._generate_text)]
         return Truncate(
             keep=keep,
-            tokens=tokens,
+            max_tokens=tokens,
             marker=self._draw_one_of("[…]", ""),
             **self._generate_props(inside=True),
         )[texts]

@@ -66,11 +66,11 @@ def test_a_committed_summary_tells_the_request_before_and_after_by_part() -> Non
         )
         await each.run(words(200, "a"))
         await each.run(words(20, "b"))
-        before = each.usage().parts
+        before = each.context_usage().parts
         await each.compact()
         (event,) = [event for event in told.events if isinstance(event, CompactionCommitted)]
         assert event.before == before
-        assert event.after == each.usage().parts
+        assert event.after == each.context_usage().parts
         assert (event.before.summary, event.before.messages, event.after.messages) == (0, 420, 120)
         assert event.after.summary > 0
         assert event.before.system == event.after.system == 2

@@ -207,7 +207,7 @@ def test_a_compaction_has_its_sizes_and_its_failed_attempts() -> None:
     assert found["gen_ai.conversation.id"] == session.transcript.entries[0].id
     assert found["promptkit.outcome"] == "committed"
     assert found["promptkit.before.messages"] == 420
-    assert found["promptkit.after.summary"] == session.usage().parts.summary
+    assert found["promptkit.after.summary"] == session.context_usage().parts.summary
     assert (found["promptkit.model"], found["promptkit.usage.cached_tokens"]) == ("summarizer", 600)
     assert [event.name for event in span.events] == ["promptkit.summary_attempt_failed"]
     assert span.events[0].attributes is not None

@@ -50,7 +50,7 @@ def test_the_page_prints_the_script_of_every_shell(capsys: pytest.CaptureFixture
         ("promptkit render --t", ["plain,--to"]),
         (
             "promptkit export talk.jsonl --to ",
-            ["plain,openai", "plain,anthropic", "plain,promptkit"],
+            ["plain,chat", "plain,anthropic", "plain,promptkit"],
         ),
         ("promptkit render pro", ["file,pro"]),
         ("promptkit chat --preset co", ["plain,copilot_cli", "plain,codex"]),

@@ -74,7 +74,7 @@ class TestRender:
         assert lines[-1].endswith("of 60 tokens, 3 messages, 2 removed")
 
     def test_prints_the_body_of_a_request(self, capsys: pytest.CaptureFixture[str]) -> None:
-        _, out, _ = run(capsys, *RENDER, "--budget", "1k", "--to", "openai")
+        _, out, _ = run(capsys, *RENDER, "--budget", "1k", "--to", "chat")
         assert json.loads(out)[0] == {"role": "system", "content": "You review code."}
         assert (
             json.loads(run(capsys, *RENDER, "--budget", "1k", "--to", "responses")[1])[-1]["role"]

@@ -192,9 +192,9 @@ class TestHostileText:
         keep_first(
             3,
             ["render", "prompt.py:Hostile", "--budget", "1k", "--explain"],
-            ["export", "talk.jsonl", "--to", "openai"],
+            ["export", "talk.jsonl", "--to", "chat"],
             ["transcript", "show", "talk.jsonl", "--full"],
-            ["render", "prompt.py:Hostile", "--to", "openai"],
+            ["render", "prompt.py:Hostile", "--to", "chat"],
             ["export", "talk.jsonl", "--to", "anthropic"],
             ["export", "talk.jsonl", "--to", "promptkit"],
             ["fit", "talk.jsonl", "--budget", "1k"],
@@ -223,7 +223,7 @@ class Hostile(PromptElement):
         transcript = Transcript(JsonlStore(folder / "talk.jsonl"))
         transcript.append(MessageEntry(message=Message(role="user", content=(self.HOSTILE,))))
         done = subprocess.run(
-            [SCRIPT, "export", "talk.jsonl", "--to", "openai"],
+            [SCRIPT, "export", "talk.jsonl", "--to", "chat"],
             cwd=folder,
             capture_output=True,
             check=True,
@@ -284,7 +284,7 @@ class TestADeviceAsOutput:
     ) -> None:
         commands: dict[str, Callable[[], list[str]]] = {
             "trace": lambda: ["trace", "prompt.py:Review", "--budget", "1k"],
-            "export": lambda: ["export", str(talk), "--to", "openai"],
+            "export": lambda: ["export", str(talk), "--to", "chat"],
             "import": lambda: ["import", str(talk.with_name("recording.jsonl"))],
         }
         device = folder / "device"
@@ -299,7 +299,7 @@ class TestADeviceAsOutput:
         assert len(received[0]) > 1_000
         assert {path.name for path in folder.iterdir()} - {"__pycache__"} == {"prompt.py", "device"}
 
-    @pytest.mark.parametrize("command", [["export", "--to", "openai"], ["import"]])
+    @pytest.mark.parametrize("command", [["export", "--to", "chat"], ["import"]])
     def test_a_file_still_needs_force(
         self, folder: Path, talk: Path, capsys: pytest.CaptureFixture[str], command: list[str]
     ) -> None:

@@ -47,7 +47,7 @@ PROMPT = (
     SystemMessage()["Be terse.", CacheBreakpoint()],
     UserMessage()[
         "Fix größe.py 👩‍👩‍👧 \x00 \u2028",
-        Image(src="data:image/png;base64,iVBORw0KGgo=", detail="low"),
+        Image(url="data:image/png;base64,iVBORw0KGgo=", detail="low"),
     ],
     AssistantMessage(tool_calls=(ToolCall(id="c1", name="read", arguments=ARGUMENTS),)),
     ToolMessage(tool_call_id="c1")["x = 1"],
@@ -246,7 +246,7 @@ def test_a_password_in_the_address_stays_out_of_the_error(
 
 
 def test_what_has_no_form_is_refused_before_anything_is_sent(endpoint: Endpoint) -> None:
-    formless = render(SystemMessage()[Image(src="https://example.org/a.png")], budget=10_000)
+    formless = render(SystemMessage()[Image(url="https://example.org/a.png")], budget=10_000)
     with pytest.raises(EmitError, match="an image"):
         counted(endpoint, formless)
     assert endpoint.requests == []

@@ -281,7 +281,7 @@ def test_a_render_costs_what_its_request_costs_and_fits_in_that(
             again = render(made.tokens)
             assert (again.messages, again.tokens) == (made.messages, made.tokens)
             if made.messages:
-                sent = {"messages": made.to_openai(), "tools": tools_to_chat(tools)}
+                sent = {"messages": made.to_chat(), "tools": tools_to_chat(tools)}
                 assert made.tokens == count_request({"model": "gpt-4o", **sent}).tokens
             budget = made.tokens - 1
     assert budget < render(1_000).tokens

@@ -172,7 +172,7 @@ SAYS_SOMETHING: dict[str, tuple[Child, bool]] = {
     "a message": (UserMessage()["a"], True),
     "a blank message": (UserMessage()[" "], False),
     "a message of chunks": (Group()[UserMessage()[TextChunk()["a"]]], True),
-    "a message of an image": (UserMessage()[Image(src="https://example.org/a.png")], True),
+    "a message of an image": (UserMessage()[Image(url="https://example.org/a.png")], True),
     "a message of calls, and an empty result": (
         [AssistantMessage(tool_calls=[CALL]), ToolMessage(tool_call_id="1")],
         True,

@@ -85,7 +85,7 @@ def _pieces(words: SearchStrategy[str]) -> SearchStrategy[Child]:
         several(
             lambda at, texts: Group(priority=at)[[TextChunk(priority=-at)[text] for text in texts]]
         ),
-        one(lambda at, _: Image(src="https://x/y.png", priority=at)),
+        one(lambda at, _: Image(url="https://x/y.png", priority=at)),
     )
 
 

@@ -280,7 +280,7 @@ class TestKept:
 
     def test_elements_without_text_are_found(self) -> None:
         prompt = (
-            UserMessage(priority=1)["look", Image(src="https://example.org/a.png")],
+            UserMessage(priority=1)["look", Image(url="https://example.org/a.png")],
             AssistantMessage(tool_calls=[ToolCall(id="c", name="f")]),
             ToolMessage(tool_call_id="c"),
             Reserve(tokens=1),

@@ -60,7 +60,7 @@ def test_framing_is_counted_by_message_call_and_image() -> None:
         ToolCall(id="c2", name="read"),
     ]
     prompt = (
-        UserMessage()["look here", Image(src="https://example.org/a.png")],
+        UserMessage()["look here", Image(url="https://example.org/a.png")],
         AssistantMessage(tool_calls=calls)["I look."],
         ToolMessage(tool_call_id="c1")["a b c"],
         ToolMessage(tool_call_id="c2")["d"],

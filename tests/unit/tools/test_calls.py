@@ -336,12 +336,12 @@ def test_a_session_takes_functions_and_the_model_sees_their_results_and_errors()
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
 def test_a_call_that_takes_too_long_is_given_up_and_the_model_is_told(is_async: bool) -> None:
-    @tool(name="slow", seconds=0.05)
+    @tool(name="slow", timeout=0.05)
     async def wait() -> str:
         await asyncio.sleep(5)
         return "late"
 
-    @tool(name="slow", seconds=0.05)
+    @tool(name="slow", timeout=0.05)
     def work() -> str:
         time.sleep(0.3)
         return "late"
@@ -358,7 +358,7 @@ def test_a_call_that_takes_too_long_is_given_up_and_the_model_is_told(is_async: 
 
 
 def test_a_time_out_that_the_tool_raises_itself_is_an_error_of_its_own() -> None:
-    @tool(seconds=5)
+    @tool(timeout=5)
     def ask() -> str:
         message = "no answer"
         raise TimeoutError(message)

@@ -48,9 +48,9 @@ def test_a_render_takes_tools_and_definitions() -> None:
 def test_a_limit_of_seconds_that_no_call_could_keep_is_refused(seconds: Any) -> None:
     with pytest.raises(
         InvalidArgumentError,
-        match=r"seconds of the tool 'read' must be a number above 0, or None, not ",
+        match=r"timeout of the tool 'read' must be a number of seconds above 0, or None, not ",
     ):
-        Tool(definition=READ, run=str, seconds=seconds)
+        Tool(definition=READ, run=str, timeout=seconds)
 
 
 @pytest.mark.parametrize("max_tokens", ["300", 300.5, True, 99])
@@ -64,4 +64,4 @@ def test_a_limit_of_tokens_that_is_no_whole_number_is_refused(max_tokens: Any) -
 
 @pytest.mark.parametrize("seconds", [0.5, 3, None])
 def test_seconds_may_be_any_number_above_zero(seconds: float | None) -> None:
-    assert Tool(definition=READ, run=str, seconds=seconds).seconds == seconds
+    assert Tool(definition=READ, run=str, timeout=seconds).timeout == seconds

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 def test_a_turn_goes_on_until_the_model_is_done_and_all_of_it_is_written() -> None:
     each = held(calls(1, 2), "It is fine.")
     turn = asyncio.run(each.session.run("Is it fine?"))
-    assert (turn.text, turn.steps, len(turn.usage)) == ("It is fine.", 2, 2)
+    assert (turn.text, turn.steps, len(turn.usages)) == ("It is fine.", 2, 2)
     assert said(each.session) == [
         "user: Is it fine?",
         "assistant: ",

@@ -14,9 +14,9 @@ from promptkit import AgentSession, JsonlStore, Message, Transcript
 from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
 from promptkit.errors import TranscriptWriteError
-from promptkit.messages import ToolCall
+from promptkit.messages import ToolCall, ToolDefinition
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
-from promptkit.tools import Tool, ToolDefinition
+from promptkit.tools import Tool
 from tests.conversations import words
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def test_a_cancelled_turn_leaves_what_its_tools_returned_on_the_disk(
         raise asyncio.CancelledError
 
     async def wait(_: object) -> str:
-        running.cancel()
+        running[0].cancel()
         return "seen"
 
     calls = tuple(ToolCall(id=name, name=name, arguments="{}") for name in ("look", "wait"))
@@ -187,12 +187,11 @@ def test_a_cancelled_turn_leaves_what_its_tools_returned_on_the_disk(
     )
 
     async def talk() -> None:
-        nonlocal running
-        running = asyncio.ensure_future(session.run("What is there?"))
+        running.append(asyncio.ensure_future(session.run("What is there?")))
         with pytest.raises(asyncio.CancelledError):
-            await running
+            await running[0]
 
-    running: asyncio.Task[object]
+    running: list[asyncio.Future[object]] = []
     asyncio.run(talk())
     assert disk.holds(path)
     assert [entry.message.role for entry in session.transcript.path() if entry.message] == [

@@ -132,7 +132,7 @@ def test_what_a_request_leaves_out_without_a_summary_is_told_with_its_tokens() -
     count = WordTokenizer().count
     saved = sum(map(count, omitted)) - count("[2 messages omitted]")
     assert told.before - told.after == saved
-    assert told.before == each.session.window.usage().parts.conversation - len(["here"])
+    assert told.before == each.session.window.context_usage().parts.conversation - len(["here"])
     assert told.by == ("truncate_history",)
 
 

@@ -189,7 +189,7 @@ def test_a_plain_function_whose_iterator_is_empty_is_an_error_at_once(
     async def within_a_second() -> list[Message]:
         async with asyncio.timeout(1):
             return await results(
-                [call("finds")], attrs.evolve(tool("finds", finds), seconds=seconds)
+                [call("finds")], attrs.evolve(tool("finds", finds), timeout=seconds)
             )
 
     assert [message.text for message in asyncio.run(within_a_second())] == ["Error: StopIteration"]
@@ -206,10 +206,10 @@ def test_plain_functions_that_hang_keep_no_other_from_starting_and_nothing_waits
     async def all_of_them() -> list[str]:
         late = await results(
             [call("hangs", number) for number in range(hanging)],
-            attrs.evolve(tool("hangs", hangs), seconds=0.05),
+            attrs.evolve(tool("hangs", hangs), timeout=0.05),
         )
         quick = await results(
-            [call("quick")], attrs.evolve(tool("quick", lambda _: "quick"), seconds=5)
+            [call("quick")], attrs.evolve(tool("quick", lambda _: "quick"), timeout=5)
         )
         return [message.text for message in (*late, *quick)]
 
@@ -231,7 +231,7 @@ from promptkit.agent.session.tools import ToolRunner
 from promptkit.messages import ToolCall, ToolDefinition
 from promptkit.tools import Tool
 
-hangs = Tool(definition=ToolDefinition(name="hangs"), run=lambda _: time.sleep(60), seconds=0.05)
+hangs = Tool(definition=ToolDefinition(name="hangs"), run=lambda _: time.sleep(60), timeout=0.05)
 runner = ToolRunner(tools={"hangs": hangs})
 asyncio.run(runner.run([ToolCall(id="1", name="hangs")], lambda told: print(told[0].text)))
 """

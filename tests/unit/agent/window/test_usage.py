@@ -62,11 +62,11 @@ def test_the_parts_sum_up_to_the_next_request(
     talk.user("and now?")
     each = window(talk, instructions=instructions, tools=(READ,) if tools else (), preset=preset)
     has_system = any(message.role == "system" for message in each.view.messages)
-    before = each.usage()
+    before = each.context_usage()
     request = asyncio.run(each.request())
     if not has_system:  # only the render knows the framing of a second system message
         assert before.parts.total == request.tokens
-    assert each.usage().parts.total == request.tokens
+    assert each.context_usage().parts.total == request.tokens
     assert min(attrs.astuple(before.parts)) >= 0
 
 
@@ -81,7 +81,7 @@ def test_each_token_is_in_the_part_that_it_is_spent_on() -> None:
     talk.calls("c2", name="read")
     talk.result("c2", words(30, "s"))
     each = window(talk, tools=(READ,))
-    usage = each.usage()
+    usage = each.context_usage()
     items = each.view.items
     assert usage.parts.summary == count_message(items[0].message, FRAMED)
     assert usage.parts.results == count_message(items[-1].message, FRAMED)
@@ -96,13 +96,13 @@ def test_each_token_is_in_the_part_that_it_is_spent_on() -> None:
 def test_instructions_with_elements_are_counted_once_they_were_rendered() -> None:
     each = window(instructions=Group()["Be brief."])
     each.add(user("question"))
-    assert each.usage().parts.system == 0
+    assert each.context_usage().parts.system == 0
     request = asyncio.run(each.request())
-    assert each.usage().parts.total == request.tokens
+    assert each.context_usage().parts.total == request.tokens
 
 
 def test_a_window_without_messages_takes_its_instructions_and_tools() -> None:
-    parts = window(tools=(READ,)).usage().parts
+    parts = window(tools=(READ,)).context_usage().parts
     assert parts.system > 0
     assert parts.total == parts.system + parts.tools
 
@@ -110,12 +110,12 @@ def test_a_window_without_messages_takes_its_instructions_and_tools() -> None:
 def test_what_is_free_and_cached_is_what_the_provider_said() -> None:
     async def talk() -> None:
         each = window(budget=ContextBudget(window=1_000, reserved_output_tokens=100))
-        assert (each.usage().cached_share, each.usage().last) == (None, None)
+        assert (each.context_usage().cached_share, each.context_usage().last) == (None, None)
         each.add(user(words(50)))
         await each.request()
         said = Usage(input_tokens=200, output_tokens=10, cached_tokens=150)
         each.add_reply(Message(role="assistant", content=("done",)), usage=said)
-        usage = each.usage()
+        usage = each.context_usage()
         assert (usage.window, usage.limit) == (1_000, 900)
         assert usage.last == said
         assert usage.cached_share == 0.75
@@ -126,7 +126,7 @@ def test_what_is_free_and_cached_is_what_the_provider_said() -> None:
 
 
 def test_an_unknown_window_has_no_limit_and_no_threshold() -> None:
-    usage = window(budget=ContextBudget()).usage()
+    usage = window(budget=ContextBudget()).context_usage()
     assert (usage.window, usage.limit, usage.free, usage.threshold) == (None, None, None, None)
 
 
@@ -134,7 +134,7 @@ def test_an_unknown_window_has_no_limit_and_no_threshold() -> None:
 def test_the_threshold_of_every_preset_that_compacts_by_size_is_known(preset: str) -> None:
     threshold = (
         window(preset=preset, budget=ContextBudget(window=200_000, max_output_tokens=32_000))
-        .usage()
+        .context_usage()
         .threshold
     )
     assert threshold is not None
@@ -143,14 +143,14 @@ def test_the_threshold_of_every_preset_that_compacts_by_size_is_known(preset: st
 
 @pytest.mark.parametrize("preset", ["amp", "off", "truncate_only"])
 def test_a_preset_that_never_compacts_by_size_has_no_threshold(preset: str) -> None:
-    assert window(preset=preset).usage().threshold is None
+    assert window(preset=preset).context_usage().threshold is None
 
 
 def test_no_threshold_is_told_of_where_nothing_is_compacted_or_the_policy_is_the_program_s_own() -> (
     None
 ):
-    assert window(enabled=False).usage().threshold is None
-    assert window(policy=first_match([compact_at(0.5)])).usage().threshold is None
+    assert window(enabled=False).context_usage().threshold is None
+    assert window(policy=first_match([compact_at(0.5)])).context_usage().threshold is None
 
 
 def test_a_threshold_is_found_without_drawing_random_numbers() -> None:
@@ -161,7 +161,7 @@ def test_a_threshold_is_found_without_drawing_random_numbers() -> None:
         return 0.5
 
     each = window(rng=draw)
-    assert each.usage().threshold == 90_000
+    assert each.context_usage().threshold == 90_000
 
     async def work() -> None:
         each.add(user("read it"))
@@ -173,7 +173,7 @@ def test_a_threshold_is_found_without_drawing_random_numbers() -> None:
 
     asyncio.run(work())
     drawn.clear()  # a threshold is drawn after each reply
-    assert each.usage().threshold == 80_000
+    assert each.context_usage().threshold == 80_000
     assert not drawn
 
 
@@ -191,11 +191,11 @@ def test_nothing_is_tokenized_twice_for_it(monkeypatch: pytest.MonkeyPatch) -> N
         each = window(tokenizer=tokenizer_for("gpt-4.1"), tools=(READ,))
         for turn in range(20):
             each.add(user(f"question {turn} {words(5)}"))
-            each.usage()
+            each.context_usage()
             await each.request()
-            each.usage()
+            each.context_usage()
             each.add_reply(Message(role="assistant", content=(f"answer {turn}",)))
-            each.usage()
+            each.context_usage()
         assert len(texts) == len(set(texts))
 
     asyncio.run(talk())
@@ -205,13 +205,13 @@ def test_sessions_and_their_synchronous_twins_tell_the_same() -> None:
     model = ScriptedModel(["Fine."])
     with SyncSession(AgentSession(model=model, tokenizer=WordTokenizer(), budget=WIDE)) as session:
         session.run("How are you?")
-        usage = session.usage()
+        usage = session.context_usage()
         assert (
             usage
-            == session.call(lambda inner: inner.usage())
-            == session.call(lambda inner: inner.window.usage())
+            == session.call(lambda inner: inner.context_usage())
+            == session.call(lambda inner: inner.window.context_usage())
         )
         assert usage.parts == UsageByPart(messages=4)
     with SyncContextWindow(window()) as each:
         each.add(user("hello"))
-        assert each.usage() == each.call(lambda inner: inner.usage())
+        assert each.context_usage() == each.call(lambda inner: inner.context_usage())

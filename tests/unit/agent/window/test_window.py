@@ -116,9 +116,9 @@ class TestRequests:
         )
         each.add(user("Hello."))
         request = asyncio.run(each.request())
-        assert request.openai_arguments()["messages"] == request.to_openai()
-        assert request.openai_arguments()["model"] == "gpt-5"
-        assert request.openai_arguments()["tools"][0]["function"]["name"] == "read"
+        assert request.chat_arguments()["messages"] == request.to_chat()
+        assert request.chat_arguments()["model"] == "gpt-5"
+        assert request.chat_arguments()["tools"][0]["function"]["name"] == "read"
         assert request.responses_arguments()["input"] == request.to_responses()
         arguments = request.anthropic_arguments(max_tokens=100)
         assert arguments["max_tokens"] == 100
@@ -686,7 +686,7 @@ class TestOtherUses:
                 each.wait_idle()
                 each.end_turn()
             assert each.view.messages[0].text.startswith("<conversation-summary>")
-            calls.append(each.usage)
+            calls.append(each.context_usage)
         with pytest.raises(RuntimeError, match="closed"):
             calls[0]()
 
@@ -713,7 +713,7 @@ class TestLearningTheMargin:
         assert each.tokenizer.name == "o200k_base*1.45"
         asyncio.run(self.converse(each, 8, 1.2))
         assert each.tokenizer.name == "o200k_base*1.26"
-        usage = each.usage()
+        usage = each.context_usage()
         assert usage.reading.provider is not None
         assert usage.tokens < 1.3 * usage.reading.provider
 

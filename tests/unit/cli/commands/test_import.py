@@ -92,7 +92,7 @@ def test_a_file_is_replaced_only_by_who_says_so(
 ) -> None:
     talk = file.with_name("talk.jsonl")
     talk.write_text("mine", encoding="utf-8")
-    for arguments in (["import", "session.jsonl"], ["export", "session.jsonl", "--to", "openai"]):
+    for arguments in (["import", "session.jsonl"], ["export", "session.jsonl", "--to", "chat"]):
         status, out, err = run(capsys, *arguments, "-o", "talk.jsonl")
         assert (status, out, talk.read_text(encoding="utf-8")) == (2, "", "mine")
         assert err.count("\n") == 1
@@ -120,13 +120,13 @@ def test_an_import_that_fails_leaves_nothing(
 def test_what_cannot_be_read_is_said_in_a_line(
     name: str, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command in (["import", name], ["export", name, "--to", "openai"]):
+    for command in (["import", name], ["export", name, "--to", "chat"]):
         status, out, err = run(capsys, *command)
         assert (status, out, err.count("\n")) == (2, "", 1)
 
 
 def test_an_export_is_what_a_provider_takes(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    status, out, _ = run(capsys, "export", "session.jsonl", "--to", "openai")
+    status, out, _ = run(capsys, "export", "session.jsonl", "--to", "chat")
     assert (status, [message["role"] for message in json.loads(out)]) == (
         0,
         ["user", "user", "assistant"],
@@ -145,9 +145,9 @@ def test_a_conversation_is_exported_by_its_name(
 ) -> None:
     file.write_text(SAMPLES["tau_bench"][1], encoding="utf-8")
     for leaf, second in (("task 0", "see"), ("task 1", "b")):
-        _, out, _ = run(capsys, "export", "session.jsonl", "--to", "openai", "--leaf", leaf)
+        _, out, _ = run(capsys, "export", "session.jsonl", "--to", "chat", "--leaf", leaf)
         assert second in json.dumps(json.loads(out)[1])
-    status, _, err = run(capsys, "export", "session.jsonl", "--to", "openai", "--leaf", "zz")
+    status, _, err = run(capsys, "export", "session.jsonl", "--to", "chat", "--leaf", "zz")
     assert (status, "matches no entry and no label" in err) == (2, True)
 
 
@@ -156,6 +156,6 @@ def test_an_export_without_secrets(file: Path, capsys: pytest.CaptureFixture[str
     file.write_text(
         json.dumps([{"role": "user", "content": f"use {key} and \ud800"}]), encoding="utf-8"
     )
-    status, out, _ = run(capsys, "export", "session.jsonl", "--to", "openai", "--redact")
+    status, out, _ = run(capsys, "export", "session.jsonl", "--to", "chat", "--redact")
     assert (status, key in out, "redacted" in out) == (0, False, True)
-    assert key in run(capsys, "export", "session.jsonl", "--to", "openai")[1]
+    assert key in run(capsys, "export", "session.jsonl", "--to", "chat")[1]

@@ -49,7 +49,7 @@ def test_a_conversation_goes_into_a_store_and_out_of_it_again(
     assert capsys.readouterr().out == f"{url}: 2 entries, no problems\n"
     assert main(["transcript", "stats", url, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["roles"] == {"user": 1, "assistant": 1}
-    assert main(["export", url, "--to", "openai"]) == 0
+    assert main(["export", url, "--to", "chat"]) == 0
     assert [message["content"] for message in json.loads(capsys.readouterr().out)] == [
         "What does the parser do?",
         "Nothing yet.",
@@ -104,9 +104,9 @@ def test_a_conversation_is_never_replaced(
             "mongodb:// is no store of transcripts",
         ),
         (["transcript", "list", "none"], "there is no folder none"),
-        (["export", "sqlite:///none.db#1", "--to", "openai"], "there is no such conversation"),
+        (["export", "sqlite:///none.db#1", "--to", "chat"], "there is no such conversation"),
         (
-            ["export", "x.jsonl", "--to", "openai", "-o", "sqlite:///none.db#1"],
+            ["export", "x.jsonl", "--to", "chat", "-o", "sqlite:///none.db#1"],
             "export writes files: `promptkit import FILE -o URL`",
         ),
         (["replay", "postgresql://127.0.0.1:1/none#1"], "cannot be read: "),

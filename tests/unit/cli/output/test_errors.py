@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from promptkit import Template, render
 from promptkit.cli.output.errors import explain_failure
 from promptkit.errors import PromptKitError
-from promptkit.tokens.budget import parse_tokens
+from promptkit.tokens import parse_tokens
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-PICTURE = Image(src="https://example.org/a.png")
+PICTURE = Image(url="https://example.org/a.png")
 
 
 def sizing() -> Sizing:
@@ -151,11 +151,11 @@ EVERY_TAG: Sequence[tuple[str, Child]] = [
 
 EVERY_TAG_IN_A_MESSAGE: Sequence[tuple[str, Child]] = [
     ("{% text priority=1, break_on=' ' %}a{% endtext %}", TextChunk(priority=1, break_on=" ")["a"]),
-    ("{% truncate keep='tail', tokens=100 %}a{% endtruncate %}", Truncate(keep="tail", tokens=100)["a"]),
+    ("{% truncate keep='tail', max_tokens=100 %}a{% endtruncate %}", Truncate(keep="tail", max_tokens=100)["a"]),
     ("{% tag 'file', path='a.py', name=none, n=3, ok=true, priority=2 %}a{% endtag %}",
      Tag(tag="file", attributes={"path": "a.py", "n": "3", "ok": "true"}, priority=2)["a"]),
     ("{% tag 'file', attributes={'data-x': 'y'}, name='z' %}{% endtag %}", Tag(tag="file", attributes={"data-x": "y", "name": "z"})),
-    ("{% image 'https://example.org/a.png', detail='low' %}", Image(src="https://example.org/a.png", detail="low")),
+    ("{% image 'https://example.org/a.png', detail='low' %}", Image(url="https://example.org/a.png", detail="low")),
     ("{% document data='QQ==', media_type='application/pdf', tokens=7 %}", Document(data="QQ==", media_type="application/pdf", tokens=7)),
     ("{% cache_breakpoint ttl='1h' %}", CacheBreakpoint(ttl="1h")),
     ("{% first %}{% text %}long{% endtext %}\n{% text %}short{% endtext %}{% endfirst %}", First()[TextChunk()["long"], TextChunk()["short"]]),

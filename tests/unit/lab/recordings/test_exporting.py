@@ -12,7 +12,7 @@ from promptkit.lab.recordings.exporting import (
     encode_transcript,
     messages_from_entries,
     to_anthropic_json,
-    to_openai_json,
+    to_chat_json,
 )
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart
 from promptkit.transcript import Checkpoint, InMemoryStore, build_view
@@ -71,7 +71,7 @@ def again(folder: Path, value: object, codec: str) -> list[Message]:
 def test_chat_messages_are_read_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, messages: list[Message]
 ) -> None:
-    value = to_openai_json(messages_from_entries(transcript_of(messages).path()))
+    value = to_chat_json(messages_from_entries(transcript_of(messages).path()))
     assert again(tmp_path_factory.mktemp("chat"), value, "openai_chat") == messages
 
 
@@ -97,7 +97,7 @@ def test_our_own_transcript_is_read_as_it_was(tmp_path: Path) -> None:
 def test_thinking_goes_back_to_its_provider_and_to_no_other(tmp_path: Path) -> None:
     messages = messages_from_entries(read_text(tmp_path, lines(CLAUDE[:9])).transcript.path())
     assert "sig" in json.dumps(to_anthropic_json(messages))
-    assert "sig" not in json.dumps(to_openai_json(messages))
+    assert "sig" not in json.dumps(to_chat_json(messages))
 
 
 def test_what_a_tool_showed_stands_behind_the_results_where_a_format_takes_no_images_there() -> (
@@ -111,7 +111,7 @@ def test_what_a_tool_showed_stands_behind_the_results_where_a_format_takes_no_im
         Message(role="tool", tool_call_id="a", content=("here", IMAGE, pdf)),
         Message(role="tool", tool_call_id="b", content=("text",)),
     ]
-    made = to_openai_json(messages)
+    made = to_chat_json(messages)
     assert [message["role"] for message in made] == ["user", "assistant", "tool", "tool", "user"]
     assert [block["text"] for block in made[2]["content"]] == [
         "here",
@@ -134,7 +134,7 @@ def test_texts_that_stand_apart_in_a_message_are_exported_apart() -> None:
         Message(role="tool", tool_call_id="a", content=("found", "agentId: 1")),
         Message(role="assistant", content=("Done.",)),
     ]
-    chat, anthropic = to_openai_json(messages), to_anthropic_json(messages)
+    chat, anthropic = to_chat_json(messages), to_anthropic_json(messages)
     assert [
         [block["text"] for block in chat[at]["content"] if "text" in block] for at in range(4)
     ] == [
@@ -192,7 +192,7 @@ def test_secrets_are_taken_out_of_all_that_leaves(tmp_path: Path) -> None:
     transcript.append(Checkpoint(summary="sesame", facts={"files": ["sesame"]}))
     for leaving in (
         json.dumps(
-            to_openai_json(messages_from_entries(transcript.path(), full=True, redact=redact))
+            to_chat_json(messages_from_entries(transcript.path(), full=True, redact=redact))
         ),
         json.dumps(to_anthropic_json(messages_from_entries(transcript.path(), redact=redact))),
         b"".join(encode_transcript(transcript.entries, redact=redact)).decode(),

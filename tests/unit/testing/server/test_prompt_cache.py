@@ -246,7 +246,7 @@ class TestOverHttp:
         rendered = render(UserMessage()["Hello there, how are you?"], budget=1000, model="gpt-4o")
         with serve(after=lambda exchange: "Fine.") as server:
             usage = post(
-                server, "/chat/completions", {"model": "gpt-4o", "messages": rendered.to_openai()}
+                server, "/chat/completions", {"model": "gpt-4o", "messages": rendered.to_chat()}
             ).body["usage"]
         assert usage["prompt_tokens"] == rendered.tokens
         assert usage["completion_tokens"] == tokenizer_for("gpt-4o").count("Fine.")

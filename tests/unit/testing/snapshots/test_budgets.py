@@ -196,7 +196,7 @@ def test_of_equal_messages_the_oldest_is_the_one_that_is_gone() -> None:
 
 
 def test_of_a_message_of_several_parts_each_part_that_is_gone_is_seen() -> None:
-    image = Image(src="data:image/png;base64,AAAA", priority=1)
+    image = Image(url="data:image/png;base64,AAAA", priority=1)
     log = TextChunk(priority=2)["\n".join(f"line {number}" for number in range(100))]
     shown = document(UserMessage()[log, image, TextChunk(priority=3)["the end"]], 500, 2)
     assert shown.split("## User, changed")[1] == (

@@ -83,7 +83,7 @@ def test_what_a_render_raises_fails_the_test(
     with pytest.raises(UnknownModelError):
         assert prompt_snapshot.at(budgets=["no-such-model"]) == PROMPT
     with pytest.raises(EmitError):
-        assert SystemMessage()[Image(src="data:image/png;base64,AAAA")] == messages_snapshot
+        assert SystemMessage()[Image(url="data:image/png;base64,AAAA")] == messages_snapshot
 
 
 def test_the_tokenizer_and_the_tools_count() -> None:

@@ -347,7 +347,7 @@ def prompt(unique: str) -> tuple[PromptElement, ...]:
             tool_calls=(ToolCall(id=unique, name="find", arguments=f'{{"order": "{unique}"}}'),),
         ),
         ToolMessage(priority=50, tool_call_id=unique)[f"{unique} was sent."],
-        UserMessage(priority=60)[Truncate(tokens=60)[f"Log of {unique}.\n" * 30]],
+        UserMessage(priority=60)[Truncate(max_tokens=60)[f"Log of {unique}.\n" * 30]],
     )
 
 

@@ -47,14 +47,14 @@ def test_each_format_is_what_its_emitter_sends() -> None:
         ToolMessage(tool_call_id="c")["Nothing."],
     )
     rendered = render(calls)
-    assert document(calls, "openai") == rendered.to_openai()
+    assert document(calls, "openai") == rendered.to_chat()
     assert document(calls, "responses") == rendered.to_responses()
     assert document(calls, "anthropic") == rendered.to_anthropic()
 
 
 def test_keys_stand_in_the_order_in_which_they_are_sent() -> None:
     assert json.dumps(document(UserMessage(name="ada")["Hi"], "openai")) == json.dumps(
-        render(UserMessage(name="ada")["Hi"]).to_openai()
+        render(UserMessage(name="ada")["Hi"]).to_chat()
     )
 
 
@@ -69,7 +69,7 @@ def test_several_budgets_are_an_object_largest_first() -> None:
 def test_long_media_are_a_size_and_a_hash(form: WireFormat) -> None:
     data = b64encode(bytes(1_000)).decode()
     media = (
-        Image(src=f"data:image/png;base64,{data}"),
+        Image(url=f"data:image/png;base64,{data}"),
         Document(data=data, media_type="application/pdf", tokens=1),
     )
     written = json.dumps(document(UserMessage()["See.", media], form))
@@ -83,6 +83,6 @@ def test_long_text_is_never_shortened() -> None:
 
 
 def test_what_has_no_form_in_a_format_fails_the_test() -> None:
-    prompt: PromptElement = AssistantMessage()[Image(src="data:image/png;base64,AAAA")]
+    prompt: PromptElement = AssistantMessage()[Image(url="data:image/png;base64,AAAA")]
     with pytest.raises(EmitError):
         document(prompt, "openai")

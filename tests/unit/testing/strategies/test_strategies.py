@@ -192,7 +192,7 @@ class TestPrompts:
         self, prompt: Child, tokenizer: Tokenizer, budget: int
     ) -> None:
         made = rendered(prompt, budget, tokenizer)
-        for emit in (made.to_openai, made.to_responses, made.to_anthropic) if made else ():
+        for emit in (made.to_chat, made.to_responses, made.to_anthropic) if made else ():
             with suppress(promptkit.errors.EmitError):  # a system message may have an image
                 emit()
 

@@ -1,0 +1,39 @@
+"""Sizes in tokens that are written as text."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+
+from promptkit.errors import InvalidArgumentError
+
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+def parse_tokens(text: str) -> int:
+    """Read a number of tokens: `8000`, `8_000`, `8k`, `1.5k` or `1m`. k is 1,000, as in models' names, and m is 1,000,000.
+
+    Raises InvalidArgumentError for anything else, and for more than 15 digits.
+
+    >>> parse_tokens("1.5k")
+    1500
+    """
+    match = re.fullmatch(r"(\d[\d_]{0,14}(?:\.\d{1,9})?)([km]?)", text.strip().lower(), re.ASCII)
+    number = Fraction(match[1].replace("_", "")) * _UNITS[match[2]] if match else None
+    if number is None or number.denominator != 1:
+        message = f"invalid token count {text!r:.80}: use 8000, 8k or 1m."
+        raise InvalidArgumentError(message)
+    return int(number)
+
+
+def read_tokens(value: int | str) -> int:
+    """Return a size in tokens that is a number, or text such as `"8k"`.
+
+    Raises InvalidArgumentError for any other text.
+    """
+    return parse_tokens(value) if isinstance(value, str) else value
+
+
+def read_limit(value: float | str | None) -> float | None:
+    """Return a limit in tokens that may be missing or infinite, or is text such as `"8k"`."""
+    return parse_tokens(value) if isinstance(value, str) else value
