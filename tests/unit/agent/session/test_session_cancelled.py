@@ -198,10 +198,16 @@ class Cancelled:
             event.checkpoint for event in self.told.events if isinstance(event, CompactionCommitted)
         ]
         assert len(ArchiveDirectory(self.archives).files) == len(checkpoints)
-        ends = CompactionCommitted | CompactionFailed | SummaryDiscarded | CompactionCancelled
         assert sorted(
             event.number for event in self.told.events if isinstance(event, CompactionStarted)
-        ) == sorted(event.number for event in self.told.events if isinstance(event, ends))
+        ) == sorted(
+            event.number
+            for event in self.told.events
+            if isinstance(
+                event,
+                CompactionCommitted | CompactionFailed | SummaryDiscarded | CompactionCancelled,
+            )
+        )
         assert not self.server.stats.invalid, [
             each.problem for each in self.server.requests if each.problem
         ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import AgentSession, JsonlStore, Message, Transcript
+from promptkit import AgentSession, JsonlStore, Message, Transcript, TurnResult
 from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
 from promptkit.errors import TranscriptWriteError
@@ -187,11 +187,11 @@ def test_a_cancelled_turn_leaves_what_its_tools_returned_on_the_disk(
     )
 
     async def talk() -> None:
-        running.append(asyncio.ensure_future(session.run("What is there?")))
+        running.append(asyncio.create_task(session.run("What is there?")))
         with pytest.raises(asyncio.CancelledError):
             await running[0]
 
-    running: list[asyncio.Future[object]] = []
+    running: list[asyncio.Task[TurnResult]] = []
     asyncio.run(talk())
     assert disk.holds(path)
     assert [entry.message.role for entry in session.transcript.path() if entry.message] == [
