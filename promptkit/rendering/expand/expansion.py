@@ -223,7 +223,7 @@ class Expansion:
                 or len(item.sources) != size
                 or (size > 1 and not all(map(is_, item.sources, messages)))
             ):
-                item = build_round(messages, shown=element.shown)
+                item = build_round(messages)
                 item.tokens = self.sizer.find_tokens(item.messages or ())
                 item.is_loose = is_loose
                 cached[key] = item
