@@ -51,6 +51,13 @@ def read_given_priority(priority: float) -> float | None:
     return None if priority >= HIGHEST_PRIORITY else priority
 
 
+def format_priority(priority: float | None) -> str:
+    """Format a priority for a reader: `lowest` below that of any element, `highest` for None."""
+    if priority is None:
+        return "highest"
+    return "lowest" if priority < -HIGHEST_PRIORITY else f"{priority:g}"
+
+
 # When a leaf starts on a new line.
 STARTS_LINE_NEVER = 0
 STARTS_LINE_ALWAYS = 1

@@ -91,6 +91,21 @@ def test_of_two_limits_each_holds_when_fallbacks_take_their_places_inside_later(
         render(prompt, budget=1, tokenizer=WordTokenizer(), prune_step=step)
 
 
+@pytest.mark.parametrize("limit", range(4))
+def test_a_limit_holds_when_a_text_takes_the_place_of_the_last_element_in_it(limit: int) -> None:
+    empty = Image(src="https://example.org/a.png")  # which counts nothing here
+    prompt = (
+        UserMessage(priority=0)[KeepWith(group=1)["drop me " * 20]],
+        AssistantMessage(priority=9)[
+            "so ", TokenLimit(max_tokens=limit)[KeepWith(group=1, fallback="one two")[empty]]
+        ],
+        UserMessage(required=True)["stays here"],
+    )
+    made = render(prompt, budget=20, tokenizer=WordTokenizer())
+    answer = "so one two" if limit >= 2 else "so "
+    assert [message.text for message in made.messages] == [answer, "stays here"]
+
+
 def test_a_reserve_cannot_stand_by() -> None:
     with pytest.raises(BadPropError, match="fallback"):
         render(UserMessage(fallback=Reserve(tokens=5))["x"], budget=9)

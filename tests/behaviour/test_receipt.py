@@ -175,6 +175,15 @@ class TestExplain:
         assert lines[-3:] == shown
         assert max(map(len, lines)) <= 100
 
+    @pytest.mark.parametrize(
+        ("priority", "shown"), [(-(2**53), "lowest"), (1 - 2**53, "-9.0072e+15"), (-0.5, "-0.5")]
+    )
+    def test_names_only_the_lowest_priority_and_writes_others_as_numbers(
+        self, priority: float, shown: str
+    ) -> None:
+        prompt = UserMessage(priority=priority)["old"], UserMessage()["q"]
+        assert rendered(prompt, 1).explain().splitlines()[-1].split()[2] == shown
+
     def test_says_where_the_tokens_are_estimated(self) -> None:
         tokenizers = OpenAITokenizer(exact=False), OpenAITokenizer(exact=True)
         prompt = SystemMessage()["rules"], UserMessage()["q"]
