@@ -106,6 +106,24 @@ def test_a_limit_holds_when_a_text_takes_the_place_of_the_last_element_in_it(lim
     assert [message.text for message in made.messages] == [answer, "stays here"]
 
 
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_a_request_fits_where_a_limit_only_holds_beside_another_longer_fallback(step: int) -> None:
+    empty = Image(src="https://example.org/a.png")  # which counts nothing here
+    kept_with = KeepWith(group=1, priority=1, fallback="one two")[empty]
+    longer = UserMessage()[TextChunk(priority=5)["these four words more"]]
+    prompt = (
+        UserMessage(priority=0)[KeepWith(group=1)["drop me " * 20]],
+        AssistantMessage(priority=1)[
+            TokenLimit(max_tokens=1, priority=1)[kept_with], TextChunk(priority=9)["so"]
+        ],
+        UserMessage(priority=1, fallback=longer)[TextChunk(priority=0)["x"]],
+        UserMessage(required=True)["stays here"],
+    )
+    for budget in range(2, 10):
+        made = render(prompt, budget=budget, tokenizer=WordTokenizer(), prune_step=step)
+        assert made.tokens <= budget
+
+
 def test_a_reserve_cannot_stand_by() -> None:
     with pytest.raises(BadPropError, match="fallback"):
         render(UserMessage(fallback=Reserve(tokens=5))["x"], budget=9)

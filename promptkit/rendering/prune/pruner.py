@@ -169,16 +169,20 @@ class Pruner:
             fitting = (
                 each
                 for each in range(state, len(scan.steps) + 1)
-                if self.cost_at(scan, each) <= room
+                if self.cost_at(scan, each, rounding) <= room
             )
             state = next((each for each in fitting if self.limits_hold(each)), None)
         if state is None:
             raise self._exceeded_error(self.tree.root, budget, scan)
         return self._build_pruned(scan, state, budget)
 
-    def cost_at(self, scan: BackwardScan, state: int) -> int:
-        """Return the tokens that decide whether a state fits: its exact count and its unused tokens."""
-        return scan.tokens_at(state) + scan.unspent_at(state) - self.saving_at(scan, state)
+    def cost_at(self, scan: BackwardScan, state: int, rounding: RemovalRounding) -> int:
+        """Return the tokens that decide whether a state fits: its count (exact without a `prune_step`) and its unused tokens."""
+        return (
+            scan.tokens_at(state)
+            + scan.unspent_at(state)
+            - (0 if rounding.step else self.saving_at(scan, state))
+        )
 
     def limits_hold(self, state: int) -> bool:
         """Check the limits that contain a fallback: activating it may have exceeded them."""
@@ -193,7 +197,10 @@ class Pruner:
         if start is None:
             return first_fit
         states = range(start, len(scan.steps) + 1 if first_fit is None else first_fit)
-        return next((state for state in states if self.cost_at(scan, state) <= room), first_fit)
+        return next(
+            (state for state in states if self.cost_at(scan, state, RemovalRounding()) <= room),
+            first_fit,
+        )
 
     def saving_at(self, scan: BackwardScan, state: int) -> int:
         """Return the tokens by which the scan overestimates the overhead of the request in a state."""
