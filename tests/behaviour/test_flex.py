@@ -16,6 +16,7 @@ from promptkit import (
     Group,
     Image,
     PromptElement,
+    Renderer,
     Sizing,
     SystemMessage,
     Text,
@@ -290,3 +291,17 @@ class TestWhatStays:
         small = UserMessage(priority=1)["a b c"]
         group = Group()[UserMessage(required=True)["w " * 70], UserMessage(priority=1)["w " * 20]]
         assert self.budget_beside(small, group) == 100 - 3 - 70
+
+
+def test_shares_are_the_same_in_each_render_of_a_renderer() -> None:
+    messages = [UserMessage()["a"] for _ in range(4)]
+    renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+    for _ in range(3):
+        made = renderer.render((messages, ToldShare()))
+        assert [message.text for message in made.messages] == [*["a"] * 4, "20"]
+
+
+@component
+class ToldShare(PromptElement):
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()[str(sizing.token_budget)]

@@ -14,6 +14,7 @@ from promptkit import (
     KeepWith,
     Message,
     Reserve,
+    SystemMessage,
     Text,
     TextChunk,
     TokenLimit,
@@ -189,3 +190,19 @@ def test_a_removed_call_had_the_tokens_that_its_message_is_smaller_without_it() 
         ("ToolMessage[2]", 2),
         ("call 2", 3),
     ]
+
+
+def test_the_system_message_that_stays_is_the_one_whose_outermost_container_leaves_last() -> None:
+    prompt = (
+        Group(priority=1)[UserMessage(priority=0)["u"], SystemMessage()["a"]],
+        Group(priority=5)[SystemMessage()["b"]],
+        UserMessage(priority=9)["q"],
+    )
+    kept = [
+        [
+            message.text
+            for message in render(prompt, budget=tokens, tokenizer=WordTokenizer()).messages
+        ]
+        for tokens in (4, 3, 2)
+    ]
+    assert kept == [["u", "a", "b", "q"], ["a", "b", "q"], ["b", "q"]]
