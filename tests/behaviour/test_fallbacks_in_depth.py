@@ -9,8 +9,10 @@ import pytest
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
+    Group,
     Image,
     KeepWith,
+    Message,
     Reserve,
     TextChunk,
     TokenLimit,
@@ -21,6 +23,7 @@ from promptkit import (
     render,
 )
 from promptkit.errors import BadPropError
+from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 
 
@@ -122,6 +125,30 @@ def test_a_request_fits_where_a_limit_only_holds_beside_another_longer_fallback(
     for budget in range(2, 10):
         made = render(prompt, budget=budget, tokenizer=WordTokenizer(), prune_step=step)
         assert made.tokens <= budget
+
+
+def test_the_marker_of_a_conversation_that_stands_by_costs_nothing_before_it_is_shown() -> None:
+    talk = [Message(role="user", content=(f"{number} a",)) for number in range(10)]
+    conversation = RecordedMessages(
+        messages=talk, marker=lambda count: f"[{count} left out]", shorten=False
+    )
+    prompt = (
+        UserMessage(priority=1)["one"],
+        Group(priority=5, fallback=TokenLimit(max_tokens=8)[conversation])[
+            UserMessage(priority=3)["w " * 12]
+        ],
+        UserMessage()["q"],
+    )
+    shown = {
+        budget: [message.text for message in made.messages]
+        for budget in (14, 13, 12)
+        for made in [render(prompt, budget=budget, tokenizer=WordTokenizer())]
+    }
+    assert shown == {
+        14: ["one", "w " * 12, "q"],
+        13: ["w " * 12, "q"],
+        12: ["[8 left out]", "8 a", "9 a", "q"],
+    }
 
 
 def test_a_reserve_cannot_stand_by() -> None:
