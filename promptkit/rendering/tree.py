@@ -150,7 +150,6 @@ class Node:
     in_legacy = False
     fragment = False  # not a whole prompt: text may stand outside messages
     required = False
-    is_expandable = False
     is_cut = False  # its text was cut to its share of the budget
     is_cut_away = False  # its share holds nothing of its content, or of that of a node in it
     in_fallback = False  # a fallback, or inside one

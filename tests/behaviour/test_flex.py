@@ -13,6 +13,7 @@ from promptkit import (
     AssistantMessage,
     Child,
     Expandable,
+    First,
     Group,
     Image,
     PromptElement,
@@ -305,3 +306,15 @@ def test_shares_are_the_same_in_each_render_of_a_renderer() -> None:
 class ToldShare(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         return UserMessage()[str(sizing.token_budget)]
+
+
+def test_an_expandable_that_is_not_shown_takes_no_room_from_the_others() -> None:
+    some = Expandable(value=lambda sizing: "s " * min(sizing.token_budget, 30))
+    rest = Expandable(value=lambda sizing: "e " * sizing.token_budget)
+    first = First()[Group()[some, "l " * 100], "short"]
+    fallback = UserMessage()[some]
+    for prompt in (
+        UserMessage()[first, TextChunk()["x"], rest],
+        (UserMessage(priority=1, fallback=fallback)["short"], UserMessage()["q", rest]),
+    ):
+        assert render(prompt, budget=50, tokenizer=WordTokenizer()).tokens == 50

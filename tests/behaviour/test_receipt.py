@@ -11,8 +11,10 @@ import pytest
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
+    CacheBreakpoint,
     Child,
     Chunk,
+    First,
     Group,
     Image,
     KeepWith,
@@ -229,6 +231,9 @@ class Manual(PromptElement):
         return "Retrieved:", PrioritizedList()["one", "two"]
 
 
+GONE = TextChunk(priority=1)["x"]
+
+
 @component
 class Sheet(PromptElement):
     page: str
@@ -247,6 +252,15 @@ class Greeting(PromptElement):
 
 
 class TestSourceMap:
+    def test_counts_the_cache_breakpoints_between_texts(self) -> None:
+        prompt = UserMessage()["one", CacheBreakpoint(), "two", CacheBreakpoint(), "three"]
+        made = rendered(prompt, 9)
+        assert [made.messages[0].content[span.part] for span in made.source_map] == [
+            "one",
+            "two",
+            "three",
+        ]
+
     def test_says_which_element_wrote_which_characters(self) -> None:
         made = rendered(
             UserMessage()["Well. ", Greeting(person="Ada"), Group()[TextChunk()["Bye."]]], 99
@@ -558,6 +572,33 @@ class TestNotes:
     ) -> None:
         made = render(prompt, budget=2, tokenizer=WordTokenizer(), defaults="prompt-tsx")
         assert (made.tokens in {1, 2}, made.notes) == (True, ())
+
+    @pytest.mark.parametrize(
+        ("between", "notes"),
+        [
+            ((Group(),), 0),
+            ((TextChunk(priority=2)[" "],), 0),
+            ((Group(), GONE), 1),
+            ((GONE, Group()), 1),
+        ],
+    )
+    def test_are_about_what_has_left_and_not_about_what_never_had_content(
+        self, between: tuple[Child, ...], notes: int
+    ) -> None:
+        end = TextChunk(priority=9)["end"]
+        prompt = UserMessage()["a ", between, "b ", end, TextChunk(priority=0)["z"], GONE]
+        whole = render(prompt, budget=50, tokenizer=WordTokenizer())
+        assert whole.notes == ()
+        without = whole.at_budget(3)
+        assert without.messages[0].text.split() == ["a", "b", "end"]
+        expected = "in UserMessage nothing is left between literal texts."
+        assert without.notes == (expected,) * notes
+
+    def test_tell_of_an_element_whose_share_is_too_small_for_anything_in_it(self) -> None:
+        first = First()["w " * 100, None]
+        prompt = UserMessage()["a", first, "b", TextChunk()["end"]]
+        made = render(prompt, budget=50, tokenizer=WordTokenizer())
+        assert made.notes == ("in UserMessage nothing is left between literal texts.",)
 
     @pytest.mark.parametrize(("words", "notes"), [(8, 1), (7, 0)])
     def test_of_a_share_are_those_where_most_of_it_is_used(self, words: int, notes: int) -> None:

@@ -13,6 +13,7 @@ from promptkit import (
     Group,
     KeepWith,
     Message,
+    PrioritizedList,
     Reserve,
     SystemMessage,
     Text,
@@ -206,3 +207,12 @@ def test_the_system_message_that_stays_is_the_one_whose_outermost_container_leav
         for tokens in (4, 3, 2)
     ]
     assert kept == [["u", "a", "b", "q"], ["a", "b", "q"], ["b", "q"]]
+
+
+@pytest.mark.parametrize(("descending", "priorities"), [(True, [-2, -1]), (False, [-3, -2])])
+def test_a_list_without_a_priority_gives_its_children_those_up_to_0_or_below(
+    *, descending: bool, priorities: list[int]
+) -> None:
+    children = PrioritizedList(descending=descending)["one", "two", "three"]
+    made = render((UserMessage()[children], QUESTION), budget=1, tokenizer=WordTokenizer())
+    assert [removal.priority for removal in made.removals] == [*priorities, None]

@@ -245,7 +245,7 @@ class Expansion:
             _add_path(error or RuntimeError("a result without an element"), node)
             raise error or RuntimeError
         try:
-            if node.is_expandable:
+            if isinstance(element, Expandable):
                 write_expandable(node, value)
                 filled = True
             else:
