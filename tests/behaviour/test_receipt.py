@@ -235,6 +235,12 @@ GONE = TextChunk(priority=1)["x"]
 
 
 @component
+class Filling(PromptElement):
+    def render(self, sizing: Sizing) -> Child:
+        return "w " * sizing.token_budget
+
+
+@component
 class Sheet(PromptElement):
     page: str
     text: str
@@ -612,6 +618,11 @@ class TestNotes:
         assert [note.startswith("Sheet(one) > UserMessage[0] has") for note in shown] == [
             True
         ] * notes
+
+    def test_of_a_share_look_at_all_children(self) -> None:
+        prompt = UserMessage()[TextChunk()["p"], Filling(flex_grow=1)], UserMessage()["q"]
+        (note,) = render(prompt, budget=20, tokenizer=WordTokenizer()).notes
+        assert note.startswith("UserMessage[0] has no flex_grow, so it shares the budget with 1")
 
     def test_say_that_a_message_without_flex_grow_cut_a_text_to_an_equal_share(self) -> None:
         text = "\n".join(f"line {number}" for number in range(2_000))
