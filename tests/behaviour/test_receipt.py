@@ -178,9 +178,10 @@ class TestExplain:
         assert max(map(len, lines)) <= 100
 
     @pytest.mark.parametrize(
-        ("priority", "shown"), [(-(2**53), "lowest"), (1 - 2**53, "-9.0072e+15"), (-0.5, "-0.5")]
+        ("priority", "shown"),
+        [(-(2**53), "lowest"), (1 - 2**53, "-9.0072e+15"), (2**53 - 2, "9.0072e+15")],
     )
-    def test_names_only_the_lowest_priority_and_writes_others_as_numbers(
+    def test_names_only_the_lowest_and_the_highest_priority_and_writes_others_as_numbers(
         self, priority: float, shown: str
     ) -> None:
         prompt = UserMessage(priority=priority)["old"], UserMessage()["q"]
@@ -203,6 +204,9 @@ class TestExplain:
 
 
 class TestWhatif:
+    def test_equals_a_render_at_that_budget(self) -> None:
+        assert rendered(PROMPT, 9).at_budget(4) == rendered(PROMPT, 4)
+
     def test_shows_another_budget(self) -> None:
         made = rendered(PROMPT, 9)
         assert [message.text for message in made.at_budget(4).messages] == [
