@@ -32,6 +32,7 @@ from promptkit.rendering.prune import pruner as prune
 from promptkit.rendering.prune.counting import BackwardScan
 from promptkit.rendering.prune.removal_order import RemovalOrder
 from promptkit.testing import WordTokenizer
+from tests.behaviour import tokenizers
 from tests.behaviour.strategies import prompts
 from tests.examples import examples
 
@@ -237,8 +238,8 @@ def test_a_partner_leaves_with_the_last_message_also_if_a_limit_has_put_others_b
         KeepWith(group=1, priority=9)[AssistantMessage()["partner"]],
         UserMessage(required=True)["z"],
     )
-    tokenizer = Bounded()
-    whole = render(prompt, budget=10, tokenizer=tokenizer)
+    tokenizer = tokenizers.Bounded()
+    whole = render(prompt, budget=12, tokenizer=tokenizer)
     assert [message.text for message in whole.messages] == ["y", "b " * 7, "partner", "z"]
-    small = render(prompt, budget=9, tokenizer=tokenizer)
+    small = render(prompt, budget=11, tokenizer=tokenizer)
     assert [message.text for message in small.messages] == ["y", "z"]
