@@ -36,9 +36,6 @@ class Rounds(PromptElement):
     stands where the last round was pruned. It leaves before the last round that may be pruned, and
     takes the place of that one. None: nothing replaces them."""
 
-    shown: bool = False
-    """True: the messages are as the prompt shows them, so that they need not be looked at again."""
-
     dropped: int = 0
     """The number of rounds, from the start of `order`, that did not fit when the messages were
     shortened."""

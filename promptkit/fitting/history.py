@@ -279,7 +279,6 @@ class RecordedMessages(PromptElement):
             order=order,
             priorities=priorities,
             marker=self.marker,
-            shown=True,
             dropped=sum(blocks[place][0] not in kept for place in order) if unspent else 0,
             unspent=unspent,
             pass_priority=True,

@@ -51,6 +51,13 @@ def read_given_priority(priority: float) -> float | None:
     return None if priority >= HIGHEST_PRIORITY else priority
 
 
+def format_priority(priority: float | None) -> str:
+    """Format a priority for a reader: `lowest` below that of any element, `highest` for None."""
+    if priority is None:
+        return "highest"
+    return "lowest" if priority < -HIGHEST_PRIORITY else f"{priority:g}"
+
+
 # When a leaf starts on a new line.
 STARTS_LINE_NEVER = 0
 STARTS_LINE_ALWAYS = 1
@@ -143,7 +150,6 @@ class Node:
     in_legacy = False
     fragment = False  # not a whole prompt: text may stand outside messages
     required = False
-    is_expandable = False
     is_cut = False  # its text was cut to its share of the budget
     is_cut_away = False  # its share holds nothing of its content, or of that of a node in it
     in_fallback = False  # a fallback, or inside one

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import attrs
 
@@ -374,11 +374,12 @@ def resolve_render_budget(
     if isinstance(budget, ContextBudget):
         if reserved_output_tokens is not None:
             _refuse("give reserved_output_tokens to the ContextBudget, and not beside it")
-        if budget.render_budget is None:
+        limit = budget.render_budget
+        if limit is None:
             _refuse(
                 "budget has no limit: write ContextBudget(max_tokens=8_000), or give it a window"
             )
-        return RenderBudget(budget.render_budget or 0, budget.explain())
+        return RenderBudget(limit, budget.explain())
     steps = ", the default without a budget or a model"
     tokens = max(0, DEFAULT_BUDGET - (reserved_output_tokens or 0))
     if budget is not None:
@@ -508,7 +509,7 @@ class LearnedBudget:
         # what messages may take is a share of the limit beside tools
         beside = math.ceil(max(0, least - given.tools) / given.safety)
         floor = max(given.tools + max(1, beside), 0 if given.window is None else given.window // 2)
-        buffered = max(1, floor, int(refused * BUFFER_STEP))
+        buffered = max(floor, int(refused * BUFFER_STEP))
         if buffered >= refused:
             return learned
         return attrs.evolve(
@@ -585,6 +586,6 @@ def fit_reserve(window: int, reserve_tokens: int = DEFAULT_RESERVE) -> int:
     )
 
 
-def _refuse(problem: str) -> None:
+def _refuse(problem: str) -> NoReturn:
     message = f"{problem}."
     raise InvalidArgumentError(message)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 
 from promptkit import (
     Child,
+    Expandable,
     PromptElement,
     Renderer,
     Sizing,
@@ -17,7 +19,7 @@ from promptkit import (
     render,
     render_async,
 )
-from promptkit.errors import RunningLoopError
+from promptkit.errors import BadChildError, RunningLoopError
 from promptkit.testing import WordTokenizer
 
 
@@ -183,3 +185,11 @@ def test_a_cancelled_render_leaves_nothing_running() -> None:
 
     asyncio.run(cancelled())
     assert log == ["+a"]
+
+
+def test_an_awaited_value_of_an_expandable_must_be_a_string_too() -> None:
+    async def value(_sizing: Sizing) -> str:
+        return cast("str", 5)
+
+    with pytest.raises(BadChildError, match="value of an Expandable must be a string, not int"):
+        render(UserMessage()[Expandable(value=value)], budget=50)

@@ -35,6 +35,7 @@ from promptkit import (
     TokenLimit,
     Tool,
     ToolCall,
+    ToolDefinition,
     ToolMessage,
     Truncate,
     UserMessage,
@@ -959,3 +960,28 @@ def test_merged_system_messages_keep_their_cache_breakpoints() -> None:
     (system, _) = made.to_chat(merge_system=True)
     assert [part["text"] for part in system["content"]] == ["a", "\nb"]
     assert "prompt_cache_breakpoint" in system["content"][0]
+
+
+def test_cache_breakpoints_are_sent_and_system_messages_are_not_merged_unless_it_is_said() -> None:
+    made = render(
+        (SystemMessage()["a", CacheBreakpoint()], SystemMessage()["b"], UserMessage()["q"])
+    )
+    assert made.to_chat() == made.to_chat(cache=True, merge_system=False)
+    assert made.to_responses() == made.to_responses(cache=True, merge_system=False)
+    assert made.to_anthropic() == made.to_anthropic(cache=True) != made.to_anthropic(cache=False)
+    for send in (made.to_chat, made.to_responses):
+        assert send() != send(cache=False)
+        assert send() != send(merge_system=True)
+
+
+@pytest.mark.parametrize("system", ["You help.", "You help!*", "Be"])
+def test_a_render_records_nothing_and_rounds_nothing_unless_it_is_said(system: str) -> None:
+    prompt = (
+        SystemMessage()[system],
+        AssistantMessage(priority=1)["one of many " * 5],
+        UserMessage()["And now?"],
+    )
+    tools = [ToolDefinition(name="read")]
+    whole = render(prompt, budget=999, model="gpt-4o", tools=tools)
+    tight = asyncio.run(render_async(prompt, budget=whole.tokens, model="gpt-4o", tools=tools))
+    assert (tight.messages, tight.trace, whole.trace) == (whole.messages, None, None)

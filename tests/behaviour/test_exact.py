@@ -37,8 +37,9 @@ from promptkit import (
 from promptkit.elements import IfEmpty, Opaque
 from promptkit.elements.element import flatten
 from promptkit.testing import strategies
-from promptkit.tokens import Count, OpenAITokenizer, Tokenizer
+from promptkit.tokens import Count, OpenAITokenizer, Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
+from promptkit.tokens.tokenizer import count_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -358,3 +359,38 @@ def test_with_tools_every_request_fits_the_budget_of_just_its_tokens(
     assert caught.value.required == made.tokens
     labels = {"SystemMessage[0]", "UserMessage[4]"} if least == 2 else {"UserMessage[4]"}
     assert caught.value.largest.keys() == labels | {"tools"}
+
+
+def test_with_tools_a_count_is_exact_without_a_system_message_too() -> None:
+    made = render(UserMessage()["Hi"], budget=AMPLE, model="gpt-4o", tools=[READ])
+    assert made.exact
+
+
+@pytest.mark.parametrize("trace", [True, False])
+def test_a_prompt_of_which_nothing_is_left_has_the_tokens_of_its_tools(trace: bool) -> None:
+    prompt = AssistantMessage(priority=1)["one of many " * 30]
+    overhead = tokenizer_for("gpt-4o").count_overhead([READ])
+    for each in (
+        render(prompt, budget=60, defaults="prompt-tsx", model="gpt-4o", tools=[READ], trace=trace),
+        render((), budget=60, model="gpt-4o", tools=[READ], trace=trace),
+    ):
+        assert (each.messages, each.tokens) == ((), overhead.tokens)
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_tool_calls_beside_parts_that_are_no_text_are_counted_without_one(at: int) -> None:
+    tokenizer = tokenizer_for("gpt-4o")
+    content: list[Child] = ["", TextChunk(priority=1)["a b"]]
+    content.insert(at, Opaque(value={"type": "x"}, tokens=5))
+    call = ToolCall(id="1", name="f")
+    prompt = (
+        AssistantMessage(priority=0)["old old old"],
+        AssistantMessage(tool_calls=[call])[content],
+        ToolMessage(tool_call_id="1")["r"],
+        UserMessage()["q"],
+    )
+    whole = render(prompt, budget=AMPLE, tokenizer=tokenizer, trace=True)
+    for budget in range(whole.tokens - 10, whole.tokens + 1):
+        made = whole.at_budget(budget)
+        counted = sum(count_message(message, tokenizer) for message in made.messages)
+        assert made.tokens == tokenizer.count_overhead().tokens + counted

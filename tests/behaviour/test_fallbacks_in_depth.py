@@ -9,8 +9,10 @@ import pytest
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
+    Group,
     Image,
     KeepWith,
+    Message,
     Reserve,
     TextChunk,
     TokenLimit,
@@ -21,6 +23,7 @@ from promptkit import (
     render,
 )
 from promptkit.errors import BadPropError
+from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 
 
@@ -89,6 +92,63 @@ def test_of_two_limits_each_holds_when_fallbacks_take_their_places_inside_later(
     assert [message.text for message in made.messages] == [*shown, "stays here"]
     with pytest.raises(BudgetExceededError):
         render(prompt, budget=1, tokenizer=WordTokenizer(), prune_step=step)
+
+
+@pytest.mark.parametrize("limit", range(4))
+def test_a_limit_holds_when_a_text_takes_the_place_of_the_last_element_in_it(limit: int) -> None:
+    empty = Image(url="https://example.org/a.png")  # which counts nothing here
+    prompt = (
+        UserMessage(priority=0)[KeepWith(group=1)["drop me " * 20]],
+        AssistantMessage(priority=9)[
+            "so ", TokenLimit(max_tokens=limit)[KeepWith(group=1, fallback="one two")[empty]]
+        ],
+        UserMessage(required=True)["stays here"],
+    )
+    made = render(prompt, budget=20, tokenizer=WordTokenizer())
+    answer = "so one two" if limit >= 2 else "so "
+    assert [message.text for message in made.messages] == [answer, "stays here"]
+
+
+@pytest.mark.parametrize("step", [0, 1, 3])
+def test_a_request_fits_where_a_limit_only_holds_beside_another_longer_fallback(step: int) -> None:
+    empty = Image(url="https://example.org/a.png")  # which counts nothing here
+    kept_with = KeepWith(group=1, priority=1, fallback="one two")[empty]
+    longer = UserMessage()[TextChunk(priority=5)["these four words more"]]
+    prompt = (
+        UserMessage(priority=0)[KeepWith(group=1)["drop me " * 20]],
+        AssistantMessage(priority=1)[
+            TokenLimit(max_tokens=1, priority=1)[kept_with], TextChunk(priority=9)["so"]
+        ],
+        UserMessage(priority=1, fallback=longer)[TextChunk(priority=0)["x"]],
+        UserMessage(required=True)["stays here"],
+    )
+    for budget in range(2, 10):
+        made = render(prompt, budget=budget, tokenizer=WordTokenizer(), prune_step=step)
+        assert made.tokens <= budget
+
+
+def test_the_marker_of_a_conversation_that_stands_by_costs_nothing_before_it_is_shown() -> None:
+    talk = [Message(role="user", content=(f"{number} a",)) for number in range(10)]
+    conversation = RecordedMessages(
+        messages=talk, marker=lambda count: f"[{count} left out]", shorten=False
+    )
+    prompt = (
+        UserMessage(priority=1)["one"],
+        Group(priority=5, fallback=TokenLimit(max_tokens=8)[conversation])[
+            UserMessage(priority=3)["w " * 12]
+        ],
+        UserMessage()["q"],
+    )
+    shown = {
+        budget: [message.text for message in made.messages]
+        for budget in (14, 13, 12)
+        for made in [render(prompt, budget=budget, tokenizer=WordTokenizer())]
+    }
+    assert shown == {
+        14: ["one", "w " * 12, "q"],
+        13: ["w " * 12, "q"],
+        12: ["[8 left out]", "8 a", "9 a", "q"],
+    }
 
 
 def test_a_reserve_cannot_stand_by() -> None:

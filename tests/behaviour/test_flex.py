@@ -13,9 +13,11 @@ from promptkit import (
     AssistantMessage,
     Child,
     Expandable,
+    First,
     Group,
     Image,
     PromptElement,
+    Renderer,
     Sizing,
     SystemMessage,
     Text,
@@ -290,3 +292,29 @@ class TestWhatStays:
         small = UserMessage(priority=1)["a b c"]
         group = Group()[UserMessage(required=True)["w " * 70], UserMessage(priority=1)["w " * 20]]
         assert self.budget_beside(small, group) == 100 - 3 - 70
+
+
+def test_shares_are_the_same_in_each_render_of_a_renderer() -> None:
+    messages = [UserMessage()["a"] for _ in range(4)]
+    renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+    for _ in range(3):
+        made = renderer.render((messages, ToldShare()))
+        assert [message.text for message in made.messages] == [*["a"] * 4, "20"]
+
+
+@component
+class ToldShare(PromptElement):
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()[str(sizing.token_budget)]
+
+
+def test_an_expandable_that_is_not_shown_takes_no_room_from_the_others() -> None:
+    some = Expandable(value=lambda sizing: "s " * min(sizing.token_budget, 30))
+    rest = Expandable(value=lambda sizing: "e " * sizing.token_budget)
+    first = First()[Group()[some, "l " * 100], "short"]
+    fallback = UserMessage()[some]
+    for prompt in (
+        UserMessage()[first, TextChunk()["x"], rest],
+        (UserMessage(priority=1, fallback=fallback)["short"], UserMessage()["q", rest]),
+    ):
+        assert render(prompt, budget=50, tokenizer=WordTokenizer()).tokens == 50

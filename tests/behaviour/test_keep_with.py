@@ -10,6 +10,7 @@ import pytest
 
 from promptkit import (
     AssistantMessage,
+    BudgetExceededError,
     CacheBreakpoint,
     Child,
     Children,
@@ -341,3 +342,23 @@ def test_a_message_of_calls_stays_as_long_as_one_of_its_calls() -> None:
     made = render(prompt, budget=3, tokenizer=WordTokenizer())
     assert [message.text for message in made.messages] == ["", "b", "q"]
     assert [call.id for call in made.messages[0].tool_calls] == ["2"]
+
+
+@pytest.mark.parametrize(
+    "member",
+    [KeepWith(group=1)["lit"], Group()[KeepWith(group=1)["lit", TextChunk(priority=1)["x"]]]],
+)
+def test_what_is_kept_with_a_text_of_the_last_user_message_stays_too(member: Child) -> None:
+    prompt = (
+        AssistantMessage(priority=1)[KeepWith(group=1)["gone gone"]],
+        UserMessage()[member, TextChunk()["q"]],
+    )
+    for budget in range(4, 7):
+        made = render(prompt, budget=budget, tokenizer=WordTokenizer())
+        answer, question = (message.text.split() for message in made.messages)
+        assert (answer, question) in (
+            (["gone", "gone"], ["lit", "q"]),
+            (["gone", "gone"], ["lit", "x", "q"]),
+        )
+    with pytest.raises(BudgetExceededError, match="4 required tokens"):
+        render(prompt, budget=3, tokenizer=WordTokenizer())

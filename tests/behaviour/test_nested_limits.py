@@ -12,10 +12,12 @@ import pytest
 from hypothesis import currently_in_test_context, given, note, settings, strategies as st
 
 from promptkit import (
+    AssistantMessage,
     BudgetExceededError,
     Child,
     Group,
     Isolate,
+    KeepWith,
     Message,
     PromptElement,
     Rendered,
@@ -30,6 +32,7 @@ from promptkit.rendering.prune import pruner as prune
 from promptkit.rendering.prune.counting import BackwardScan
 from promptkit.rendering.prune.removal_order import RemovalOrder
 from promptkit.testing import WordTokenizer
+from tests.behaviour import tokenizers
 from tests.behaviour.strategies import prompts
 from tests.examples import examples
 
@@ -220,3 +223,23 @@ def test_a_limit_in_a_message_is_counted_with_its_joins() -> None:
         UserMessage()[TokenLimit(max_tokens=8)[inner]], budget=100, tokenizer=Bounded()
     )
     assert rendered.messages[0].text == "line 5\nline 6\nline 7\nline 8"
+
+
+def test_a_partner_leaves_with_the_last_message_also_if_a_limit_has_put_others_back() -> None:
+    """A limit around another one puts messages back when it comes to a long message."""
+    kept_with = KeepWith(group=1, priority=1)[
+        UserMessage(priority=0)["a a"], UserMessage(priority=9)["b " * 7]
+    ]
+    long = UserMessage(priority=1)[[TextChunk(priority=5)[f"l{number}"] for number in range(10)]]
+    prompt = (
+        TokenLimit(max_tokens=8, priority=5)[
+            TokenLimit(max_tokens=50, priority=9)[UserMessage(priority=9)["y"]], kept_with, long
+        ],
+        KeepWith(group=1, priority=9)[AssistantMessage()["partner"]],
+        UserMessage(required=True)["z"],
+    )
+    tokenizer = tokenizers.Bounded()
+    whole = render(prompt, budget=12, tokenizer=tokenizer)
+    assert [message.text for message in whole.messages] == ["y", "b " * 7, "partner", "z"]
+    small = render(prompt, budget=11, tokenizer=tokenizer)
+    assert [message.text for message in small.messages] == ["y", "z"]

@@ -373,3 +373,30 @@ class TestTheRetriesOfARequest:
                 )
             )
             assert made.messages[0].text == "array"
+
+
+class NeverEqual:
+    """As an array, it has no hash, and its `==` is no condition."""
+
+    __hash__ = None  # type: ignore[assignment]  # as the hash of a list
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError(self.name)
+
+
+@component
+class NameOf(PromptElement):
+    of: NeverEqual
+
+    def render(self, sizing: Sizing) -> Child:
+        return UserMessage()[self.of.name]
+
+
+def test_in_a_request_a_component_runs_again_if_its_props_cannot_be_compared() -> None:
+    renderer, runs = Renderer(budget=50, tokenizer=WordTokenizer()), RequestRuns()
+    for name in ("one", "two"):
+        made = asyncio.run(renderer.render_request(NameOf(of=NeverEqual(name)), runs))
+        assert made.messages[0].text == name

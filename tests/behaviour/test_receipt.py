@@ -11,8 +11,10 @@ import pytest
 from promptkit import (
     AssistantMessage,
     BudgetExceededError,
+    CacheBreakpoint,
     Child,
     Chunk,
+    First,
     Group,
     Image,
     KeepWith,
@@ -175,6 +177,16 @@ class TestExplain:
         assert lines[-3:] == shown
         assert max(map(len, lines)) <= 100
 
+    @pytest.mark.parametrize(
+        ("priority", "shown"),
+        [(-(2**53), "lowest"), (1 - 2**53, "-9.0072e+15"), (2**53 - 2, "9.0072e+15")],
+    )
+    def test_names_only_the_lowest_and_the_highest_priority_and_writes_others_as_numbers(
+        self, priority: float, shown: str
+    ) -> None:
+        prompt = UserMessage(priority=priority)["old"], UserMessage()["q"]
+        assert rendered(prompt, 1).explain().splitlines()[-1].split()[2] == shown
+
     def test_says_where_the_tokens_are_estimated(self) -> None:
         tokenizers = OpenAITokenizer(exact=False), OpenAITokenizer(exact=True)
         prompt = SystemMessage()["rules"], UserMessage()["q"]
@@ -192,6 +204,9 @@ class TestExplain:
 
 
 class TestWhatif:
+    def test_equals_a_render_at_that_budget(self) -> None:
+        assert rendered(PROMPT, 9).at_budget(4) == rendered(PROMPT, 4)
+
     def test_shows_another_budget(self) -> None:
         made = rendered(PROMPT, 9)
         assert [message.text for message in made.at_budget(4).messages] == [
@@ -220,6 +235,15 @@ class Manual(PromptElement):
         return "Retrieved:", PrioritizedList()["one", "two"]
 
 
+GONE = TextChunk(priority=1)["x"]
+
+
+@component
+class Filling(PromptElement):
+    def render(self, sizing: Sizing) -> Child:
+        return "w " * sizing.token_budget
+
+
 @component
 class Sheet(PromptElement):
     page: str
@@ -238,6 +262,15 @@ class Greeting(PromptElement):
 
 
 class TestSourceMap:
+    def test_counts_the_cache_breakpoints_between_texts(self) -> None:
+        prompt = UserMessage()["one", CacheBreakpoint(), "two", CacheBreakpoint(), "three"]
+        made = rendered(prompt, 9)
+        assert [made.messages[0].content[span.part] for span in made.source_map] == [
+            "one",
+            "two",
+            "three",
+        ]
+
     def test_says_which_element_wrote_which_characters(self) -> None:
         made = rendered(
             UserMessage()["Well. ", Greeting(person="Ada"), Group()[TextChunk()["Bye."]]], 99
@@ -550,6 +583,33 @@ class TestNotes:
         made = render(prompt, budget=2, tokenizer=WordTokenizer(), defaults="prompt-tsx")
         assert (made.tokens in {1, 2}, made.notes) == (True, ())
 
+    @pytest.mark.parametrize(
+        ("between", "notes"),
+        [
+            ((Group(),), 0),
+            ((TextChunk(priority=2)[" "],), 0),
+            ((Group(), GONE), 1),
+            ((GONE, Group()), 1),
+        ],
+    )
+    def test_are_about_what_has_left_and_not_about_what_never_had_content(
+        self, between: tuple[Child, ...], notes: int
+    ) -> None:
+        end = TextChunk(priority=9)["end"]
+        prompt = UserMessage()["a ", between, "b ", end, TextChunk(priority=0)["z"], GONE]
+        whole = render(prompt, budget=50, tokenizer=WordTokenizer())
+        assert whole.notes == ()
+        without = whole.at_budget(3)
+        assert without.messages[0].text.split() == ["a", "b", "end"]
+        expected = "in UserMessage nothing is left between literal texts."
+        assert without.notes == (expected,) * notes
+
+    def test_tell_of_an_element_whose_share_is_too_small_for_anything_in_it(self) -> None:
+        first = First()["w " * 100, None]
+        prompt = UserMessage()["a", first, "b", TextChunk()["end"]]
+        made = render(prompt, budget=50, tokenizer=WordTokenizer())
+        assert made.notes == ("in UserMessage nothing is left between literal texts.",)
+
     @pytest.mark.parametrize(("words", "notes"), [(8, 1), (7, 0)])
     def test_of_a_share_are_those_where_most_of_it_is_used(self, words: int, notes: int) -> None:
         text = "a " * words + "\n" + "b " * 9
@@ -562,6 +622,11 @@ class TestNotes:
         assert [note.startswith("Sheet(one) > UserMessage[0] has") for note in shown] == [
             True
         ] * notes
+
+    def test_of_a_share_look_at_all_children(self) -> None:
+        prompt = UserMessage()[TextChunk()["p"], Filling(flex_grow=1)], UserMessage()["q"]
+        (note,) = render(prompt, budget=20, tokenizer=WordTokenizer()).notes
+        assert note.startswith("UserMessage[0] has no flex_grow, so it shares the budget with 1")
 
     def test_say_that_a_message_without_flex_grow_cut_a_text_to_an_equal_share(self) -> None:
         text = "\n".join(f"line {number}" for number in range(2_000))

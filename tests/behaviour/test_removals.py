@@ -13,7 +13,9 @@ from promptkit import (
     Group,
     KeepWith,
     Message,
+    PrioritizedList,
     Reserve,
+    SystemMessage,
     Text,
     TextChunk,
     TokenLimit,
@@ -189,3 +191,28 @@ def test_a_removed_call_had_the_tokens_that_its_message_is_smaller_without_it() 
         ("ToolMessage[2]", 2),
         ("call 2", 3),
     ]
+
+
+def test_the_system_message_that_stays_is_the_one_whose_outermost_container_leaves_last() -> None:
+    prompt = (
+        Group(priority=1)[UserMessage(priority=0)["u"], SystemMessage()["a"]],
+        Group(priority=5)[SystemMessage()["b"]],
+        UserMessage(priority=9)["q"],
+    )
+    kept = [
+        [
+            message.text
+            for message in render(prompt, budget=tokens, tokenizer=WordTokenizer()).messages
+        ]
+        for tokens in (4, 3, 2)
+    ]
+    assert kept == [["u", "a", "b", "q"], ["a", "b", "q"], ["b", "q"]]
+
+
+@pytest.mark.parametrize(("descending", "priorities"), [(True, [-2, -1]), (False, [-3, -2])])
+def test_a_list_without_a_priority_gives_its_children_those_up_to_0_or_below(
+    *, descending: bool, priorities: list[int]
+) -> None:
+    children = PrioritizedList(descending=descending)["one", "two", "three"]
+    made = render((UserMessage()[children], QUESTION), budget=1, tokenizer=WordTokenizer())
+    assert [removal.priority for removal in made.removals] == [*priorities, None]

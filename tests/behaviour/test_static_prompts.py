@@ -379,3 +379,27 @@ def test_a_renderer_shows_a_prompt_as_a_new_one_does_however_much_it_has_shown_b
     )
     for prompt in prompts:
         assert renderer.render(prompt) == Renderer(budget=60, tokenizer=tokenizer).render(prompt)
+
+
+def test_no_line_without_a_priority_leaves_the_last_user_message() -> None:
+    lines = TextChunk(priority=1)["a a a"], TextChunk()["b b"], TextChunk()["c"]
+    prompt = UserMessage(priority=1)["old"], UserMessage()[lines]
+    for budget in range(3, 6):
+        made = Renderer(budget=budget, tokenizer=WordTokenizer()).render(prompt)
+        assert [message.text for message in made.messages] == ["b b\nc"]
+    for budget in (1, 2):
+        with pytest.raises(BudgetExceededError, match="3 required tokens"):
+            Renderer(budget=budget, tokenizer=WordTokenizer()).render(prompt)
+
+
+@attrs.frozen(kw_only=True)
+class HalfKnown(WordTokenizer):
+    """Knows of a text without counting it that it has half of its tokens."""
+
+    def lower_bound(self, text: str) -> int:
+        return self.count(text) // 2
+
+
+def test_a_long_text_does_not_fit_a_budget_of_the_fewest_tokens_that_it_may_have() -> None:
+    with pytest.raises(BudgetExceededError, match="5,000 required tokens"):
+        Renderer(budget=2_500, tokenizer=HalfKnown()).render(UserMessage()["w " * 5_000])

@@ -23,6 +23,7 @@ from promptkit import (
     UserMessage,
     render,
 )
+from promptkit.elements import Metadata
 from promptkit.rendering import from_json, to_json
 from promptkit.testing import WordTokenizer
 from tests.behaviour.tokenizers import Chars, Runs
@@ -307,3 +308,12 @@ def test_its_references_stay_until_it_leaves() -> None:
     half, small = whole.at_budget(whole.tokens // 2), whole.at_budget(55)
     assert [reference.to for reference in half.references] == ["a.py"]
     assert [reference.to for reference in small.omitted_references] == ["a.py"]
+
+
+def test_references_and_metadata_of_the_elements_in_it_stay_when_it_is_cut() -> None:
+    first = Text()["a b c d e f", Reference(to="x.py"), Metadata(value=1, local=True)]
+    second = Text()["g", Reference(to="y.py")]
+    made = render(UserMessage()[Truncate(max_tokens=3)[first, second]], tokenizer=WordTokenizer())
+    assert made.messages[0].text == "a b […]"
+    assert [reference.to for reference in made.references] == ["x.py", "y.py"]
+    assert made.metadata == (1,)

@@ -45,7 +45,7 @@ NEGATIONS = frozenset({ast.Eq, ast.NotEq, ast.Is, ast.IsNot, ast.In, ast.NotIn})
 """Comparisons that the operator `comparison` already turns into their opposite."""
 TEXTS_AND_LISTS = (ast.JoinedStr, ast.List, ast.ListComp, ast.Tuple)
 """Operands that only `+` takes: any other operator is an error in every test."""
-UNREAD_ARGUMENTS = frozenset({"kw_only", "repr", "strict"})
+UNREAD_ARGUMENTS = frozenset({"init", "kw_only", "repr", "strict"})
 """Arguments of other libraries' functions that a test of ours says nothing about."""
 
 Edit: TypeAlias = tuple[int, int, str]

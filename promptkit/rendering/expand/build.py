@@ -129,10 +129,10 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     return MessageItem(element, role, text, priority, element.name)
 
 
-def build_round(messages: Sequence[Message], *, shown: bool = False) -> MessageItem:
-    """Build the item of a round of a recorded conversation, whose messages are `shown` as they are."""
+def build_round(messages: Sequence[Message]) -> MessageItem:
+    """Build the item of a round of a recorded conversation."""
     sources = messages if isinstance(messages, tuple) else tuple(messages)
-    kept = sources if shown else tuple(filter(None, map(show_message, sources)))
+    kept = tuple(filter(None, map(show_message, sources)))
     item = MessageItem(None, sources[0].role, kept[0].text if kept else "", HIGHEST_PRIORITY)
     item.sources, item.messages = sources, kept
     return item

@@ -458,7 +458,6 @@ def _has_literal_text_beside(node: Node) -> bool:
 def _open_expandable(
     context: ElementContext, node: Node, element: text.Expandable
 ) -> Children | None:
-    node.is_expandable = True
     context.expandables.append(node)
     sizing = context.sizing(node)
     value = element.value(sizing)

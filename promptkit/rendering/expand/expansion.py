@@ -223,7 +223,7 @@ class Expansion:
                 or len(item.sources) != size
                 or (size > 1 and not all(map(is_, item.sources, messages)))
             ):
-                item = build_round(messages, shown=element.shown)
+                item = build_round(messages)
                 item.tokens = self.sizer.find_tokens(item.messages or ())
                 item.is_loose = is_loose
                 cached[key] = item
@@ -245,7 +245,7 @@ class Expansion:
             _add_path(error or RuntimeError("a result without an element"), node)
             raise error or RuntimeError
         try:
-            if node.is_expandable:
+            if isinstance(element, Expandable):
                 write_expandable(node, value)
                 filled = True
             else:

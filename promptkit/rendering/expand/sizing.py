@@ -396,8 +396,8 @@ def surely_fits(tree: RenderTree, sizer: Sizer, room: int) -> bool:
             continue
         total += _bound_own_items(node, sizer, room)
         if total > room:
-            return False
-    return True
+            break
+    return total <= room
 
 
 def surely_fits_by_itself(node: Node, sizer: Sizer) -> bool:

@@ -12,7 +12,7 @@ from promptkit.messages import Message, Repair, ToolDefinition
 from promptkit.rendering.prune.removals import PrunedTree, Removal, list_removals
 from promptkit.rendering.result.assemble import SourceSpan, map_sources
 from promptkit.rendering.result.notes import list_notes
-from promptkit.rendering.tree import HIGHEST_PRIORITY
+from promptkit.rendering.tree import format_priority
 from promptkit.tokens.budget import read_budget
 from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from promptkit.elements import Reference
     from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.tokens import RenderBudget, Tokenizer
+    from promptkit.tokens import Count, RenderBudget, Tokenizer
     from promptkit.tracing import Trace
 
 
@@ -87,12 +87,9 @@ class Rendered:
         It is for text, and for other content if a published formula was checked against bills.
         """
         tokenizer = self._sizer.tokenizer
-        system = next(
-            (message.text for message in self.messages if message.role == "system"), False
+        return self._count_overhead(self.messages).exact and all(
+            is_exact(message, tokenizer) for message in self.messages
         )
-        if not tokenizer.count_overhead(self._tools, system=system).exact:
-            return False
-        return all(is_exact(message, tokenizer) for message in self.messages)
 
     def count_tokens(self, target: WireFormat, *, merge_system: bool = False) -> int:
         """Count the tokens of the request in one format: `tokens`, without names and opaque parts that this format does not send, and with the message that Chat Completions is sent the images of tool results in.
@@ -111,11 +108,12 @@ class Rendered:
             tokens += self._count_request(messages) - self._count_request(self.messages)
         return tokens - sum(_count_omitted(message, target, tokenizer) for message in messages)
 
-    def _count_request(self, messages: Sequence[Message]) -> int:
-        tokenizer = self._sizer.tokenizer
+    def _count_overhead(self, messages: Sequence[Message]) -> Count:
         system = next((message.text for message in messages if message.role == "system"), False)
-        overhead = tokenizer.count_overhead(self._tools, system=system)
-        return overhead.tokens + sum(map(self._sizer.count_message, messages))
+        return self._sizer.tokenizer.count_overhead(self._tools, system=system)
+
+    def _count_request(self, messages: Sequence[Message]) -> int:
+        return self._count_overhead(messages).tokens + sum(map(self._sizer.count_message, messages))
 
     @cached_property
     def removals(self) -> tuple[Removal, ...]:
@@ -226,7 +224,7 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
             (
                 f"{removal.order}.",
                 f"{removal.tokens:,}",
-                _format_priority(removal.priority),
+                format_priority(removal.priority),
                 removal.label,
                 reason,
             )
@@ -254,9 +252,3 @@ def _shorten(text: str, width: int) -> str:
     """Shorten a text to a number of characters. Its end, which tells most of a path, stays longer."""
     head = (width - 1) // 3
     return text if len(text) <= width else f"{text[:head]}…{text[len(text) - width + head + 1 :]}"
-
-
-def _format_priority(priority: float | None) -> str:
-    if priority is None:
-        return "highest"
-    return "lowest" if priority <= -HIGHEST_PRIORITY - 1 else f"{priority:g}"

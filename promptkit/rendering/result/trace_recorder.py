@@ -104,7 +104,7 @@ def _count_states(
     changes = builder.find_system_changes()
     counts: list[int] = []
     costs: list[int] = []
-    saving = pruner.saving_at(scan, 0)
+    saving = 0
     for state in range(len(scan.steps) + 1):
         if state in changes:
             saving = pruner.saving_at(scan, state)

@@ -22,7 +22,7 @@ from promptkit import (
     ToolDefinition,
     render,
 )
-from promptkit.rendering.tree import HIGHEST_PRIORITY
+from promptkit.rendering.tree import format_priority
 from promptkit.testing.snapshots.markdown import (
     describe_base64,
     escape_json,
@@ -383,18 +383,12 @@ def _list_receipt_lines(rendered: Rendered, stabilizer: Stabilizer) -> Iterator[
         )
         element = stabilizer.stabilize_text(removal.label) + partner
         yield _format_row(
-            f"{removal.tokens:,}", _format_priority(removal.priority), removal.reason, element
+            f"{removal.tokens:,}", format_priority(removal.priority), removal.reason, element
         )
 
 
 def _format_row(tokens: str, priority: str, reason: str, element: str) -> str:
     return f"{tokens:>9}  {priority:>8}  {reason:<9}  {element}"
-
-
-def _format_priority(priority: float | None) -> str:
-    if priority is None:
-        return "highest"
-    return "lowest" if priority < -HIGHEST_PRIORITY else f"{priority:g}"
 
 
 # The wire format.

@@ -29,12 +29,13 @@ from promptkit.errors import BadPropError
 from promptkit.fitting import RecordedMessages
 from promptkit.fitting.choose import fit_history
 from promptkit.fitting.shorten import CUT_MARKER
-from promptkit.messages import CacheBreakpointPart
+from promptkit.messages import CacheBreakpointPart, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.tokenizer import count_message
 from tests.behaviour.conversation_strategies import conversations
+from tests.behaviour.tokenizers import Bounded
 from tests.conversations import assistant_message, call_message, result_message, user_message, words
 from tests.examples import examples
 
@@ -637,3 +638,38 @@ class TestReuse:
             tokenizer=Counting(),
         )
         assert len({text.split()[0] for text in counted if text.startswith("u")}) < 20
+
+
+def test_no_round_takes_the_tokens_that_shortened_messages_leave_with_tools_or_without() -> None:
+    tokenizer, tools = Bounded(), [ToolDefinition(name="read")]
+    talk = [
+        *(message for _ in range(60) for message in (user_message("q"), assistant_message("a"))),
+        user_message("look"),
+        call_message("1"),
+        result_message("1", f"{words(30)}\n" * 40),
+    ]
+    unspent = 0
+    for budget in range(100, 130):
+        fitted = fit_history(
+            talk,
+            budget,
+            tokenizer=tokenizer,
+            count_marker=lambda count: tokenizer.count(mark(count)),
+        )
+        unspent += fitted.unspent
+        alone = render(
+            recorded(talk),
+            budget=budget + tokenizer.count_overhead().tokens,
+            tokenizer=tokenizer,
+        )
+        assert shown(alone) == list(fitted.messages)
+        # a budget of just these tokens removes no more
+        assert alone.at_budget(alone.tokens).messages == alone.messages
+        beside_tools = render(
+            recorded(talk),
+            budget=budget + tokenizer.count_overhead(tools).tokens,
+            tokenizer=tokenizer,
+            tools=tools,
+        )
+        assert beside_tools.messages == alone.messages
+    assert unspent

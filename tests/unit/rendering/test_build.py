@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from promptkit import AssistantMessage, Group, TokenLimit, UserMessage, render
+from promptkit import AssistantMessage, Group, Tag, TextChunk, TokenLimit, UserMessage, render
 from promptkit.elements.rounds import Rounds
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -151,3 +151,17 @@ def test_a_marker_counts_for_the_budget() -> None:
     for budget in range(1, 8):
         made = render((ROUNDS, QUESTION), budget=budget, tokenizer=WordTokenizer())
         assert made.tokens == sum(len(message.text.split()) for message in made.messages) <= budget
+
+
+def test_bare_base64_in_an_image_of_a_recorded_message_becomes_a_data_url() -> None:
+    image = ImagePart(url="iVBORw0KGgoAAAANSUhEUgAAAAEAAAAB")
+    shown = show_message(Message(role="user", content=("look", image)))
+    assert shown is not None
+    assert isinstance(shown.content[1], ImagePart)
+    assert shown.content[1].url.startswith("data:image/png;base64,iVBORw0K")
+
+
+def test_what_follows_a_tag_without_children_begins_a_line() -> None:
+    for following in (TextChunk()["text"], Group()["text"], "text"):
+        made = render(UserMessage()[Tag(tag="a"), following], tokenizer=WordTokenizer())
+        assert made.messages[0].text == "<a />\ntext"

@@ -29,7 +29,7 @@ from promptkit.tokens.budget import (
     resolve_render_budget,
     resolve_threshold,
 )
-from promptkit.tokens.models import model_info, tokenizer_for
+from promptkit.tokens.models import model_info, register_model, tokenizer_for
 
 TOKENIZER = tokenizer_for(None)
 
@@ -551,6 +551,29 @@ def test_the_budget_of_a_render_by_an_unknown_model_needs_a_window() -> None:
     assert ContextBudget.for_model("nobody-knows", window=10_000).window == 10_000
     with pytest.raises(UnknownModelError, match="nobody-knows"):
         budget("nobody-knows")
+    register_model("half-known", max_input=5_000)
+    with pytest.raises(UnknownModelError, match="No window is known for 'half-known'"):
+        budget("half-known")
+
+
+def test_the_budget_of_a_render_may_be_that_of_a_conversation_if_it_has_a_limit() -> None:
+    given = ContextBudget(max_tokens=1_000, tools=100, safety=0.9)
+    assert resolve_render_budget(given, model=None, tokenizer=TOKENIZER, tools=[]) == (
+        RenderBudget(910, given.explain())
+    )
+    with pytest.raises(InvalidArgumentError, match=r"no limit: write ContextBudget\(max_tokens="):
+        resolve_render_budget(ContextBudget(), model=None, tokenizer=TOKENIZER, tools=[])
+
+
+def test_without_a_model_tools_are_counted_by_the_tokenizer_that_is_given_or_the_default_one() -> (
+    None
+):
+    tools = [ToolDefinition(name="read", description="Read a file.")]
+    words = WordTokenizer()
+    for tokenizer, counting in ((None, TOKENIZER), (words, words)):
+        resolved = resolve_budget("8k", tokenizer=tokenizer, tools=tools)
+        assert resolved.tools == counting.count_overhead(tools).tokens
+    assert TOKENIZER.count_overhead(tools) != words.count_overhead(tools)
 
 
 def test_a_model_may_be_an_object_with_a_name() -> None:
@@ -646,6 +669,27 @@ def test_a_buffer_grows_with_each_refusal_and_lapses_with_requests_that_succeed(
             limits.append(twice.budget.limit)
     assert limits == [5_680, 7_100, 8_875, 10_000]
     assert twice == known
+
+
+def test_a_buffer_becomes_smaller_after_ten_requests_that_succeed_in_a_row() -> None:
+    each = learned(max_tokens=10_000).after_refusal(10_000)
+    for _ in range(9):
+        each = each.after_success()
+    each = each.after_refusal(8_000)
+    limits: list[int | None] = []
+    for _ in range(20):
+        each = each.after_success()
+        limits.append(each.budget.limit)
+    assert limits == [*[6_400] * 9, *[8_000] * 10, 10_000]
+    assert each == learned(max_tokens=10_000)
+
+
+def test_a_buffer_leaves_room_for_what_every_request_has_beside_the_tools() -> None:
+    known = learned(tools=100, safety=0.5)
+    large = known.after_refusal(1_000, least=500).budget
+    assert (large.limit, large.render_budget) == (900, 500)
+    assert known.after_refusal(102).budget.limit == 101
+    assert known.after_refusal(101) == known
 
 
 def test_a_buffer_of_an_unknown_window_lapses_too() -> None:

@@ -20,6 +20,8 @@ def test_a_text_larger_than_half_of_it_is_not_kept() -> None:
     cache = CountCache(10_000)
     cache.put("x" * 6_000, 1)
     assert cache.counts == {}
+    cache.put("x" * 4_000, 1)
+    assert len(cache.counts) == 1
 
 
 def test_holds_about_as_many_bytes_as_it_may() -> None:

@@ -11,7 +11,13 @@ import pytest
 from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.tokens import CalibratedTokenizer, OpenAITokenizer, count_request, models
 from promptkit.tokens.images import PatchImages, TileImages
-from promptkit.tokens.models import ModelInfo, model_info, register_model, tokenizer_for
+from promptkit.tokens.models import (
+    ModelInfo,
+    model_info,
+    register_model,
+    sees_images,
+    tokenizer_for,
+)
 
 if TYPE_CHECKING:
     from promptkit.messages import Json
@@ -269,3 +275,12 @@ class TestRegister:
             InvalidArgumentError, match=r"register_model\('a'\): window must be positive, not -1"
         ):
             register_model("a", window=-1)
+
+    def test_a_model_sees_images_unless_its_name_or_its_registration_says_otherwise(self) -> None:
+        assert sees_images("nobody-knows")
+        assert sees_images("gpt-4o")
+        assert not sees_images("gpt-3.5-turbo")
+        assert register_model("acme-1").sees_images
+        assert not register_model("acme-1", sees_images=False).sees_images
+        assert not register_model("acme-1", window=8_000).sees_images
+        assert not sees_images("acme-1")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 from hypothesis import given, strategies as st
 
+from promptkit.errors import TextTooLongError
 from promptkit.messages import DocumentPart, OpaquePart, ToolDefinition
 from promptkit.tokens import OpenAITokenizer, tokenizer_for
 
 TOKENIZER = OpenAITokenizer("o200k_base")
 READ = ToolDefinition(name="read", description="Read a file.")
+LONG = "☃ begins.\n" + "The quick brown fox jumps over it.\n" * 2_000 + "Fünf Boxer, 𒀀𒀀𒀀.\n" * 2_000
 
 
 def test_without_more_the_framing_is_that_of_gpt_4o_and_exact() -> None:
@@ -47,3 +50,53 @@ def test_tools_beside_an_unknown_system_message_cost_rather_one_token_too_many()
     assert all(each.exact for each in costs.values())
     assert {each.tokens - alone.tokens + 4 for each in costs.values()} <= {0, 1}
     assert TOKENIZER.count_overhead(system=True) == (3, True)
+
+
+def test_the_name_of_a_tool_is_counted_with_the_call_and_not_with_the_result() -> None:
+    assert TOKENIZER.count_framing("tool", name="read") == TOKENIZER.count_framing("tool")
+    assert TOKENIZER.count_framing("user", name="read") != TOKENIZER.count_framing("user")
+
+
+def test_a_text_that_is_encoded_in_blocks_has_the_tokens_of_one_piece() -> None:
+    whole = len(TOKENIZER.encoding.encode_ordinary(LONG))
+    assert OpenAITokenizer("o200k_base", max_text_bytes=200_000).count(LONG) == whole
+
+
+@pytest.mark.parametrize("text", ["a" * 100, "é" * 50, "😀" * 25])
+def test_a_text_above_the_limit_of_bytes_is_refused(text: str) -> None:
+    limited = OpenAITokenizer("o200k_base", max_text_bytes=100)
+    assert limited.count(text) == TOKENIZER.count(text)
+    for longer in (text + "a", "a" + text, text + text[0]):
+        with pytest.raises(TextTooLongError, match=r"of at least 10\d bytes .* the limit of 100:"):
+            limited.count(longer)
+
+
+@pytest.mark.parametrize("tokens", [1, 64, 300, 5_000])
+@pytest.mark.parametrize("text", [LONG, LONG[::-1], " people" * 1_000])
+def test_the_head_and_the_tail_of_a_long_text_are_its_first_and_last_tokens(
+    text: str, tokens: int
+) -> None:
+    encoding = TOKENIZER.encoding
+    ids = encoding.encode_ordinary(text)
+    head = encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore")
+    tail = encoding.decode_bytes(ids[-tokens:]).decode("utf-8", "ignore")
+    fresh = OpenAITokenizer("o200k_base")
+    assert fresh.truncate(text, tokens) == head
+    assert fresh.truncate(text, tokens, keep="tail") == tail
+
+
+def test_a_text_whose_characters_have_several_tokens_each_is_cut_too() -> None:
+    assert TOKENIZER.count("𒀀") == 4
+    assert [TOKENIZER.truncate("𒀀", tokens) for tokens in (3, 4)] == ["", "𒀀"]
+
+
+def test_in_the_older_encodings_a_line_break_is_no_safe_place_and_in_unknown_ones_nothing_is() -> (
+    None
+):
+    text = "one\ntwo three"
+    assert TOKENIZER.safe_cut is not None
+    assert [found.start() for found in TOKENIZER.safe_cut.finditer(text)] == [4, 7]
+    older = OpenAITokenizer("p50k_base").safe_cut
+    assert older is not None
+    assert [found.start() for found in older.finditer(text)] == [7]
+    assert OpenAITokenizer("another").safe_cut is None

@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.messages import CacheBreakpointPart, DocumentPart, Message, OpaquePart, ToolCall
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Message,
+    OpaquePart,
+    ToolCall,
+)
 from promptkit.tokens import tokenizer_for
-from promptkit.tokens.tokenizer import count_opaque, is_exact
+from promptkit.tokens.tokenizer import count_frame, count_opaque, is_exact
 
 if TYPE_CHECKING:
     from promptkit.messages import Json, Part
@@ -65,3 +72,29 @@ def test_of_the_text_in_opaque_parts_only_a_refusal_in_chat_completions_is_exact
     assert counted.exact == exact
     told = OpaquePart(value=value, provider=provider, tokens=9)
     assert count_opaque(told, GPT.count) == (9, True)
+
+
+def test_tool_calls_beside_a_text_and_an_image_are_framed_as_beside_a_text() -> None:
+    calls = (ToolCall(id="a", name="read"),)
+    frames = [
+        count_frame(Message(role="assistant", content=content, tool_calls=calls), GPT)
+        for content in (("Look:",), ("Look:", KNOWN), ())
+    ]
+    assert frames[0] == frames[1]
+    assert frames[0] != frames[2]
+
+
+def test_a_result_is_exact_without_images_which_chat_completions_is_sent_in_another_message() -> (
+    None
+):
+    image = ImagePart(url="https://example.org/a.png")
+    opaque = OpaquePart(value={}, tokens=9)
+    for content, exact in (
+        (("text",), True),
+        ((opaque, "text"), True),
+        ((KNOWN,), False),
+        ((image, opaque), False),
+        ((opaque, image), False),
+    ):
+        result = Message(role="tool", content=content, tool_call_id="a")
+        assert is_exact(result, GPT) == exact

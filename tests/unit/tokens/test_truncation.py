@@ -8,7 +8,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.models import tokenizer_for
-from promptkit.tokens.truncation import truncate_text
+from promptkit.tokens.truncation import list_shorter_texts, truncate_text
 from tests.behaviour.tokenizers import Chars, Runs
 from tests.examples import examples
 
@@ -266,3 +266,48 @@ def test_works_with_any_tokenizer() -> None:
 @pytest.mark.parametrize("keep", KEEPS)
 def test_a_long_text_is_cut_without_counting_it(text: str, keep: Keep) -> None:
     assert TOKENIZER.count(cut(text, 50, keep)) <= 50
+
+
+def test_each_shorter_text_keeps_a_third_of_the_one_before_and_the_last_is_the_marker() -> None:
+    text = "x" * 900 + "y" * 900
+    shorter = list_shorter_texts(text, len(text), head=0.25, marker="[cut]")
+    assert shorter == [
+        "x" * 150 + "[cut]" + "y" * 450,
+        "x" * 50 + "[cut]" + "y" * 150,
+        "x" * 16 + "[cut]" + "y" * 50,
+        "[cut]",
+    ]
+    # of a text that is shown shortened, a third of what is shown
+    assert [len(each) for each in list_shorter_texts(text, 600, head=0.25, marker="[cut]")] == [
+        205,
+        71,
+        5,
+    ]
+
+
+def test_of_a_text_in_lines_shorter_texts_keep_whole_lines() -> None:
+    text = "".join(f"line {number}\n" for number in range(1_000, 1_100))
+    for shorter in list_shorter_texts(text, len(text), head=0.5, marker="[cut]\n")[:-1]:
+        head, tail = shorter.split("[cut]\n")
+        assert (text.startswith(head), head[-1]) == (True, "\n")
+        assert (text.endswith(tail), tail[:6]) == (True, "line 1")
+
+
+@pytest.mark.parametrize(
+    ("length", "marker", "sizes"),
+    [
+        (600, "", [200, 66]),
+        (600, " \n", [202, 68]),
+        (600, "m" * 66, [266, 132, 66]),
+        (600, "m" * 67, [267, 67]),
+        (192, "m" * 64, [128, 64]),
+        (191, "m", [1]),
+        (64, "m" * 64, []),
+        (65, "m" * 64, [64]),
+    ],
+)
+def test_a_marker_that_is_blank_or_no_shorter_than_what_is_shown_is_no_shorter_text(
+    length: int, marker: str, sizes: list[int]
+) -> None:
+    shorter = list_shorter_texts("x" * 600, length, head=0.5, marker=marker)
+    assert [len(each) for each in shorter] == sizes

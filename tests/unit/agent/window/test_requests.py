@@ -340,9 +340,9 @@ def test_of_a_long_conversation_that_is_pruned_only_what_is_new_is_built(
 ) -> None:
     built: list[Message] = []
 
-    def build(messages: Sequence[Message], *, shown: bool = False) -> MessageItem:
+    def build(messages: Sequence[Message]) -> MessageItem:
         built.extend(messages)
-        return build_round(messages, shown=shown)
+        return build_round(messages)
 
     monkeypatch.setattr(expand, "build_round", build)
     each = ContextWindow(model="m", tokenizer=WordTokenizer(), budget=200, preset="truncate_only")
