@@ -320,6 +320,7 @@ class ContextWindow:
             model=model_name(self.model),
             tokenizer=self.tokenizer,
             fixed_tokens=self.compaction.fixed_tokens,
+            sizer=self.compaction.sizer,
         )
 
     def _find_threshold(self, budget: ContextBudget) -> int | None:

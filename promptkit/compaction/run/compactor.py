@@ -166,12 +166,13 @@ class Compactor:
     """Returns seconds that only grow."""
     handoff: Summarizer | None = attrs.field(default=None, init=False)
     """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
-    _sizer: Sizer = attrs.field(init=False)
+    sizer: Sizer = attrs.field(init=False)
+    """Counts messages, each once while it stays in the view."""
     _capped_view: CappedView = attrs.field(init=False)
     _running: asyncio.Event | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._sizer = Sizer(self.tokenizer)
+        self.sizer = Sizer(self.tokenizer)
         self._capped_view = CappedView(
             self.tokenizer, result_tokens=self.max_result_tokens, limits=self.result_limits
         )
@@ -190,7 +191,8 @@ class Compactor:
         self.replacement = replacement
         self.max_summary_tokens = max_summary_tokens
         self.tokenizer = tokenizer
-        self._sizer = Sizer(tokenizer)
+        if tokenizer != self.sizer.tokenizer:
+            self.sizer = Sizer(tokenizer)
         self._capped_view.set_limits(tokenizer, result_tokens=max_result_tokens)
 
     @property
@@ -418,7 +420,7 @@ class Compactor:
     def count_replaced(self, plan: Plan) -> int:
         """Return the tokens of the messages that a summary would replace."""
         return sum(
-            self._sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix)
+            self.sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix)
         )
 
     def _with_breadcrumb(self, text: str, facts: Mapping[str, Json], plan: Plan) -> str:
@@ -490,7 +492,7 @@ class Compactor:
                 draft.plan, draft.summary, self.tokenizer, files=files
             )
             checkpoint = build_checkpoint(
-                draft, self.view.items, replaced=replaced, count=self._sizer.count_message
+                draft, self.view.items, replaced=replaced, count=self.sizer.count_message
             )
             try:
                 (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")
@@ -508,7 +510,7 @@ class Compactor:
         path = (self.transcript if transcript is None else transcript).path()
         view = self._capped_view.build_view(path)
         return self.count_fixed() + count_parts(
-            view.messages, find_summary_ids(view.items), self._sizer.count_message
+            view.messages, find_summary_ids(view.items), self.sizer.count_message
         )
 
     def _report_commit(

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.compactor import Compactor
     from promptkit.messages import Message
     from promptkit.providers import Model
+    from promptkit.rendering.expand.sizing import Sizer
     from promptkit.tokens import ContextBudget, Tokenizer
     from promptkit.transcript import Entry, TranscriptView
 
@@ -211,6 +212,11 @@ class CompactionController:
     def fixed_tokens(self) -> int:
         """The tokens that every request has besides the conversation, as far as they are known."""
         return self._window.fixed_tokens
+
+    @property
+    def sizer(self) -> Sizer:
+        """Counts messages with the tokenizer of the state, each once while it stays in the view."""
+        return self._window.sizer
 
     def usage(self) -> UsageReading:
         """Measure how much of the context window the next request takes."""
@@ -554,7 +560,7 @@ class CompactionController:
         return (
             0
             if at is None or (is_answered and phase != "rendered")
-            else self._window.count(items[at].message)
+            else self.sizer.count_message(items[at].message)
         )
 
     def _start_background(self) -> None:
@@ -690,6 +696,7 @@ class CompactionController:
         return bool(edits)
 
     def _new_window(self) -> WindowUsage:
+        sizer = self.compactor.sizer
         return WindowUsage(
             self.compactor.transcript,
             view=lambda: self.processed_view,
@@ -697,4 +704,5 @@ class CompactionController:
             tokenizer=self.state.tokenizer,
             model=self.model,
             fixed_tokens=self.budget.tools,
+            sizer=sizer if sizer.tokenizer == self.state.tokenizer else None,
         )
