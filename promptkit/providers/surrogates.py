@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Message
 
+
 def replace_lone_surrogates(messages: Sequence[Message]) -> Sequence[Message]:
     """Return the messages with U+FFFD for each lone surrogate, as tokenizers count it.
 

@@ -31,6 +31,7 @@ from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction import LeastSize, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
+from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
 from promptkit.compaction.run.events import WindowLearned
 from promptkit.compaction.run.state import PendingRequest, find_promotion
@@ -437,6 +438,8 @@ class ContextWindow:
         compaction = self.compaction
         refused = compaction.state.refused
         compaction.state = attrs.evolve(compaction.state, pending=None, refused=None)
+        await take_turn()
+        await compaction.compactor.read_ahead()
         self._check_least()
         if refused is not None and refused.version == compaction.version:
             state, runs = refused.state, refused.runs

@@ -7,7 +7,7 @@ import contextvars
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 T = TypeVar("T")
 
+
+class HasMessage(Protocol):
+    """An item of a view, or an entry of a transcript."""
+
+    @property
+    def message(self) -> Message | None:
+        """The message, if it has one."""
+        ...
+
+
 MUCH = 100_000
 """Characters that are read in the event loop at most, some 10 ms: more are read in the thread."""
 
@@ -25,17 +35,26 @@ MESSAGE = 500
 """Characters that a message counts for besides its own."""
 
 
-def is_much(messages: Iterable[Message]) -> bool:
-    """Return whether reading these messages takes so long that the event loop should go on meanwhile."""
+_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
+
+
+def is_much(items: Iterable[HasMessage]) -> bool:
+    """Return whether reading these items takes so long that the event loop should go on meanwhile."""
     left = MUCH
-    for message in messages:
-        left -= MESSAGE + len(message.text)
+    for item in items:
+        left -= MESSAGE + (len(item.message.text) if item.message else 0)
         if left < 0:
             return True
     return False
 
 
-_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
+async def run_beside(
+    items: Iterable[HasMessage], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a function that reads these items: in the worker if they are much, or else at once."""
+    if is_much(items):
+        return await run_in_worker(function, *args, **kwargs)
+    return function(*args, **kwargs)
 
 
 async def run_in_worker(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -13,6 +13,7 @@ import attrs
 from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.planning.plan import (
+    KnownFacts,
     LastRequest,
     Plan,
     Summary,
@@ -20,6 +21,7 @@ from promptkit.compaction.planning.plan import (
 )
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
+from promptkit.compaction.planning.worker import is_much, run_beside, run_in_worker
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
@@ -200,6 +202,21 @@ class Compactor:
         """The messages of the transcript that the next request shows."""
         return self._capped_view.build_view(self.transcript.path())
 
+    async def read_ahead(self) -> None:
+        """Build the view and count its messages beside the event loop, if much of it was not read before."""
+        path, before = self.transcript.path(), self._capped_view
+        if not is_much(before.get_unread(path)):
+            return
+        view, count = before.copy_limits(), self.sizer.count_message
+
+        def read() -> None:
+            for message in view.build_view(path).messages:
+                count(message)
+
+        await run_in_worker(read)
+        if before is self._capped_view and before.limits == view.limits:
+            self._capped_view = view
+
     def find_cut_markers(self) -> dict[str, str]:
         """Return what replaces the middle of tool results of the view that a request shortens, by the ids of their calls."""
         return self._capped_view.find_cut_markers(self.transcript.path())
@@ -378,7 +395,8 @@ class Compactor:
         )
         if self.redactor is not None:
             task = redact_task(task, self.redactor)
-        facts = updated_facts(task)
+        items = (*plan.dropped, *plan.prefix)
+        facts = await run_beside(items, updated_facts, task)
         check = _CheckOnce(
             lambda summary: self._check(
                 plan, attrs.evolve(summary, facts={**facts, **summary.facts})
@@ -387,12 +405,14 @@ class Compactor:
         if result.summary is not None:
             try:
                 given = attrs.evolve(result.summary, author="hook")
-                return attach_data(check(given), result, self.redactor)
+                checked = await run_beside(items, check, given)
+                return attach_data(checked, result, self.redactor)
             except SummaryError as error:
                 _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
         task = attrs.evolve(
             task,
-            max_tokens=self._max_tokens(plan, facts),
+            known_facts=KnownFacts(plan=task.plan, facts=facts),
+            max_tokens=await run_beside(items, self._max_tokens, plan, facts),
             requests_beside=self.replacement.keeps_user_messages,
             check=check,
         )
@@ -419,9 +439,7 @@ class Compactor:
 
     def count_replaced(self, plan: Plan) -> int:
         """Return the tokens of the messages that a summary would replace."""
-        return sum(
-            self.sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix)
-        )
+        return sum(self.sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix))
 
     def _with_breadcrumb(self, text: str, facts: Mapping[str, Json], plan: Plan) -> str:
         """Append the breadcrumb to a summary's text.
