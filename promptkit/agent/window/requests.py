@@ -390,6 +390,10 @@ class RequestBuilder:
             + UsageByPart(summary=adaptation.tokens)
         )
 
+    def find_size(self, view: TranscriptView, target: RequestTarget) -> int | None:
+        """Return the tokens that `measure` counts, or None where only a render tells them exactly."""
+        return None if self._system is None else self.measure(view, target).total
+
     def count_fixed(self, messages: Sequence[Message], target: RequestTarget) -> UsageByPart:
         """Count by part what a request that shows `messages` has besides them."""
         tokenizer, fixed, system = target.tokenizer, target.fixed_tokens, self._system

@@ -450,19 +450,22 @@ class ContextWindow:
             self._release_holder()
         while True:
             version, model = compaction.version, self.model
-            try:
-                request = await self._requests.build(
-                    self.view,
-                    self._find_target(),
-                    budget=min(
-                        filter(None, (self.budget.render_budget, state.limit)), default=None
-                    ),
-                    pruned=state.pruned,
-                    runs=runs,
-                )
-            except BudgetExceededError as error:
+            budget = min(filter(None, (self.budget.render_budget, state.limit)), default=None)
+            required = None if state.pruned else self._find_overflow(budget)
+            if required is None:
                 try:
-                    state = await compaction.make_room(state, error.required)
+                    request = await self._requests.build(
+                        self.view,
+                        self._find_target(),
+                        budget=budget,
+                        pruned=state.pruned,
+                        runs=runs,
+                    )
+                except BudgetExceededError as error:
+                    required = error.required
+            if required is not None:
+                try:
+                    state = await compaction.make_room(state, required)
                 finally:
                     self._release_holder()
                 continue
@@ -487,6 +490,13 @@ class ContextWindow:
             origins_by_entry=dict(self._origins),
         )
         return self.last_request
+
+    def _find_overflow(self, budget: int | None) -> int | None:
+        """Return the size of a request that shows the whole view if it exceeds a budget and is known without a render."""
+        if budget is None or self.compaction.usage().local <= budget:
+            return None
+        size = self._requests.find_size(self.view, self._find_target())
+        return size if size is not None and size > budget else None
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""

@@ -334,7 +334,17 @@ class Compactor:
         changed. Raises TranscriptError if the checkpoint cannot be written.
         """
         with draft.progress.reporting_errors(draft.summary.usage):
-            entry = self._write(draft, await self._load_files(draft))
+            files = await self._load_files(draft)
+            plan = draft.plan
+            replaced = await run_beside(
+                (*plan.dropped, *plan.prefix),
+                self.replacement.build,
+                plan,
+                draft.summary,
+                self.tokenizer,
+                files=files,
+            )
+            entry = self._write(draft, replaced)
         if entry is None:
             return None
         await run_post_compact(self.hooks, entry)
@@ -495,7 +505,7 @@ class Compactor:
             redactor=self.redactor,
         )
 
-    def _write(self, draft: DraftSummary, files: Sequence[Message]) -> Entry | None:
+    def _write(self, draft: DraftSummary, replaced: ReplacementMessages) -> Entry | None:
         """Append the checkpoint after whatever was written meanwhile.
 
         Returns None if that made the plan stale.
@@ -506,9 +516,6 @@ class Compactor:
                 self.discard(draft, stale)
                 return None
             before = self.count_request()
-            replaced = self.replacement.build(
-                draft.plan, draft.summary, self.tokenizer, files=files
-            )
             checkpoint = build_checkpoint(
                 draft, self.view.items, replaced=replaced, count=self.sizer.count_message
             )
@@ -519,6 +526,7 @@ class Compactor:
                 if not left:
                     raise
             else:
+                self.sizer.start_next_render()  # keep no counts of what two compactions have dropped
                 self._report_commit(draft, entry, checkpoint, before)
                 return entry
         return None

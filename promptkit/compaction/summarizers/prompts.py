@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -396,6 +397,17 @@ def serialize_message(
         yield "call", {"tool": call.name}, neutralize_tags(arguments)
 
 
+def _is_written(message: Message) -> bool:
+    """Return whether `serialize_message` writes anything."""
+    return (
+        message.role == "tool"
+        or bool(message.tool_calls)
+        or any(
+            part and isinstance(part, str | ImagePart | DocumentPart) for part in message.content
+        )
+    )
+
+
 def _render_known_memories(task: SummaryTask, budget: int) -> Child:
     """Render the memories that the list of new ones leaves out.
 
@@ -433,25 +445,28 @@ def _render_entries(
     first two.
     """
     names = {call.id: call.name for message in messages for call in message.tool_calls}
-    written = [
-        sections for message in messages if (sections := list(serialize_message(message, names)))
-    ]
+    written = [message for message in messages if _is_written(message)]
+
+    @cache
+    def serialize(place: int) -> Sequence[tuple[str, Mapping[str, str], str]]:
+        return tuple(serialize_message(written[place], names))
+
     first = 0
     if sizing is not None:
         sizes = (
             sum(
                 sizing.count_tokens(text)
-                for tag, _, text in sections
+                for tag, _, text in serialize(place)
                 if tag != "result" or result_tokens is None or _is_within(text, result_tokens)
             )
-            for sections in reversed(written)
+            for place in reversed(range(len(written)))
         )
         first = len(written) - count_that_may_fit(sizes, sizing.token_budget)
-    for place, sections in enumerate(written):
+    for place in range(len(written)):
         if 1 < place < first:
             continue
         mark = NewContent(range(place, place + 1), len(written))
-        for tag, attributes, text in sections:
+        for tag, attributes, text in serialize(place):
             visible = (
                 _cap_text(text, result_tokens)
                 if tag == "result" and result_tokens is not None
