@@ -57,7 +57,7 @@ _numbers = count()
 @tool
 def read_file(path: str) -> str:
     """Read a file."""
-    return f"{path}: {_long()}"
+    return f"{path}: {_write()}"
 
 
 class ScriptedModel:
@@ -71,7 +71,7 @@ class ScriptedModel:
         """Return a call after a request of the user, and a text after its result."""
         _ = tools
         if messages[-1].role == "tool":
-            return _reply(Message(role="assistant", content=(_long(),)), "stop")
+            return _reply(Message(role="assistant", content=(_write(),)), "stop")
         call = ToolCall(id=f"call_{next(_numbers)}", name="read_file", arguments='{"path": "a.py"}')
         return _reply(
             Message(role="assistant", content=("I read it.",), tool_calls=(call,)), "tool_calls"
@@ -82,27 +82,28 @@ def _reply(message: Message, finish: str) -> Reply:
     return Reply(message=message, usage=Usage(input_tokens=0), finish=finish)
 
 
-_POOL: Final = texts(2_000, (40, 200), seed=7)
+_POOLS: Final = [texts(2_000, words, seed=at) for at, words in enumerate(WORDS)]
 
 
-def _long() -> str:
+def _write(kind: int = -1) -> str:
+    """Return another text of a kind, the longest by default: a new object, like no other."""
     number = next(_numbers)
-    return f"{number} {_POOL[number % len(_POOL)]}"
+    return f"{number} {_POOLS[kind][number % len(_POOLS[kind])]}"
 
 
 def converse(messages: int) -> tuple[Message, ...]:
-    """Return a conversation of an agent, whose texts are all different and new objects."""
-    pools = [fresh(texts(messages // 4 + 1, words, seed=at)) for at, words in enumerate(WORDS)]
+    """Return a conversation of an agent."""
     made: list[Message] = []
-    for number, (asked, said, result, reply) in enumerate(zip(*pools, strict=True)):
+    while len(made) < messages:
+        number = next(_numbers)
         call = ToolCall(
             id=f"past_{number}", name="read_file", arguments=f'{{"path": "src/module_{number}.py"}}'
         )
         made += [
-            Message(role="user", content=(asked,)),
-            Message(role="assistant", content=(said,), tool_calls=(call,)),
-            Message(role="tool", content=(result,), tool_call_id=call.id),
-            Message(role="assistant", content=(reply,)),
+            Message(role="user", content=(_write(0),)),
+            Message(role="assistant", content=(_write(1),), tool_calls=(call,)),
+            Message(role="tool", content=(_write(2),), tool_call_id=call.id),
+            Message(role="assistant", content=(_write(3),)),
         ]
     return tuple(made[:messages])
 
@@ -134,6 +135,8 @@ class Gaps:
                 now = time.perf_counter()
                 self.longest, before = max(self.longest, now - before), now
 
+        gc.collect()
+        gc.disable()  # a full pass holds the loop for as long as the heap of the program is large
         task = asyncio.create_task(measure())
         await asyncio.sleep(0)
         self.longest = 0.0
@@ -142,6 +145,7 @@ class Gaps:
         finally:
             ended.set()
             await task
+            gc.enable()
 
 
 def least(
@@ -192,7 +196,7 @@ def measure_first_turn() -> dict[int, dict[str, float]]:
             floor = measure_floor(history)
             async with _session(history, COMPACTING) as session, gaps.measuring():
                 start = time.process_time()
-                await session.run(_long())
+                await session.run(_write())
                 seconds = time.process_time() - start
             return {"over_floor": seconds / floor, "longest_block_ms": 1000 * gaps.longest}
 
@@ -207,7 +211,7 @@ def measure_growing() -> dict[str, float]:
         gaps = Gaps()
         async with _session(converse(GROWING_MESSAGES), COMPACTING) as session, gaps.measuring():
             for _ in range(GROWING_TURNS):
-                await session.run(_long())
+                await session.run(_write())
         return {"longest_block_ms": 1000 * gaps.longest}
 
     return least(ROUNDS, run)
@@ -222,7 +226,7 @@ def measure_first_request() -> dict[int, float]:
             history = converse(messages)
             floor = measure_floor(history)
             async with _window(history) as window:
-                window.add(Message(role="user", content=(_long(),)))
+                window.add(Message(role="user", content=(_write(),)))
                 start = time.process_time()
                 await window.request()
                 return {"ratio": (time.process_time() - start) / floor}
@@ -244,9 +248,9 @@ def measure_many() -> dict[str, float]:
             gaps = Gaps()
             opened = [_session(converse(SESSION_MESSAGES), UNLIMITED) for _ in range(sessions)]
             async with gaps.measuring():
-                await asyncio.gather(*(each.run(_long()) for each in opened))
+                await asyncio.gather(*(each.run(_write()) for each in opened))
             start = time.process_time()
-            await asyncio.gather(*(each.run(_long()) for each in opened))
+            await asyncio.gather(*(each.run(_write()) for each in opened))
             later = (time.process_time() - start) / sessions
             for each in opened:
                 await each.close()
@@ -268,11 +272,11 @@ def measure_request() -> dict[int, float]:
             floor, spent = measure_floor(history), list[float]()
             async with _window(history) as window:
                 for _ in range(12):
-                    window.add(Message(role="user", content=(_long(),)))
+                    window.add(Message(role="user", content=(_write(),)))
                     start = time.process_time()
                     (await window.request()).openai_arguments()
                     spent.append(time.process_time() - start)
-                    window.add_reply(Message(role="assistant", content=(_long(),)))
+                    window.add_reply(Message(role="assistant", content=(_write(),)))
             return {"ratio": median(spent[1:]) / floor}
 
         figures[messages] = least(ROUNDS, run)["ratio"]

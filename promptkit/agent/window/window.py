@@ -464,6 +464,7 @@ class ContextWindow:
                 except BudgetExceededError as error:
                     required = error.required
             if required is not None:
+                await take_turn()
                 try:
                     state = await compaction.make_room(state, required)
                 finally:

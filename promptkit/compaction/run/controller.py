@@ -11,6 +11,7 @@ import attrs
 from promptkit.compaction.planning.blocks import find_last_user_request, has_completed_round
 from promptkit.compaction.planning.plan import LastRequest, Plan, SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
+from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.policy.decisions import (
     HANDOFF,
     THRESHOLD,
@@ -611,6 +612,7 @@ class CompactionController:
         before = self.usage().tokens
         compactor = self.compactor
         is_handoff = decision.trigger == HANDOFF
+        await take_turn()
         plan = compactor.plan(KeepNothing() if is_handoff else None)
         try:
             entry = await compactor.compact(
