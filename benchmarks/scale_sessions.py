@@ -74,15 +74,17 @@ class ScriptedModel:
         """Return a call after a request of the user, and a text after its result."""
         _ = tools
         if messages[-1].role == "tool":
-            return _reply(Message(role="assistant", content=(_write(),)), "stop")
+            return _reply(Message(role="assistant", content=(_write(),)))
         call = ToolCall(id=f"call_{next(_numbers)}", name="read_file", arguments='{"path": "a.py"}')
-        return _reply(
-            Message(role="assistant", content=("I read it.",), tool_calls=(call,)), "tool_calls"
-        )
+        return _reply(Message(role="assistant", content=("I read it.",), tool_calls=(call,)))
 
 
-def _reply(message: Message, finish: str) -> Reply:
-    return Reply(message=message, usage=Usage(input_tokens=0), finish=finish)
+def _reply(message: Message) -> Reply:
+    return Reply(
+        message=message,
+        usage=Usage(input_tokens=0),
+        finish="tool_calls" if message.tool_calls else "stop",
+    )
 
 
 _POOLS: Final = [texts(2_000, words, seed=at) for at, words in enumerate(WORDS)]

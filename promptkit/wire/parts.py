@@ -104,7 +104,7 @@ def place_parts(
     for message in messages:
         content: list[tuple[Part, WireDict | None]] = []
         contents.append(content)
-        parts = message.content
+        parts: Sequence[Part] = message.content
         if not (len(parts) == 1 and isinstance(parts[0], str) and parts[0]):
             parts = select_parts(message, target, cache=cache)
         for part in parts:  # most messages are one text

@@ -34,7 +34,7 @@ from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
 from promptkit.compaction.run.events import WindowLearned
-from promptkit.compaction.run.state import PendingRequest, find_promotion
+from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import (
     BudgetExceededError,
@@ -450,23 +450,11 @@ class ContextWindow:
             self._release_holder()
         while True:
             version, model = compaction.version, self.model
-            budget = min(filter(None, (self.budget.render_budget, state.limit)), default=None)
-            required = None if state.pruned else self._find_overflow(budget)
-            if required is None:
-                try:
-                    request = await self._requests.build(
-                        self.view,
-                        self._find_target(),
-                        budget=budget,
-                        pruned=state.pruned,
-                        runs=runs,
-                    )
-                except BudgetExceededError as error:
-                    required = error.required
-            if required is not None:
+            request = await self._build(state, runs)
+            if isinstance(request, int):
                 await take_turn()
                 try:
-                    state = await compaction.make_room(state, required)
+                    state = await compaction.make_room(state, request)
                 finally:
                     self._release_holder()
                 continue
@@ -492,12 +480,20 @@ class ContextWindow:
         )
         return self.last_request
 
-    def _find_overflow(self, budget: int | None) -> int | None:
-        """Return the size of a request that shows the whole view if it exceeds a budget and is known without a render."""
-        if budget is None or self.compaction.usage().local <= budget:
-            return None
-        size = self._requests.find_size(self.view, self._find_target())
-        return size if size is not None and size > budget else None
+    async def _build(self, state: RequestState, runs: RequestRuns) -> WindowRequest | int:
+        """Build the next request, or return its tokens if it exceeds the budget. That may be known without a render."""
+        view, target = self.view, self._find_target()
+        budget = min(filter(None, (self.budget.render_budget, state.limit)), default=None)
+        if budget is not None and not state.pruned and self.compaction.usage().local > budget:
+            size = self._requests.find_size(view, target)
+            if size is not None and size > budget:
+                return size
+        try:
+            return await self._requests.build(
+                view, target, budget=budget, pruned=state.pruned, runs=runs
+            )
+        except BudgetExceededError as error:
+            return error.required
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""

@@ -133,16 +133,10 @@ class TestRequests:
         request = asyncio.run(each.request())
         before = copy.deepcopy(request.openai_arguments())
 
-        def spoil(value: object) -> None:
-            for child in list(
-                value.values()
-                if isinstance(value, dict)
-                else value
-                if isinstance(value, list)
-                else ()
-            ):
-                spoil(child)
+        def spoil(value: Any) -> None:  # Any: JSON of any shape
             if isinstance(value, dict | list):
+                for child in [*(value.values() if isinstance(value, dict) else value)]:  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # as above
+                    spoil(child)
                 value.clear()
 
         spoil(request.openai_arguments())

@@ -42,6 +42,7 @@ from tests.unit.compaction.summarizers.tasks import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from promptkit.testing import PromptSnapshot
@@ -293,7 +294,12 @@ class TestMessagesThatCannotFit:
             shown: object = render()
         except SummaryError as error:
             shown = error.reason
-        monkeypatch.setattr(prompts, "count_that_may_fit", lambda _sizes, _budget: 1_000_000)
+
+        def count_all(sizes: Iterable[int], budget: int) -> int:
+            _ = sizes, budget
+            return 1_000_000
+
+        monkeypatch.setattr(prompts, "count_that_may_fit", count_all)
         try:
             whole: object = render()
         except SummaryError as error:
