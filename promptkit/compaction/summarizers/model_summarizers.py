@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.planning.worker import run_in_worker
+from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import (
     SummaryInstructions,
@@ -119,7 +119,7 @@ class InlineSummarizer:
         room = None
         if self.window is not None:
             system = next((message.text for message in messages if message.role == "system"), False)
-            taken = await run_in_worker(_count_messages, messages, tokenizer)
+            taken = await run_beside(task.plan.dropped, _count_messages, messages, tokenizer)
             taken += tokenizer.count_overhead(tools, system=system).tokens
             room = self.window - taken
             if task.max_tokens > room:
@@ -148,7 +148,8 @@ class InlineSummarizer:
             say_no_tools=find_quirks(self.model.name).say_no_tools,
             template=self.template,
         )
-        rendered = await run_in_worker(render, UserMessage()[question], tokenizer=tokenizer)
+        items = task.plan.dropped
+        rendered = await run_beside(items, render, UserMessage()[question], tokenizer=tokenizer)
         (message,) = rendered.messages
         return message
 
@@ -211,6 +212,7 @@ class _CopySummarizer:
             tools=tools,
             tokenizer=tokenizer,
             marks_new=self.prompt is None,
+            items=(*task.plan.dropped, *task.plan.prefix),
         )
 
     def _read(self, reply: Reply, task: SummaryTask, rendered: Rendered, mode: str) -> Summary:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.plan import SummaryTask
-from promptkit.compaction.planning.worker import run_in_worker
+from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.quirks import Quirks, remove_calls, remove_orphans
 from promptkit.compaction.summarizers.summarizer import (
     TEMPLATE,
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 
     from promptkit.rendering import Rendered
     from promptkit.tokens import Tokenizer
+    from promptkit.transcript import ViewItem
 
 
 @attrs.frozen
@@ -305,12 +306,13 @@ def suggest_word_count(task: SummaryTask) -> int:
     return max(10, task.target_tokens * 3 // 4 // 10 * 10)
 
 
-async def render_summary_request(
+async def render_summary_request(  # noqa: PLR0913  # keywords
     prompt: Child,
     window: int,
     *,
     tokenizer: Tokenizer,
     marks_new: bool,
+    items: Sequence[ViewItem] = (),
     tools: Sequence[ToolDefinition] = (),
 ) -> Rendered:
     """Render the request for a summary within a context window.
@@ -319,7 +321,9 @@ async def render_summary_request(
         prompt: The request's prompt.
         window: Tokens of input and output together.
         tokenizer: Counts the request's tokens.
-        marks_new: The prompt marks the chunks to be summarized with `NewContent`.
+        marks_new: The prompt marks the chunks to be summarized with `NewContent`: it is
+            promptkit's own.
+        items: What the prompt shows.
         tools: Tool definitions that the request contains.
 
     Raises:
@@ -328,8 +332,8 @@ async def render_summary_request(
     """
     try:
         if marks_new:  # promptkit's own prompts await nothing
-            rendered = await run_in_worker(
-                render, prompt, budget=window, tokenizer=tokenizer, tools=tools
+            rendered = await run_beside(
+                items, render, prompt, budget=window, tokenizer=tokenizer, tools=tools
             )
         else:
             rendered = await render_async(prompt, budget=window, tokenizer=tokenizer, tools=tools)
