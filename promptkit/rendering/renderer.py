@@ -154,14 +154,15 @@ class Renderer:
         """Render a prompt like `render`, and await its components in the caller's event loop."""
         return await drive_async(self._run(prompt, RequestRuns()))
 
-    async def render_request(self, prompt: Child, runs: RequestRuns) -> Rendered:
+    async def render_request(self, prompt: Child, runs: RequestRuns, sizer: Sizer) -> Rendered:
         """Render a prompt like `render_async`, for a request that may have been rendered before, by this Renderer or another one.
 
         A component that equals one of an earlier render of the request is not run again, unless it
         has read another budget. Also with the defaults of prompt-tsx, the last user message without
-        a priority stays: it is what the request asks.
+        a priority stays: it is what the request asks. What `sizer` has counted is not counted again.
         """
         self._keeps_request = True
+        self._sizer.share_counts(sizer)
         return await drive_async(self._run(prompt, runs))
 
     def _run(

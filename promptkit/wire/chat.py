@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, Literal
 
 from promptkit.errors import InvalidArgumentError
@@ -78,11 +79,12 @@ def to_chat(
     if merge_system:
         messages = merge_system_messages(messages)
     check_messages(messages, "chat")
-    for index, message in enumerate(messages):
-        if message.role in ("system", "assistant"):
-            for part in filter(is_media, message.content):
-                raise unsupported_part_error(index, message, part, "chat")
-    messages = list(move_media(messages, {"tool"}))
+    if not _MEDIA.isdisjoint(map(type, chain.from_iterable([each.content for each in messages]))):
+        for index, message in enumerate(messages):
+            if message.role in ("system", "assistant"):
+                for part in filter(is_media, message.content):
+                    raise unsupported_part_error(index, message, part, "chat")
+        messages = list(move_media(messages, {"tool"}))
     contents = place_parts(messages, "chat", cache=cache)
     return [
         _convert_message(message, content)
@@ -129,12 +131,22 @@ def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
     ]
 
 
+_MEDIA = frozenset({ImagePart, DocumentPart})
+
+
 def _convert_message(message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> WireDict:
     wire: WireDict = {"role": message.role}
     if message.role == "tool":
         wire["tool_call_id"] = message.tool_call_id
     elif message.name is not None:
         wire["name"] = message.name
+    if len(message.content) == 1 and len(content) == 1 and not content[0][1]:
+        (text,) = message.content
+        if isinstance(text, str):  # most messages are one text
+            wire["content"] = text
+            if message.tool_calls:
+                _add_calls(wire, message)
+            return wire
     if (
         len(content) > 1
         or has_text_borders(message, "chat")

@@ -97,19 +97,17 @@ def place_parts(
         messages: The messages.
         target: The wire format.
         cache: Whether cache breakpoints are sent.
-
-    Raises:
-        EmitError: A message has tool calls but is not an assistant message, or a tool message has
-            no call id.
     """
-    check_messages(messages, target)
     contents: list[list[tuple[Part, WireDict | None]]] = []
     marked: list[tuple[Part, WireDict | None]] = []  # the content with the nearest input part
     place = 0  # of that part
     for message in messages:
         content: list[tuple[Part, WireDict | None]] = []
         contents.append(content)
-        for part in select_parts(message, target, cache=cache):
+        parts: Sequence[Part] = message.content
+        if not (len(parts) == 1 and isinstance(parts[0], str) and parts[0]):
+            parts = select_parts(message, target, cache=cache)
+        for part in parts:  # most messages are one text
             if not isinstance(part, CacheBreakpointPart):
                 if message.role != "assistant" and not isinstance(part, OpaquePart):
                     marked, place = content, len(content)

@@ -22,6 +22,7 @@ from promptkit.wire.parts import (
     PLACED_FIELDS,
     Payload,
     WireDict,
+    check_messages,
     collect_message_fields,
     has_text_borders,
     merge_system_messages,
@@ -74,6 +75,7 @@ def to_responses(
     """
     if merge_system:
         messages = merge_system_messages(messages)
+    check_messages(messages, "responses")
     contents = place_parts(messages, "responses", cache=cache)
     items: Payload = []
     for index, (message, content) in enumerate(zip(messages, contents, strict=True)):

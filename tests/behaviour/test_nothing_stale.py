@@ -28,6 +28,7 @@ from promptkit import (
 from promptkit.agent import Conversation, ConversationView
 from promptkit.errors import ContextLengthExceededError
 from promptkit.rendering.expand.render_cache import RequestRuns
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import CalibratedTokenizer, ContextBudget, Tokenizer
 from tests.conversations import words
@@ -344,7 +345,7 @@ class TestTheRetriesOfARequest:
         def shown(model: str, tokenizer: Tokenizer, prompt: Child) -> str:
             made = asyncio.run(
                 Renderer(budget=50, tokenizer=tokenizer, model=model).render_request(
-                    UserMessage()[prompt], runs
+                    UserMessage()[prompt], runs, Sizer(tokenizer)
                 )
             )
             return made.messages[0].text
@@ -369,7 +370,7 @@ class TestTheRetriesOfARequest:
         for _ in range(2):
             made = asyncio.run(
                 Renderer(budget=50, tokenizer=WORDS).render_request(
-                    UserMessage()[Show(value=Array())], runs
+                    UserMessage()[Show(value=Array())], runs, Sizer(WORDS)
                 )
             )
             assert made.messages[0].text == "array"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.agent.session.session import AgentSession
+from promptkit.compaction.planning.worker import run_in_worker
 from promptkit.compaction.policy.decisions import NoAction
 from promptkit.compaction.run.events import (
     CompactionCancelled,
@@ -234,8 +235,10 @@ class Walk:
 
     async def rest(self) -> None:
         """A moment for what goes on beside the conversation."""
-        for _ in range(30):
-            await asyncio.sleep(0)
+        for _ in range(10):
+            for _ in range(3):
+                await asyncio.sleep(0)
+            await run_in_worker(int)  # after what the worker was asked before
 
     async def _answer(self, name: str, request: Request) -> Answer:
         answered_directly(request.messages)

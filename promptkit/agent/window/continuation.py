@@ -7,6 +7,7 @@ the transcript, so that a program that is started again goes on in the same way.
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, ToolCall
@@ -116,12 +117,16 @@ def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
 
 def join_reply_text(path: Sequence[Entry]) -> str:
     """Return the text of the newest reply, behind the texts of the cut ones that it continues."""
-    taken_out = {
-        entry.payload.target
-        for entry in path
-        if isinstance(entry.payload, Edit) and entry.payload.reason == CUT_OFF
-    }
     replies = [entry for entry, _ in _iter_last_replies(path)][::-1]
+    taken_out = (
+        {
+            entry.payload.target
+            for entry in takewhile(lambda entry: entry is not replies[0], reversed(path))
+            if isinstance(entry.payload, Edit) and entry.payload.reason == CUT_OFF
+        }
+        if replies[1:]
+        else set[str]()
+    )
     shown = [entry for entry in replies[:-1] if entry.id not in taken_out] + replies[-1:]
     return "".join(entry.message.text for entry in shown if entry.message is not None)
 

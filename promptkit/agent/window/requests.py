@@ -236,6 +236,10 @@ class RequestTarget:
     tokenizer: Tokenizer
     fixed_tokens: int
     """The tokens that every request has besides the conversation, as far as they are known."""
+    sizer: Sizer = attrs.field(
+        default=attrs.Factory(lambda self: Sizer(self.tokenizer), takes_self=True)
+    )
+    """Counts messages with the tokenizer."""
 
 
 class RequestBuilder:
@@ -275,7 +279,6 @@ class RequestBuilder:
         self._defaults: Defaults = settings.defaults
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._sizer: Sizer | None = None
         self._tool_tokens: tuple[Tokenizer, int] | None = None
         self._earlier: tuple[Message, ...] = ()
 
@@ -303,7 +306,7 @@ class RequestBuilder:
         """
         adaptation = self._adapt_to(target, view.checkpoint_id)
         limit = None if budget is None else max(1, budget - adaptation.tokens)
-        sizer = self._sizer_for(target.tokenizer)
+        sizer = target.sizer
         at = find_last_user_request(view.items) if pruned else None
         request = None if at is None else view.items[at].message
         cut_markers = self._find_cut_markers() if pruned else dict[str, str]()
@@ -324,12 +327,11 @@ class RequestBuilder:
         renderer = self._renderer_for(target, limit)
         try:
             rendered = await renderer.render_request(
-                self._prompt(conversation), RequestRuns() if runs is None else runs
+                self._prompt(conversation), RequestRuns() if runs is None else runs, sizer
             )
         except BudgetExceededError as error:
             error.required += adaptation.tokens
             raise
-        sizer.start_next_render()
         earlier, self._earlier = self._earlier, rendered.messages
         shown = messages
         if pruned and isinstance(self._prompt, ConversationPrompt):
@@ -365,7 +367,7 @@ class RequestBuilder:
         Returns:
             The sizes in tokens.
         """
-        sizer, summary_ids = self._sizer_for(target.tokenizer), find_summary_ids(view.items)
+        sizer, summary_ids = target.sizer, find_summary_ids(view.items)
         adaptation = self._adapt_to(target, view.checkpoint_id)
         limits = RequestLimits(
             limit=None,
@@ -388,12 +390,16 @@ class RequestBuilder:
             + UsageByPart(summary=adaptation.tokens)
         )
 
+    def find_size(self, view: TranscriptView, target: RequestTarget) -> int | None:
+        """Return the tokens that `measure` counts, or None where only a render tells them exactly."""
+        return None if self._system is None else self.measure(view, target).total
+
     def count_fixed(self, messages: Sequence[Message], target: RequestTarget) -> UsageByPart:
         """Count by part what a request that shows `messages` has besides them."""
         tokenizer, fixed, system = target.tokenizer, target.fixed_tokens, self._system
         if system is not None:
             fixed = _count_overhead(chain(system, messages), self.tools, tokenizer)
-            fixed += sum(map(self._sizer_for(tokenizer).count_message, system))
+            fixed += sum(map(target.sizer.count_message, system))
         tools = min(fixed, self._count_tools(tokenizer))
         return UsageByPart(system=fixed - tools, tools=tools)
 
@@ -407,12 +413,6 @@ class RequestBuilder:
             ]
             self._tool_tokens = tokenizer, counts[0] - counts[1]
         return self._tool_tokens[1]
-
-    def _sizer_for(self, tokenizer: Tokenizer) -> Sizer:
-        """Return what counts messages outside of renders, each message once while requests have it."""
-        if self._sizer is None or self._sizer.tokenizer != tokenizer:
-            self._sizer = Sizer(tokenizer)
-        return self._sizer
 
     def _adapt_to(self, target: RequestTarget, checkpoint: str | None) -> RequestAdaptation:
         """Return the adaptation to a model.

@@ -32,9 +32,10 @@ from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction import LeastSize, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
+from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
 from promptkit.compaction.run.events import WindowLearned
-from promptkit.compaction.run.state import PendingRequest, find_promotion
+from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import (
     BudgetExceededError,
@@ -323,6 +324,7 @@ class ContextWindow:
             model=model_name(self.model),
             tokenizer=self.tokenizer,
             fixed_tokens=self.compaction.fixed_tokens,
+            sizer=self.compaction.sizer,
         )
 
     def _find_threshold(self, budget: ContextBudget) -> int | None:
@@ -440,6 +442,8 @@ class ContextWindow:
         compaction = self.compaction
         refused = compaction.state.refused
         compaction.state = attrs.evolve(compaction.state, pending=None, refused=None)
+        await take_turn()
+        await compaction.compactor.read_ahead()
         self._check_least()
         if refused is not None and refused.version == compaction.version:
             state, runs = refused.state, refused.runs
@@ -450,19 +454,11 @@ class ContextWindow:
             self._release_holder()
         while True:
             version, model = compaction.version, self.model
-            try:
-                request = await self._requests.build(
-                    self.view,
-                    self._find_target(),
-                    budget=min(
-                        filter(None, (self.budget.render_budget, state.limit)), default=None
-                    ),
-                    pruned=state.pruned,
-                    runs=runs,
-                )
-            except BudgetExceededError as error:
+            request = await self._build(state, runs)
+            if isinstance(request, int):
+                await take_turn()
                 try:
-                    state = await compaction.make_room(state, error.required)
+                    state = await compaction.make_room(state, request)
                 finally:
                     self._release_holder()
                 continue
@@ -488,6 +484,21 @@ class ContextWindow:
             origins_by_entry=dict(self._origins),
         )
         return self.last_request
+
+    async def _build(self, state: RequestState, runs: RequestRuns) -> WindowRequest | int:
+        """Build the next request, or return its tokens if it exceeds the budget. That may be known without a render."""
+        view, target = self.view, self._find_target()
+        budget = min(filter(None, (self.budget.render_budget, state.limit)), default=None)
+        if budget is not None and not state.pruned and self.compaction.usage().local > budget:
+            size = self._requests.find_size(view, target)
+            if size is not None and size > budget:
+                return size
+        try:
+            return await self._requests.build(
+                view, target, budget=budget, pruned=state.pruned, runs=runs
+            )
+        except BudgetExceededError as error:
+            return error.required
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, as_mapping, as_sequence
@@ -22,6 +23,10 @@ _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 MIN_LENGTH, MAX_LENGTH = 5, 200
 """Characters of a name."""
 
+KNOWN_RUNS = 1 << 15
+"""Runs of characters whose verdict is remembered: a conversation repeats its words. They take some
+megabytes."""
+
 
 def find_names(text: str) -> set[str]:
     """Return the identifiers and paths of a text.
@@ -29,7 +34,7 @@ def find_names(text: str) -> set[str]:
     `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and
     `ValueError`.
     """
-    runs = (match.group().strip("./-+") for match in _RUN.finditer(text))
+    runs = [run.strip("./-+") for run in set(_RUN.findall(text))]
     return {run for run in runs if MIN_LENGTH <= len(run) <= MAX_LENGTH and _is_identifier(run)}
 
 
@@ -55,6 +60,7 @@ def _argument_texts(arguments: str) -> Iterator[str]:
         left.extend(as_mapping(value).values() or as_sequence(value))
 
 
+@lru_cache(KNOWN_RUNS)
 def _is_identifier(run: str) -> bool:
     """Return whether a run of characters is a name, rather than a word of a language or a number."""
     if not any(character.isalpha() for character in run):

@@ -77,6 +77,18 @@ class LastRequest:
 
 
 @attrs.frozen(kw_only=True)
+class KnownFacts:
+    """The facts of what a plan drops, the earlier ones among them. They are found once for all summarizers."""
+
+    plan: Plan
+    facts: Mapping[str, Json]
+
+    def belong_to(self, plan: Plan) -> bool:
+        """Return whether they are the facts of what this plan drops."""
+        return self.plan.dropped is plan.dropped and self.plan.prefix is plan.prefix
+
+
+@attrs.frozen(kw_only=True)
 class SummaryTask:
     """The input of a summarizer."""
 
@@ -90,6 +102,8 @@ class SummaryTask:
     """The tools of the conversation."""
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """The facts that the earlier checkpoint recorded."""
+    known_facts: KnownFacts | None = attrs.field(default=None, repr=False, eq=False)
+    """The facts of what is dropped, with the earlier ones, where they were found already."""
     headings: bool = True
     """The summary has the headings of the template. False: the instructions ask for something
     else."""

@@ -98,6 +98,7 @@ class WindowUsage:
         tokenizer: Tokenizer,
         model: str,
         fixed_tokens: int,
+        sizer: Sizer | None = None,
     ) -> None:
         """Measure the requests that show a transcript.
 
@@ -111,6 +112,7 @@ class WindowUsage:
             model: The model whose counts are used, as entries name it.
             fixed_tokens: Tokens of every request besides the conversation, until the first render
                 measures them.
+            sizer: Counts the messages with that tokenizer. None: one of its own.
         """
         self.fixed_tokens = fixed_tokens
         """Tokens that every request has besides the conversation: system prompt, tool definitions,
@@ -123,7 +125,7 @@ class WindowUsage:
         self._view = view
         self._changed = changed
         self._rendered_tokens = 0
-        self._meter = UsageMeter(tokenizer, model=model)
+        self._meter = UsageMeter(tokenizer, model=model, sizer=sizer)
         self._stale_leaf: str | None = None
         """Counts up to this entry belong to requests whose view was changed before the reply
         came."""
@@ -204,9 +206,10 @@ class WindowUsage:
             tokens, cached = newest.input_tokens, newest.cached_tokens > 0
         return rereading.after_request(tokens, cached=cached, checkpoint_id=checkpoint_id)
 
-    def count(self, message: Message) -> int:
-        """Count the tokens of one message, each once while it stays in the view."""
-        return self._meter.count(message)
+    @property
+    def sizer(self) -> Sizer:
+        """Counts messages, each once while it stays in the view."""
+        return self._meter.sizer
 
     def _path_since_stale_leaf(self) -> Sequence[Entry]:
         path = self._transcript.path()
@@ -223,9 +226,11 @@ class UsageMeter:
     several threads at once.
     """
 
-    def __init__(self, tokenizer: Tokenizer, *, model: str | None = None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, model: str | None = None, sizer: Sizer | None = None
+    ) -> None:
         self.model = model
-        self._sizer = Sizer(tokenizer)
+        self.sizer = sizer or Sizer(tokenizer)
         self._items: list[ViewItem] = []
         self._before: list[int] = [0]
         """Tokens before each item, and after the last one."""
@@ -306,7 +311,7 @@ class UsageMeter:
 
     def count(self, message: Message) -> int:
         """Count the tokens of one message."""
-        return self._sizer.count_message(message)
+        return self.sizer.count_message(message)
 
     def _follow(self, items: Sequence[ViewItem]) -> None:
         """Update the sums: keep those of the unchanged start of the view, look up or count the rest."""

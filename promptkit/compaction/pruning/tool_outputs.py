@@ -388,6 +388,19 @@ class CappedView:
         self._tokenizer, self._result_tokens = tokenizer, result_tokens
         self._source = self._view = TranscriptView()
 
+    def get_unread(self, path: Sequence[Entry]) -> Sequence[Entry]:
+        """Return the entries of a path that were not in the view that was built last."""
+        return path[len(self._builder) :]
+
+    @property
+    def limits(self) -> tuple[Tokenizer, int | None]:
+        """The tokenizer and the limit of results."""
+        return self._tokenizer, self._result_tokens
+
+    def copy_limits(self) -> CappedView:
+        """Return a view with the same limits, of which nothing is built yet."""
+        return CappedView(self._tokenizer, result_tokens=self._result_tokens, limits=self._limits)
+
     def build_view(self, path: Sequence[Entry]) -> TranscriptView:
         """Build the view of a path, root first."""
         source = self._builder.build(path)

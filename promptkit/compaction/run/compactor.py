@@ -13,6 +13,7 @@ import attrs
 from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
 from promptkit.compaction.planning.plan import (
+    KnownFacts,
     LastRequest,
     Plan,
     Summary,
@@ -20,6 +21,7 @@ from promptkit.compaction.planning.plan import (
 )
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
+from promptkit.compaction.planning.worker import is_much, run_beside, run_in_worker
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
@@ -170,12 +172,13 @@ class Compactor:
     """Returns seconds that only grow."""
     handoff: Summarizer | None = attrs.field(default=None, init=False)
     """Writes the summaries with the trigger `handoff`; None: `summarizer` does."""
-    _sizer: Sizer = attrs.field(init=False)
+    sizer: Sizer = attrs.field(init=False)
+    """Counts messages, each once while it stays in the view."""
     _capped_view: CappedView = attrs.field(init=False)
     _running: asyncio.Event | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._sizer = Sizer(self.tokenizer)
+        self.sizer = Sizer(self.tokenizer)
         self._capped_view = CappedView(
             self.tokenizer, result_tokens=self.max_result_tokens, limits=self.result_limits
         )
@@ -194,13 +197,29 @@ class Compactor:
         self.replacement = replacement
         self.max_summary_tokens = max_summary_tokens
         self.tokenizer = tokenizer
-        self._sizer = Sizer(tokenizer)
+        if tokenizer != self.sizer.tokenizer:
+            self.sizer = Sizer(tokenizer)
         self._capped_view.set_limits(tokenizer, result_tokens=max_result_tokens)
 
     @property
     def view(self) -> TranscriptView:
         """The messages of the transcript that the next request shows."""
         return self._capped_view.build_view(self.transcript.path())
+
+    async def read_ahead(self) -> None:
+        """Build the view and count its messages beside the event loop, if much of it was not read before."""
+        path, before = self.transcript.path(), self._capped_view
+        if not is_much(before.get_unread(path)):
+            return
+        view, count = before.copy_limits(), self.sizer.count_message
+
+        def read() -> None:
+            for message in view.build_view(path).messages:
+                count(message)
+
+        await run_in_worker(read)
+        if before is self._capped_view and before.limits == view.limits:
+            self._capped_view = view
 
     def find_cut_markers(self) -> dict[str, str]:
         """Return what replaces the middle of tool results of the view that a request shortens, by the ids of their calls."""
@@ -319,7 +338,17 @@ class Compactor:
         changed. Raises TranscriptError if the checkpoint cannot be written.
         """
         with draft.progress.reporting_errors(draft.summary.usage):
-            entry = self._write(draft, await self._load_files(draft))
+            files = await self._load_files(draft)
+            plan = draft.plan
+            replaced = await run_beside(
+                (*plan.dropped, *plan.prefix),
+                self.replacement.build,
+                plan,
+                draft.summary,
+                self.tokenizer,
+                files=files,
+            )
+            entry = self._write(draft, replaced)
         if entry is None:
             return None
         await run_post_compact(self.hooks, entry)
@@ -380,7 +409,8 @@ class Compactor:
         )
         if self.redactor is not None:
             task = redact_task(task, self.redactor)
-        facts = updated_facts(task)
+        items = (*plan.dropped, *plan.prefix)
+        facts = await run_beside(items, updated_facts, task)
         readable = task.plan
         check = _CheckOnce(
             lambda summary: self._check(
@@ -390,12 +420,14 @@ class Compactor:
         if result.summary is not None:
             try:
                 given = attrs.evolve(result.summary, author="hook")
-                return attach_data(check(given), result, self.redactor)
+                checked = await run_beside(items, check, given)
+                return attach_data(checked, result, self.redactor)
             except SummaryError as error:
                 _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
         task = attrs.evolve(
             task,
-            max_tokens=self._max_tokens(plan, facts),
+            known_facts=KnownFacts(plan=task.plan, facts=facts),
+            max_tokens=await run_beside(items, self._max_tokens, plan, facts),
             requests_beside=self.replacement.keeps_user_messages,
             check=check,
         )
@@ -424,9 +456,7 @@ class Compactor:
 
     def count_replaced(self, plan: Plan) -> int:
         """Return the tokens of the messages that a summary would replace."""
-        return sum(
-            self._sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix)
-        )
+        return sum(self.sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix))
 
     def _with_breadcrumb(self, text: str, facts: Mapping[str, Json], plan: Plan) -> str:
         """Append the breadcrumb to a summary's text.
@@ -481,7 +511,7 @@ class Compactor:
             redactor=self.redactor,
         )
 
-    def _write(self, draft: DraftSummary, files: Sequence[Message]) -> Entry | None:
+    def _write(self, draft: DraftSummary, replaced: ReplacementMessages) -> Entry | None:
         """Append the checkpoint after whatever was written meanwhile.
 
         Returns None if that made the plan stale.
@@ -492,11 +522,8 @@ class Compactor:
                 self.discard(draft, stale)
                 return None
             before = self.count_request()
-            replaced = self.replacement.build(
-                draft.plan, draft.summary, self.tokenizer, files=files
-            )
             checkpoint = build_checkpoint(
-                draft, self.view.items, replaced=replaced, count=self._sizer.count_message
+                draft, self.view.items, replaced=replaced, count=self.sizer.count_message
             )
             try:
                 (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")
@@ -505,6 +532,7 @@ class Compactor:
                 if not left:
                     raise
             else:
+                self.sizer.start_next_render()  # keep no counts of what two compactions have dropped
                 self._report_commit(draft, entry, checkpoint, before)
                 return entry
         return None
@@ -514,7 +542,7 @@ class Compactor:
         path = (self.transcript if transcript is None else transcript).path()
         view = self._capped_view.build_view(path)
         return self.count_fixed() + count_parts(
-            view.messages, find_summary_ids(view.items), self._sizer.count_message
+            view.messages, find_summary_ids(view.items), self.sizer.count_message
         )
 
     def _report_commit(

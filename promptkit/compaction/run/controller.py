@@ -11,6 +11,7 @@ import attrs
 from promptkit.compaction.planning.blocks import find_last_user_request, has_completed_round
 from promptkit.compaction.planning.plan import LastRequest, Plan, SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
+from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.policy.decisions import (
     HANDOFF,
     THRESHOLD,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.run.compactor import Compactor
     from promptkit.messages import Message
     from promptkit.providers import Model
+    from promptkit.rendering.expand.sizing import Sizer
     from promptkit.tokens import ContextBudget, Tokenizer
     from promptkit.transcript import Entry, TranscriptView
 
@@ -211,6 +213,11 @@ class CompactionController:
     def fixed_tokens(self) -> int:
         """The tokens that every request has besides the conversation, as far as they are known."""
         return self._window.fixed_tokens
+
+    @property
+    def sizer(self) -> Sizer:
+        """Counts messages with the tokenizer of the state, each once while it stays in the view."""
+        return self._window.sizer
 
     def usage(self) -> UsageReading:
         """Measure how much of the context window the next request takes."""
@@ -554,7 +561,7 @@ class CompactionController:
         return (
             0
             if at is None or (is_answered and phase != "rendered")
-            else self._window.count(items[at].message)
+            else self.sizer.count_message(items[at].message)
         )
 
     def _start_background(self) -> None:
@@ -605,6 +612,7 @@ class CompactionController:
         before = self.usage().tokens
         compactor = self.compactor
         is_handoff = decision.trigger == HANDOFF
+        await take_turn()
         plan = compactor.plan(KeepNothing() if is_handoff else None)
         try:
             entry = await compactor.compact(
@@ -690,6 +698,7 @@ class CompactionController:
         return bool(edits)
 
     def _new_window(self) -> WindowUsage:
+        sizer = self.compactor.sizer
         return WindowUsage(
             self.compactor.transcript,
             view=lambda: self.processed_view,
@@ -697,4 +706,5 @@ class CompactionController:
             tokenizer=self.state.tokenizer,
             model=self.model,
             fixed_tokens=self.budget.tools,
+            sizer=sizer if sizer.tokenizer == self.state.tokenizer else None,
         )

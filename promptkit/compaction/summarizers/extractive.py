@@ -8,12 +8,14 @@ import attrs
 
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.user_messages import PROHIBITION, rank_requests
+from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
     SECTIONS,
     collect_dropped_items,
     get_previous_summary,
+    updated_facts,
 )
 from promptkit.elements import Chunk, Isolate, TextChunk, TokenLimit, Truncate, UserMessage
 from promptkit.elements.component import component
@@ -48,9 +50,12 @@ class ExtractiveSummarizer:
             SummaryError: There is nothing to summarize, or not even the headings fit.
         """
         tokenizer = self.tokenizer or tokenizer_for(None)
-        facts = extend_facts(
-            Facts.from_json(task.facts), collect_dropped_items(task), rules=task.file_rules
-        )
+        items, facts = collect_dropped_items(task), Facts.from_json(task.facts)
+        if any(item.recorded is not None for item in items):
+            facts = extend_facts(facts, items, rules=task.file_rules)
+        else:
+            found = Facts.from_json(updated_facts(task))
+            facts = attrs.evolve(found, earlier=facts.earlier)
         if facts.earlier is None:
             facts = attrs.evolve(facts, earlier=get_previous_summary(task) or "")
         frame = tokenizer.count_framing("user").tokens
@@ -58,8 +63,11 @@ class ExtractiveSummarizer:
             facts=facts, max_tokens=task.target_tokens, requests_beside=task.requests_beside
         )
         try:
-            rendered = render(
-                TokenLimit(max_tokens=task.target_tokens + frame)[summary], tokenizer=tokenizer
+            rendered = await run_beside(
+                items,
+                render,
+                TokenLimit(max_tokens=task.target_tokens + frame)[summary],
+                tokenizer=tokenizer,
             )
         except BudgetExceededError as error:
             raise SummaryError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from promptkit.compaction.planning.plan import FailedAttempt, Summary, SummaryTask
+from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.summarizer import Summarizer, sum_usage
 from promptkit.errors import (
     EmptyReplyError,
@@ -229,7 +230,7 @@ async def summarize_within_limits(summarizer: Summarizer, task: SummaryTask) -> 
             reason=TIMEOUT, detail=f"none was written within {task.seconds:g} seconds."
         ) from None
     if task.check is not None:
-        task.check(summary)
+        await run_beside((*task.plan.dropped, *task.plan.prefix), task.check, summary)
     return summary
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
+from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import (
     SummaryInstructions,
@@ -41,7 +42,7 @@ from promptkit.errors import (
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import Json, Message, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
-from promptkit.rendering import render_async
+from promptkit.rendering import render
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript import redact_message
@@ -49,7 +50,7 @@ from promptkit.wire.parts import begin_with_user
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.elements.element import Child
     from promptkit.rendering import Rendered
@@ -118,10 +119,8 @@ class InlineSummarizer:
         room = None
         if self.window is not None:
             system = next((message.text for message in messages if message.role == "system"), False)
-            taken = (
-                sum(map(Sizer(tokenizer).count_message, messages))
-                + tokenizer.count_overhead(tools, system=system).tokens
-            )
+            taken = await run_beside(task.plan.dropped, _count_messages, messages, tokenizer)
+            taken += tokenizer.count_overhead(tools, system=system).tokens
             room = self.window - taken
             if task.max_tokens > room:
                 needed = taken + task.max_tokens
@@ -149,8 +148,14 @@ class InlineSummarizer:
             say_no_tools=find_quirks(self.model.name).say_no_tools,
             template=self.template,
         )
-        (message,) = (await render_async(UserMessage()[question], tokenizer=tokenizer)).messages
+        items = task.plan.dropped
+        rendered = await run_beside(items, render, UserMessage()[question], tokenizer=tokenizer)
+        (message,) = rendered.messages
         return message
+
+
+def _count_messages(messages: Iterable[Message], tokenizer: Tokenizer) -> int:
+    return sum(map(Sizer(tokenizer).count_message, messages))
 
 
 def _messages_after(sent: Sequence[Message], dropped: Sequence[Message]) -> Sequence[Message]:
@@ -207,6 +212,7 @@ class _CopySummarizer:
             tools=tools,
             tokenizer=tokenizer,
             marks_new=self.prompt is None,
+            items=(*task.plan.dropped, *task.plan.prefix),
         )
 
     def _read(self, reply: Reply, task: SummaryTask, rendered: Rendered, mode: str) -> Summary:

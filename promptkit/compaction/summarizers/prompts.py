@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from functools import cache
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.planning.plan import SummaryTask
+from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.quirks import Quirks, remove_calls, remove_orphans
 from promptkit.compaction.summarizers.summarizer import (
     TEMPLATE,
@@ -37,15 +41,16 @@ from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
-from promptkit.rendering import render_async
+from promptkit.rendering import render, render_async
 from promptkit.transcript import build_summary_message
 from promptkit.transcript.log.view import match_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from promptkit.rendering import Rendered
     from promptkit.tokens import Tokenizer
+    from promptkit.transcript import ViewItem
 
 
 @attrs.frozen
@@ -133,7 +138,7 @@ class SummaryOfMessages(PromptElement):
             element_from_message(build_summary_message(previous), required=True)
             if previous
             else None,
-            list(self._blocks()),
+            list(self._blocks(sizing)),
             UserMessage(pass_priority=True)[
                 _render_known_memories(self.task, sizing.token_budget),
                 _render_kept(self.task, sizing.token_budget),
@@ -143,7 +148,7 @@ class SummaryOfMessages(PromptElement):
             Reserve(tokens=self.task.max_tokens),
         )
 
-    def _blocks(self) -> Iterator[PromptElement]:
+    def _blocks(self, sizing: Sizing) -> Iterator[PromptElement]:
         visible = remove_calls(
             [_make_portable(message) for message in collect_dropped_messages(self.task)],
             self.quirks.hidden_calls,
@@ -158,7 +163,15 @@ class SummaryOfMessages(PromptElement):
             for message in messages
             if message.content or message.tool_calls or message.role == "tool"
         )
-        for number, (start, end) in enumerate(split_blocks(messages)):
+        blocks = split_blocks(messages)
+        sizes = (
+            sum(map(sizing.count_tokens, self._find_whole_texts(messages[start:end])))
+            for start, end in reversed(blocks)
+        )
+        first = len(blocks) - count_that_may_fit(sizes, sizing.token_budget)
+        for number, (start, end) in enumerate(blocks):
+            if 0 < number < first:
+                continue
             block = messages[start:end]
             results = sum(message.role == "tool" for message in block)
             yield Chunk(priority=number or len(messages))[
@@ -171,6 +184,18 @@ class SummaryOfMessages(PromptElement):
             return element_from_message(message)
         limit = max(1, self.max_result_tokens // results)
         return element_from_message(message, text=lambda text: _cap_text(text, limit))
+
+    def _find_whole_texts(self, block: Sequence[Message]) -> Iterator[str]:
+        """Yield the texts of a block that are shown whole."""
+        results = sum(message.role == "tool" for message in block)
+        for message in block:
+            limit = self.max_result_tokens
+            if (
+                message.role != "tool"
+                or limit is None
+                or _is_within(message.text, max(1, limit // results))
+            ):
+                yield message.text
 
 
 @component
@@ -192,7 +217,11 @@ class SummaryOfText(PromptElement):
         """Return a system message and a user message."""
         quirks = self.quirks
         previous = get_previous_summary(self.task)
-        entries = list(_render_entries(collect_dropped_messages(self.task), self.max_result_tokens))
+        entries = list(
+            _render_entries(
+                collect_dropped_messages(self.task), self.max_result_tokens, sizing=sizing
+            )
+        )
         # removed first
         entries[1:2] = [
             Chunk(fallback=TextChunk(required=True)[OMITTED])[entry] for entry in entries[1:2]
@@ -258,6 +287,17 @@ class SummaryInstructions(PromptElement):
         return Template(file=self.template, values=values)
 
 
+def count_that_may_fit(sizes: Iterable[int], budget: int) -> int:
+    """Return how many of the newest parts of a conversation may fit a budget, given at least so many tokens for each, the newest first.
+
+    The older ones need not be rendered: they leave before these do.
+    """
+    for number, total in enumerate(accumulate(sizes), 1):
+        if total > budget:
+            return number
+    return sys.maxsize
+
+
 def suggest_word_count(task: SummaryTask) -> int:
     """Return about how many words the summary should have, in tens.
 
@@ -266,12 +306,13 @@ def suggest_word_count(task: SummaryTask) -> int:
     return max(10, task.target_tokens * 3 // 4 // 10 * 10)
 
 
-async def render_summary_request(
+async def render_summary_request(  # noqa: PLR0913  # keywords
     prompt: Child,
     window: int,
     *,
     tokenizer: Tokenizer,
     marks_new: bool,
+    items: Sequence[ViewItem] = (),
     tools: Sequence[ToolDefinition] = (),
 ) -> Rendered:
     """Render the request for a summary within a context window.
@@ -280,7 +321,9 @@ async def render_summary_request(
         prompt: The request's prompt.
         window: Tokens of input and output together.
         tokenizer: Counts the request's tokens.
-        marks_new: The prompt marks the chunks to be summarized with `NewContent`.
+        marks_new: The prompt marks the chunks to be summarized with `NewContent`: it is
+            promptkit's own.
+        items: What the prompt shows.
         tools: Tool definitions that the request contains.
 
     Raises:
@@ -288,7 +331,12 @@ async def render_summary_request(
             tiny window prunes all of them without an error from the renderer.
     """
     try:
-        rendered = await render_async(prompt, budget=window, tokenizer=tokenizer, tools=tools)
+        if marks_new:  # promptkit's own prompts await nothing
+            rendered = await run_beside(
+                items, render, prompt, budget=window, tokenizer=tokenizer, tools=tools
+            )
+        else:
+            rendered = await render_async(prompt, budget=window, tokenizer=tokenizer, tools=tools)
     except BudgetExceededError as error:
         detail = f"the instructions and the previous summary do not fit {window:,} tokens: {error}"
         raise SummaryError(reason="does_not_fit", detail=detail) from error
@@ -353,6 +401,17 @@ def serialize_message(
         yield "call", {"tool": call.name}, neutralize_tags(arguments)
 
 
+def _is_written(message: Message) -> bool:
+    """Return whether `serialize_message` writes anything."""
+    return (
+        message.role == "tool"
+        or bool(message.tool_calls)
+        or any(
+            part and isinstance(part, str | ImagePart | DocumentPart) for part in message.content
+        )
+    )
+
+
 def _render_known_memories(task: SummaryTask, budget: int) -> Child:
     """Render the memories that the list of new ones leaves out.
 
@@ -373,9 +432,7 @@ def _render_kept(task: SummaryTask, budget: int) -> Child:
     They are removed first if the request is too large.
     """
     tokens = min(budget // KEPT_SHARE, task.max_tokens)
-    entries = list(
-        _render_entries([item.message for item in task.plan.kept], max(1, tokens // 4), new=False)
-    )
+    entries = list(_render_entries([item.message for item in task.plan.kept], max(1, tokens // 4)))
     if not entries:
         return None
     return TokenLimit(priority=0, max_tokens=tokens)[
@@ -384,32 +441,57 @@ def _render_kept(task: SummaryTask, budget: int) -> Child:
 
 
 def _render_entries(
-    messages: Sequence[Message], result_tokens: int | None, *, new: bool = True
+    messages: Sequence[Message], result_tokens: int | None, *, sizing: Sizing | None = None
 ) -> Iterator[PromptElement]:
-    """Render messages as tagged text. Each entry is a chunk that is kept or removed as a whole."""
+    """Render messages as tagged text. Each entry is a chunk that is kept or removed as a whole.
+
+    With `sizing` they are to be summarized: entries that leave in any case are left out, except the
+    first two.
+    """
     names = {call.id: call.name for message in messages for call in message.tool_calls}
-    written = [
-        sections for message in messages if (sections := list(serialize_message(message, names)))
-    ]
-    for place, sections in enumerate(written):
+    written = [message for message in messages if _is_written(message)]
+
+    @cache
+    def serialize(place: int) -> Sequence[tuple[str, Mapping[str, str], str]]:
+        return tuple(serialize_message(written[place], names))
+
+    first = 0
+    if sizing is not None:
+        sizes = (
+            sum(
+                sizing.count_tokens(text)
+                for tag, _, text in serialize(place)
+                if tag != "result" or result_tokens is None or _is_within(text, result_tokens)
+            )
+            for place in reversed(range(len(written)))
+        )
+        first = len(written) - count_that_may_fit(sizes, sizing.token_budget)
+    for place in range(len(written)):
+        if 1 < place < first:
+            continue
         mark = NewContent(range(place, place + 1), len(written))
-        for tag, attributes, text in sections:
+        for tag, attributes, text in serialize(place):
             visible = (
                 _cap_text(text, result_tokens)
                 if tag == "result" and result_tokens is not None
                 else text
             )
             yield Chunk()[
-                Metadata(value=mark, local=True) if new else None,
+                Metadata(value=mark, local=True) if sizing is not None else None,
                 Tag(tag=tag, attributes=attributes)[visible],
             ]
 
 
 def _cap_text(text: str, tokens: int) -> Child:
     """Limit a text to a number of tokens: the first 40 % and the last 60 % of what fits."""
-    if len(text.encode("utf-8", "surrogatepass")) <= tokens:
-        return text  # no token is shorter than a byte
+    if _is_within(text, tokens):
+        return text
     return Isolate(tokens=tokens)[Truncate(keep="middle", ratio=0.4)[text]]
+
+
+def _is_within(text: str, tokens: int) -> bool:
+    """Return whether a text surely has at most so many tokens: none is shorter than a byte."""
+    return len(text.encode("utf-8", "surrogatepass")) <= tokens
 
 
 def _make_portable(message: Message) -> Message:

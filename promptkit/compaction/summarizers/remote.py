@@ -84,7 +84,11 @@ class RemoteSummarizer:
             task=task, max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
         )
         rendered = await render_summary_request(
-            prompt, self.window, tokenizer=self.tokenizer, marks_new=True
+            prompt,
+            self.window,
+            tokenizer=self.tokenizer,
+            marks_new=True,
+            items=(*task.plan.dropped, *task.plan.prefix),
         )
         body = {
             "systemPrompt": "\n\n".join(

@@ -203,6 +203,9 @@ def updated_facts(task: SummaryTask) -> Mapping[str, Json]:
     For summaries that a model wrote. `Facts.earlier` is cleared, because the model has read the
     previous summary.
     """
+    known = task.known_facts
+    if known is not None and known.belong_to(task.plan):
+        return known.facts
     items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
     facts = extend_facts(Facts.from_json(task.facts), items, rules=task.file_rules)
     return attrs.evolve(facts, earlier=None).to_json()

@@ -164,6 +164,10 @@ class Sizer:
             self._truncated[key] = cut
         return cut
 
+    def share_counts(self, other: Sizer) -> None:
+        """Start a render with what another Sizer with the same tokenizer has counted."""
+        self._counts = {**other._counts}
+
     def start_next_render(self) -> None:
         """Drop message counts and truncated texts that neither this render nor the previous one used."""
         self._earlier_counts, self._counts = self._counts, {}

@@ -210,7 +210,10 @@ class BackwardScan:
             self._count_leaves(entry)
         else:
             for item in iter_messages(root, state, markers=False):
-                self._add(item)
+                if type(item) is MessageItem:
+                    self._add_item(item)
+                else:
+                    self._add(item)
 
     def _undo(self, change: Change) -> None:
         if isinstance(change, LeafLinked):

@@ -152,6 +152,10 @@ class ViewBuilder:
         self._ends: tuple[Entry, ...] = ()
         self._snapshot = TranscriptView()
 
+    def __len__(self) -> int:
+        """Return the number of entries of the path that was built last."""
+        return self._length
+
     def build(self, path: Sequence[Entry]) -> TranscriptView:
         """Build the view of a path, root first.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
+import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import attrs
@@ -124,6 +126,24 @@ class TestRequests:
         assert arguments["max_tokens"] == 100
         assert arguments["system"] == request.to_anthropic().get("system")
         assert arguments["tools"][0]["name"] == "read"
+
+    def test_what_a_caller_changes_in_the_arguments_is_in_no_other_ones(self) -> None:
+        each = window(tools=[ToolDefinition(name="read", parameters={"type": "object"})])
+        each.add(user("Hello."), assistant("I read it.", "c1"), result("c1", "done"))
+        request = asyncio.run(each.request())
+        before = copy.deepcopy(request.openai_arguments())
+
+        def spoil(value: Any) -> None:  # Any: JSON of any shape
+            if isinstance(value, dict | list):
+                for child in [*(value.values() if isinstance(value, dict) else value)]:  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]  # as above
+                    spoil(child)
+                value.clear()
+
+        spoil(request.openai_arguments())
+        assert request.openai_arguments() == before
+        each.add_reply(assistant("ok"))
+        each.add(user("Again."))
+        assert asyncio.run(each.request()).openai_arguments()["messages"][:3] == before["messages"]
 
     def test_anthropic_without_a_known_output_limit_is_refused_with_what_to_write(self) -> None:
         each = window(budget=ContextBudget(max_tokens=1_000))
@@ -815,3 +835,57 @@ def test_no_call_is_pending_once_the_user_has_said_more() -> None:
     window.add(Message(role="assistant", tool_calls=[ToolCall(id="c1", name="read")]))
     window.add(Message(role="user", content="Never mind."))
     assert not window.pending_calls
+
+
+class TestTheEventLoop:
+    """A long conversation is read, drafted and compacted while other tasks go on."""
+
+    def test_goes_on_while_a_long_conversation_is_read_and_compacted(self) -> None:
+        counting = threading.Event()
+        others = 0
+
+        class Slow(WordTokenizer):
+            def count(self, text: str) -> int:
+                if threading.current_thread() is not threading.main_thread():
+                    counting.set()
+                return super().count(text)
+
+        async def main() -> None:
+            nonlocal others
+            each = window(tokenizer=Slow(), budget="2k")
+            for number in range(300):
+                each.add(user(f"{number} {words(20)}"), assistant(words(20)))
+            each.add(user("last"))
+            asking = asyncio.create_task(each.request())
+            while not asking.done():
+                others += 1
+                await asyncio.sleep(0)
+            request = await asking
+            assert request.tokens <= 2_000
+            assert each.view.checkpoint_id is not None
+
+        asyncio.run(main())
+
+        assert counting.is_set()
+        assert others > 3
+
+    @pytest.mark.parametrize("iterations", range(0, 60, 7))
+    def test_leaves_nothing_half_written_when_a_draft_is_cancelled(self, iterations: int) -> None:
+        async def main() -> None:
+            each = window(budget="2k")
+            for number in range(300):
+                each.add(user(f"{number} {words(20)}"), assistant(words(20)))
+            each.add(user("last"))
+            before = len(each.transcript)
+            asking = asyncio.create_task(each.request())
+            for _ in range(iterations):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            kinds = [entry.kind for entry in each.transcript.path()[before:]]
+            assert kinds in ([], ["checkpoint"])
+            request = await each.request()
+            assert request.tokens <= 2_000
+            assert [entry.kind for entry in each.transcript.path()[before:]] == ["checkpoint"]
+
+        asyncio.run(main())

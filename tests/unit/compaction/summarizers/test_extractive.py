@@ -14,6 +14,8 @@ import attrs
 import pytest
 
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
+from promptkit.compaction.planning.plan import KnownFacts
+from promptkit.compaction.summarizers import extractive, summarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
@@ -350,3 +352,26 @@ def test_three_tiers_full_then_by_size_then_a_note() -> None:
     assert made.mode == "placeholder"
     assert made.text.startswith("[6 earlier messages are left out here.")
     assert model.asked == 2 + 2
+
+
+def test_facts_that_are_known_give_the_same_summary(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = task_of(parser_talk("The plan was made."))
+    known = attrs.evolve(task, known_facts=KnownFacts(plan=task.plan, facts=updated_facts(task)))
+    found = summarized(ExtractiveSummarizer(tokenizer=TOKENIZER), task)
+
+    def refuse(*_: object, **_options: object) -> Facts:
+        raise AssertionError
+
+    for module in (extractive, summarizer):
+        monkeypatch.setattr(module, "extend_facts", refuse)
+
+    assert summarized(ExtractiveSummarizer(tokenizer=TOKENIZER), known) == found
+
+
+def test_facts_of_another_plan_are_found_anew() -> None:
+    task, other = task_of(parser_talk()), task_of(parser_talk("The plan was made."))
+    wrong = attrs.evolve(
+        task, known_facts=KnownFacts(plan=other.plan, facts={"changed": ["forged.py"]})
+    )
+
+    assert "forged.py" not in summarized(ExtractiveSummarizer(tokenizer=TOKENIZER), wrong).text

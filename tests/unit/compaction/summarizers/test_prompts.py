@@ -5,25 +5,30 @@ Messages as text that a model reads as material.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from promptkit import UserMessage, render
 from promptkit.compaction.planning.plan import LastRequest
+from promptkit.compaction.summarizers import prompts
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import (
     MAX_ARGUMENT_CHARACTERS,
     SummaryInstructions,
     SummaryOfMessages,
     SummaryOfText,
+    count_missed,
+    count_that_may_fit,
     neutralize_tags,
+    render_summary_request,
     serialize_message,
 )
 from promptkit.compaction.summarizers.quirks import Quirks
 from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.elements import element_from_message
-from promptkit.errors import TemplateError
+from promptkit.errors import SummaryError, TemplateError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel
 from promptkit.transcript.log.view import escape_block_tags, escape_closing_tag
@@ -37,6 +42,7 @@ from tests.unit.compaction.summarizers.tasks import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from promptkit.testing import PromptSnapshot
@@ -256,3 +262,53 @@ def test_a_providers_own_part_is_never_written_out() -> None:
         ("assistant", {}, "Done.")
     ]
     assert list(serialize_message(Message(role="assistant", content=(thought,)), {})) == []
+
+
+class TestMessagesThatCannotFit:
+    """Only the newest messages that may fit become elements, and the request is the one of all of them."""
+
+    @pytest.mark.parametrize("window", [260, 400, 600, 1_000, 1_500, 2_500, 9_000])
+    @pytest.mark.parametrize("kind", [SummaryOfMessages, SummaryOfText])
+    def test_leave_the_request_as_it_is_with_all_of_them(
+        self,
+        kind: type[SummaryOfMessages | SummaryOfText],
+        window: int,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        talk = ConversationBuilder()
+        for number in range(40):
+            talk.user(words(number % 9 + 1, f"w{number}"))
+            talk.round(f"c{number}", words(number % 50 + 1, f"r{number}"))
+            talk.answer(words(3, f"a{number}"))
+        talk.user("last")
+        task = task_of(talk, max_tokens=50)
+
+        def render() -> tuple[object, int]:
+            prompt = kind(task=task, max_result_tokens=20)
+            made = asyncio.run(
+                render_summary_request(prompt, window, tokenizer=TOKENIZER, marks_new=True)
+            )
+            return made.messages, count_missed(made)
+
+        try:
+            shown: object = render()
+        except SummaryError as error:
+            shown = error.reason
+
+        def count_all(sizes: Iterable[int], budget: int) -> int:
+            _ = sizes, budget
+            return 1_000_000
+
+        monkeypatch.setattr(prompts, "count_that_may_fit", count_all)
+        try:
+            whole: object = render()
+        except SummaryError as error:
+            whole = error.reason
+
+        assert shown == whole
+
+    def test_are_not_rendered(self) -> None:
+        sizes = iter([30, 30, 50, 70, 90])
+
+        assert count_that_may_fit(sizes, 100) == 3
+        assert next(sizes) == 70

@@ -1,0 +1,110 @@
+"""Keep the event loop responsive while conversations are counted, searched and rendered: one thread for what takes long, and turns for what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+from weakref import WeakKeyDictionary
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from promptkit.messages import Message
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class HasMessage(Protocol):
+    """An item of a view, or an entry of a transcript."""
+
+    @property
+    def message(self) -> Message | None:
+        """The message, if it has one."""
+        ...
+
+
+MUCH = 100_000
+"""Characters that are read in the event loop at most, some 10 ms: more are read in the thread."""
+
+MESSAGE = 500
+"""Characters that a message counts for besides its own."""
+
+
+_workers: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
+
+
+def is_much(items: Iterable[HasMessage]) -> bool:
+    """Return whether reading these items takes so long that the event loop should go on meanwhile."""
+    left = MUCH
+    for item in items:
+        left -= MESSAGE + (len(item.message.text) if item.message else 0)
+        if left < 0:
+            return True
+    return False
+
+
+async def run_beside(
+    items: Iterable[HasMessage], function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Call a function that reads these items: in the worker if they are much, or else at once."""
+    if is_much(items):
+        return await run_in_worker(function, *args, **kwargs)
+    return function(*args, **kwargs)
+
+
+async def run_in_worker(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function in the worker of the running event loop, with the context variables of the caller.
+
+    A loop has one worker: several would wait for each other's interpreter lock, and the loop for
+    all of them. The function must change nothing that its caller goes on with after a cancellation,
+    since it runs to its end.
+    """
+    loop = asyncio.get_running_loop()
+    worker = _workers.get(loop)
+    if worker is None:
+        worker = _workers[loop] = ThreadPoolExecutor(1, thread_name_prefix="promptkit")
+    call = partial(contextvars.copy_context().run, function, *args, **kwargs)
+    return await loop.run_in_executor(worker, call)
+
+
+class _Turns:
+    """The callers of `take_turn` in one event loop."""
+
+    def __init__(self) -> None:
+        self.taken = False
+        self.waiting: deque[asyncio.Future[None]] = deque()
+
+    def pass_on(self) -> None:
+        """Give the turn to the next one that waits."""
+        while self.waiting:
+            future = self.waiting.popleft()
+            if not future.done():
+                future.set_result(None)
+                asyncio.get_running_loop().call_soon(self.pass_on)
+                return
+        self.taken = False
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+
+
+async def take_turn() -> None:
+    """Wait until no other caller has taken a turn in this iteration of the event loop.
+
+    So many conversations that are ready at once do not hold the loop for all of their requests
+    together. A single one does not wait.
+    """
+    loop = asyncio.get_running_loop()
+    turns = _turns.setdefault(loop, _Turns())
+    if turns.taken:
+        future: asyncio.Future[None] = loop.create_future()
+        turns.waiting.append(future)
+        await future
+    else:
+        turns.taken = True
+        loop.call_soon(turns.pass_on)

@@ -1,0 +1,106 @@
+"""What takes long runs beside the event loop, and what is short takes turns in it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextvars import ContextVar
+
+import pytest
+
+from promptkit.compaction.planning.worker import run_beside, run_in_worker, take_turn
+from promptkit.messages import Message
+from promptkit.transcript import ViewItem
+
+NAME: ContextVar[str] = ContextVar("NAME")
+
+SHORT = [ViewItem(message=Message(role="user", content="Hello"), entry_id="e1")]
+LONG = [ViewItem(message=Message(role="user", content="word " * 100_000), entry_id="e1")]
+
+
+class TestTheWorker:
+    def test_read_what_is_long_in_a_thread_and_what_is_short_at_once(self) -> None:
+        async def main() -> tuple[int, int]:
+            return (
+                await run_beside(SHORT, threading.get_ident),
+                await run_beside(LONG, threading.get_ident),
+            )
+
+        short, long = asyncio.run(main())
+
+        assert short == threading.get_ident() != long
+
+    def test_use_one_thread_for_all(self) -> None:
+        async def main() -> list[int]:
+            return await asyncio.gather(*(run_in_worker(threading.get_ident) for _ in range(20)))
+
+        assert len(set(asyncio.run(main()))) == 1
+
+    def test_see_the_context_variables_of_the_caller(self) -> None:
+        async def main() -> str:
+            NAME.set("mine")
+            return await run_in_worker(NAME.get)
+
+        assert asyncio.run(main()) == "mine"
+
+    def test_raise_what_the_function_raises(self) -> None:
+        with pytest.raises(ValueError, match="invalid literal"):
+            asyncio.run(run_in_worker(int, "x"))
+
+    def test_let_the_loop_run_meanwhile_and_a_cancelled_caller_go(self) -> None:
+        go = threading.Event()
+
+        async def main() -> bool:
+            task = asyncio.create_task(run_in_worker(go.wait, 60))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            try:
+                await task
+            except asyncio.CancelledError:
+                return True
+            finally:
+                go.set()
+            return False
+
+        assert asyncio.run(main())
+
+
+class TestTurns:
+    def test_give_one_turn_in_each_iteration_of_the_loop_in_the_order_of_the_callers(self) -> None:
+        iteration = 0
+        taken: list[tuple[int, int]] = []
+
+        async def count() -> None:
+            nonlocal iteration
+            while len(taken) < 5:
+                iteration += 1
+                await asyncio.sleep(0)
+
+        async def wait(number: int) -> None:
+            await take_turn()
+            taken.append((number, iteration))
+
+        async def main() -> None:
+            await asyncio.gather(count(), *map(wait, range(5)))
+
+        asyncio.run(main())
+
+        assert [number for number, _ in taken] == list(range(5))
+        assert len({at for _, at in taken}) == 5
+
+    def test_do_not_suspend_a_single_caller(self) -> None:
+        async def main() -> None:
+            with pytest.raises(StopIteration):
+                take_turn().send(None)
+
+        asyncio.run(main())
+
+    def test_pass_over_a_caller_that_was_cancelled(self) -> None:
+        async def main() -> list[object]:
+            tasks = [asyncio.create_task(take_turn()) for _ in range(4)]
+            await asyncio.sleep(0)
+            tasks[1].cancel()
+            return [type(each) for each in await asyncio.gather(*tasks, return_exceptions=True)]
+
+        nothing = type(None)
+        assert asyncio.run(main()) == [nothing, asyncio.CancelledError, nothing, nothing]
