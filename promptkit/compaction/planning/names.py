@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, as_mapping, as_sequence
@@ -29,7 +30,7 @@ def find_names(text: str) -> set[str]:
     `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and
     `ValueError`.
     """
-    runs = (match.group().strip("./-+") for match in _RUN.finditer(text))
+    runs = {run.strip("./-+") for run in _RUN.findall(text)}
     return {run for run in runs if MIN_LENGTH <= len(run) <= MAX_LENGTH and _is_identifier(run)}
 
 
@@ -55,6 +56,8 @@ def _argument_texts(arguments: str) -> Iterator[str]:
         left.extend(as_mapping(value).values() or as_sequence(value))
 
 
+# names and words recur in each message of a conversation
+@lru_cache(maxsize=65_536)
 def _is_identifier(run: str) -> bool:
     """Return whether a run of characters is a name, rather than a word of a language or a number."""
     if not any(character.isalpha() for character in run):
