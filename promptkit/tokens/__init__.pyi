@@ -4,6 +4,10 @@ from .budget import (
     parse_tokens as parse_tokens,
     resolve_budget as resolve_budget,
 )
+from .encodings import (
+    EncodingEngine as EncodingEngine,
+    register_encoding_engine as register_encoding_engine,
+)
 from .estimates import (
     CalibratedTokenizer as CalibratedTokenizer,
     HeuristicTokenizer as HeuristicTokenizer,

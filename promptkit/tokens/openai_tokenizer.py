@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from promptkit.errors import TextTooLongError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
-from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding
+from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding, get_engine
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 from promptkit.tokens.tool_schemas import (
@@ -28,7 +28,7 @@ from promptkit.tokens.tool_schemas import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tiktoken import Encoding
+    from promptkit.tokens.encodings import EncodingEngine
 
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
@@ -107,9 +107,9 @@ class OpenAITokenizer(Tokenizer):
         self._frames: dict[Role, Count] = {}
 
     @cached_property
-    def encoding(self) -> Encoding:
-        """The encoding, loaded when it is first needed."""
-        return get_encoding(self._encoding_name)
+    def encoding(self) -> EncodingEngine:
+        """The engine that encodes text, loaded when it is first needed."""
+        return get_engine(self._encoding_name)
 
     @property
     def name(self) -> str:
@@ -232,7 +232,9 @@ class OpenAITokenizer(Tokenizer):
             ) - SYSTEM_DISCOUNT
         return Count(tokens, self._exact and definitions.exact and system is not True)
 
-    def _slice(self, text: str, ids: list[int], tokens: int, keep: Literal["head", "tail"]) -> str:
+    def _slice(
+        self, text: str, ids: Sequence[int], tokens: int, keep: Literal["head", "tail"]
+    ) -> str:
         """Return the part of the text that the first or last `tokens` of the ids encode, without a character cut in two."""
         if tokens <= 0:
             return ""
@@ -320,7 +322,7 @@ class OpenAITokenizer(Tokenizer):
             self._cache.put(piece, tokens)
         return tokens
 
-    def _encode(self, piece: str) -> list[int]:
+    def _encode(self, piece: str) -> Sequence[int]:
         if len(piece) > _PANIC and _RUN.search(piece):
             return self._encode_words(piece)
         return self.encoding.encode_ordinary(piece)
@@ -330,7 +332,7 @@ class OpenAITokenizer(Tokenizer):
         import regex  # type: ignore[import-untyped]  # a dependency of tiktoken, without types
 
         # Any stands for there is no public way to encode one word that is already split off
-        encoding: Any = self.encoding
+        encoding: Any = get_encoding(self._encoding_name)
         # as tiktoken replaces lone surrogates
         clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         words = regex.compile(encoding._pat_str).finditer(clean)  # noqa: SLF001  # as above

@@ -147,9 +147,7 @@ class PromptCache:
         self.prefixes.last_used.update((nodes[place], now) for place in used)
         return 0 if cached is None else cached + 1
 
-    def _find_cached(
-        self, messages: Sequence[MessageCount], place: int, now: float
-    ) -> int | None:
+    def _find_cached(self, messages: Sequence[MessageCount], place: int, now: float) -> int | None:
         """Return the last place at or before a breakpoint at which a cached prefix ends, or None."""
         nodes = self.prefixes.nodes
         blocks = 0
