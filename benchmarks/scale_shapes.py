@@ -8,9 +8,8 @@ import math
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
-from statistics import linear_regression, median
+from statistics import linear_regression
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
@@ -65,6 +64,7 @@ IMPORTED_LINES: Final = 4_000
 SIZES: Final = (1_000, 4_000, 10_000, 40_000)
 MAX_FILES: Final = 10_000
 ROUNDS: Final = 5
+SHAPE_ROUNDS: Final = 3
 
 
 def measure_view() -> dict[int, float]:
@@ -192,20 +192,9 @@ def measure_shapes() -> dict[str, float]:
 def _find_slope(name: str, prepare: Callable[[Sequence[str]], Callable[[], object]]) -> float:
     sizes = [size for size in SIZES if name != "files" or size <= MAX_FILES]
     contents = texts(sizes[-1], SHORT)
-    spent = [_time(prepare, contents[:size]) for size in sizes]
+    cases = {str(size): lambda size=size: prepare(fresh(contents[:size])) for size in sizes}
+    spent = medians(cases, SHAPE_ROUNDS).values()
     return linear_regression(list(map(math.log, sizes)), list(map(math.log, spent))).slope
-
-
-def _time(
-    prepare: Callable[[Sequence[str]], Callable[[], object]], contents: Sequence[str]
-) -> float:
-    times: list[float] = []
-    for _ in range(3):
-        run = prepare(fresh(contents))
-        start = time.process_time()
-        run()
-        times.append(time.process_time() - start)
-    return median(times)
 
 
 def _render(
