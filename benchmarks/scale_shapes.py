@@ -156,8 +156,13 @@ def _write_lines() -> Iterator[dict[str, object]]:
             {"type": "text", "text": part} for part in message.content if isinstance(part, str)
         ]
         if message.role == "tool":
-            result = {"type": "tool_result", "tool_use_id": message.tool_call_id}
-            blocks = [{**result, "content": message.text}]
+            blocks = [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": message.tool_call_id,
+                    "content": message.text,
+                }
+            ]
         blocks += [
             {
                 "type": "tool_use",

@@ -40,23 +40,15 @@ def test_tiktoken_meets_the_contract() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_wrong", "text"),
-    [
-        (lambda text: "<|endoftext|>" in text, "endoftext"),
-        (lambda text: len(text) > 19_000 and text.isspace(), " " * 20),
-        (lambda text: "\u1e9e" in text, "\u1e9e"),
-    ],
-    ids=["special tokens", "long runs", "rare letters"],
+    "wrong", ["<|endoftext|>", " " * 19_000, "\u1e9e"], ids=["special", "long run", "rare letter"]
 )
-def test_an_engine_that_encodes_a_text_otherwise_is_refused(
-    is_wrong: Callable[[str], bool], text: str
-) -> None:
+def test_an_engine_that_encodes_a_text_otherwise_is_refused(wrong: str) -> None:
     def encode(given: str) -> list[int]:
-        return [*THEIRS.encode_ordinary(given), *([0] if is_wrong(given) else [])]
+        return [*THEIRS.encode_ordinary(given), *([0] if wrong in given else [])]
 
     with pytest.raises(AssertionError, match="The engine encodes") as raised:
         check_encoding_engine(Changed(encode))
-    assert text in str(raised.value)
+    assert wrong[:100] in str(raised.value)
 
 
 def test_an_engine_that_decodes_tokens_otherwise_is_refused() -> None:

@@ -70,7 +70,7 @@ class FileHead:
     """The name of the file, without a directory."""
     records: tuple[JsonObject, ...]
     """The first lines that are JSON objects."""
-    _source: RecordingSource
+    _source: RecordingSource = attrs.field(alias="source")
 
     @cached_property
     def json_paths(self) -> frozenset[str]:
