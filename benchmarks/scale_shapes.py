@@ -163,7 +163,7 @@ def _write_lines() -> Iterator[dict[str, object]]:
                     "content": message.text,
                 }
             ]
-        blocks += [
+        blocks.extend(
             {
                 "type": "tool_use",
                 "id": call.id,
@@ -171,7 +171,7 @@ def _write_lines() -> Iterator[dict[str, object]]:
                 "input": json.loads(call.arguments),
             }
             for call in message.tool_calls
-        ]
+        )
         role = "assistant" if message.role == "assistant" else "user"
         content: dict[str, object] = {"role": role, "content": blocks}
         if role == "assistant":
