@@ -12,11 +12,15 @@ from typing import Final
 
 import attrs
 
+from benchmarks.engines import ENGINES
 from benchmarks.history import HALF, HUNDREDTH, History, size
 from benchmarks.large_prompt import AIM, AgentFigures, measure_agent
 from benchmarks.recorded import HistoryFigures, measure_history
 from benchmarks.timing import medians, peak
+from benchmarks.tokenizing import ENCODING
 from benchmarks.workload import LONG, SHAPES, Shape, texts
+from promptkit.testing import check_encoding_engine
+from promptkit.tokens import register_encoding_engine
 
 BARS: Final = {
     "cold_over_floor": (0.8, "first render at half of the tokens, over the floor"),
@@ -227,6 +231,24 @@ def scaling(shape: Shape, messages: int, rounds: int, seconds: dict[str, float])
     return timed["many"] / timed["few"]
 
 
+ENGINE_BAR: Final = 0.25
+"""The upper limit of the first render with gigatoken, over tokenising everything with tiktoken."""
+
+
+def measure_engine(name: str, messages: int, rounds: int) -> float:
+    """Return the first render of flat messages at half of their tokens with another engine, over the floor of tiktoken.
+
+    The engine is compared with tiktoken before.
+    """
+    engine = ENGINES[name]()
+    check_encoding_engine(engine, ENCODING)
+    register_encoding_engine(ENCODING, engine)
+    history = History(texts(messages, LONG), SHAPES[0])
+    history.check(HALF)
+    timed = medians({"floor": history.floor, "cold": history.cold(HALF)}, rounds)
+    return timed["cold"] / timed["floor"]
+
+
 def profile(messages: int) -> None:
     """Print a profile of a cold render of flat messages."""
     import cProfile
@@ -266,12 +288,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--profile", action="store_true", help="print where a cold render spends its time instead"
     )
+    parser.add_argument(
+        "--engine",
+        choices=list(ENGINES),
+        help="measure a cold render of flat messages with this engine instead",
+    )
     options = parser.parse_args(arguments)
     messages: int = options.messages or (1_000 if options.quick else 5_000)
     rounds: int = max(5, options.rounds or (5 if options.quick else 7))
     if options.profile:
         profile(messages)
         return 0
+    if options.engine:
+        ratio = measure_engine(options.engine, messages, rounds)
+        print(
+            json.dumps({"engine": options.engine, "cold_over_floor": ratio})
+            if options.json
+            else f"first render with {options.engine}, over the floor: {ratio:.3f}"
+        )
+        return int(options.check and ratio > ENGINE_BAR)
     figures = measure(
         messages,
         rounds,

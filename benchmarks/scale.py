@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Final
 
-from benchmarks import scale_sessions
+from benchmarks import scale_sessions, scale_shapes
 from benchmarks.tokenizing import encoding
 
 if TYPE_CHECKING:
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MEASURES", "main"]
 
-MEASURES: Final[Mapping[str, Callable[[], object]]] = {**scale_sessions.MEASURES}
+MEASURES: Final[Mapping[str, Callable[[], object]]] = {
+    **scale_sessions.MEASURES,
+    **scale_shapes.MEASURES,
+}
 """Name of a figure → what measures it."""
 
 

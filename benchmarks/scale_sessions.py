@@ -280,7 +280,7 @@ def measure_request() -> dict[int, float]:
                 for _ in range(12):
                     window.add(Message(role="user", content=(_write(),)))
                     start = time.process_time()
-                    (await window.request()).openai_arguments()
+                    (await window.request()).chat_arguments()
                     spent.append(time.process_time() - start)
                     window.add_reply(Message(role="assistant", content=(_write(),)))
             return {"ratio": median(spent[1:]) / floor}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
 
-from promptkit.tokens.encodings import get_encoding
+from promptkit.tokens.encodings import get_encoding, get_engine
 from promptkit.tokens.models import DEFAULT_ENCODING
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
 
@@ -28,8 +28,7 @@ def fresh_tokenizer(witness: WitnessedEncoding | None = None) -> OpenAITokenizer
     With a witness, the tokenised bytes are counted.
     """
     tokenizer = OpenAITokenizer(ENCODING)
-    # has the methods that a tokenizer uses
-    tokenizer.encoding = encoding() if witness is None else cast("Encoding", witness)
+    tokenizer.encoding = get_engine(ENCODING) if witness is None else witness
     return tokenizer
 
 
@@ -49,6 +48,10 @@ class WitnessedEncoding:
         """Return the token ids of a text."""
         self.bytes += len(text.encode())
         return self.inner.encode_ordinary(text)
+
+    def decode_bytes(self, tokens: Sequence[int]) -> bytes:
+        """Return the bytes of tokens."""
+        return self.inner.decode_bytes(tokens)
 
     def __getattr__(self, name: str) -> object:
         # Any other method would tokenise bytes without counting them.

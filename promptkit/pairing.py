@@ -270,7 +270,10 @@ class ToolCallPairer:
                 else attrs.evolve(result, tool_call_id=call.id)
             )
             self.sources[place] = call.result
-        self._missing[block.turn] = found
+        if found:
+            self._missing[block.turn] = found
+        else:
+            self._missing.pop(block.turn, None)
 
     def _unmatched_results(self) -> Iterator[tuple[int, Repair]]:
         for turns in self._pool.values():

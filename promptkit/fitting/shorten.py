@@ -10,7 +10,7 @@ import attrs
 
 from promptkit.tokens.tokenizer import count_frame, count_message, count_part
 from promptkit.tokens.tool_schemas import compact_arguments
-from promptkit.tokens.truncation import truncate_text
+from promptkit.tokens.truncation import cut_text, truncate_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -82,7 +82,13 @@ def _shorten_once(message: Message, tokens: int, tokenizer: Tokenizer, marker: s
             content = _cut_between(message.content, needs, room, marker, tokenizer)
         else:
             content = [
-                _cut_text(part, max(level, least), marker, tokenizer)
+                cut_text(
+                    part,
+                    max(level, least),
+                    head=HEAD_SHARE,
+                    marker=marker,
+                    tokenizer=tokenizer,
+                )
                 if isinstance(part, str) and need > max(level, least)
                 else part
                 for part, need in zip(message.content, needs, strict=True)
@@ -113,10 +119,6 @@ def _shorten_calls(
         )
 
 
-def _cut_text(text: str, tokens: int, marker: str, tokenizer: Tokenizer) -> str:
-    return truncate_text(text, tokens, head=HEAD_SHARE, marker=marker, tokenizer=tokenizer)
-
-
 def _cut_between(
     content: Sequence[Part], needs: Sequence[int], tokens: int, marker: str, tokenizer: Tokenizer
 ) -> list[Part]:
@@ -129,11 +131,12 @@ def _cut_between(
     between = texts[head : len(texts) - tail]
     left = tokens - sum(needs[at] for at in (*texts[:head], *texts[len(texts) - tail :]))
     cut = (
-        _cut_text(
+        truncate_text(
             "\n".join(part for at in between if isinstance(part := content[at], str)),
             left,
-            marker,
-            tokenizer,
+            head=HEAD_SHARE,
+            marker=marker,
+            tokenizer=tokenizer,
         )
         or marker
     )
@@ -196,21 +199,24 @@ def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> s
             container[key] = (
                 text
                 if need <= level
-                else truncate_text(text, level, marker=CUT_STRING, tokenizer=tokenizer)
+                else cut_text(text, level, head=1.0, marker=CUT_STRING, tokenizer=tokenizer)
             )
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     shortest = write(least)
-    spare = tokens - tokenizer.count(shortest)
-    if spare < 0:
+    fewest = tokenizer.count(shortest)
+    if tokens < fewest:
         return min(shortest, arguments, key=lambda text: tokenizer.count(compact_arguments(text)))
-    level = least + find_level([need - least for need in needs], spare)
+    wants = [need - least for need in needs]
+    # JSON writes some characters as two
+    written = max(sum(wants), tokenizer.count(compact_arguments(arguments)) - fewest)
+    level = least + find_level(wants, (tokens - fewest) * sum(wants) // max(1, written))
     while level > least:
         text = write(level)
         excess = tokenizer.count(text) - tokens
         if excess <= 0:
             return text
-        level -= max(1, excess // len(strings), level // 8)  # JSON writes some characters as two
+        level -= max(1, excess // len(strings), level // 64)
     return shortest
 
 

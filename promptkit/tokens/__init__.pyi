@@ -3,6 +3,10 @@ from .budget import (
     RenderBudget as RenderBudget,
     resolve_budget as resolve_budget,
 )
+from .encodings import (
+    EncodingEngine as EncodingEngine,
+    register_encoding_engine as register_encoding_engine,
+)
 from .estimates import (
     CalibratedTokenizer as CalibratedTokenizer,
     HeuristicTokenizer as HeuristicTokenizer,

@@ -6,19 +6,22 @@ The bundled ones are built from this package's own data, once per process.
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Mapping
 from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
 from promptkit.errors import TokenizerError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tiktoken import Encoding
 
 _CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
@@ -102,6 +105,69 @@ _FILES = {
     "p50k_base": ("ec7223a39ce59f226a68acc30dc1af2788490e15",),
     "p50k_edit": ("ec7223a39ce59f226a68acc30dc1af2788490e15",),
 }
+
+
+class EncodingEngine(Protocol):
+    """Encodes text with one encoding, as a `tiktoken.Encoding` does.
+
+    `promptkit.testing.check_encoding_engine` compares an engine with tiktoken.
+    """
+
+    def encode_ordinary(self, text: str, /) -> Sequence[int]:
+        """Return the ranks of the tokens of a text.
+
+        Text that looks like a special token is text. A text never has lone surrogates: promptkit
+        replaces them by U+FFFD before, as tiktoken does.
+        """
+        ...
+
+    def decode_bytes(self, tokens: Sequence[int], /) -> bytes:
+        """Return the bytes of tokens, a part of what `encode_ordinary` returned."""
+        ...
+
+
+_engines: dict[str, EncodingEngine] = {}
+
+
+def register_encoding_engine(encoding: str, engine: EncodingEngine) -> None:
+    """Encode text with another engine than tiktoken.
+
+    Register an engine when a program starts: a tokenizer that has counted a text keeps its engine.
+
+    Args:
+        encoding: The name of the encoding, such as `o200k_base`.
+        engine: The engine. A later one replaces it.
+
+    >>> register_encoding_engine("o200k_base", tiktoken.get_encoding("o200k_base"))
+    """
+    _engines[encoding] = _WellFormed(engine)
+
+
+@attrs.frozen
+class _WellFormed:
+    """An engine that gets texts without lone surrogates."""
+
+    _engine: EncodingEngine
+
+    def encode_ordinary(self, text: str, /) -> Sequence[int]:
+        if not text.isascii() and _SURROGATE.search(text):
+            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return self._engine.encode_ordinary(text)
+
+    def decode_bytes(self, tokens: Sequence[int], /) -> bytes:
+        return self._engine.decode_bytes(tokens)
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def get_engine(encoding: str) -> EncodingEngine:
+    """Return the engine that was registered for an encoding, or the encoding of tiktoken.
+
+    Raises TokenizerError if there is neither.
+    """
+    return _engines[encoding] if encoding in _engines else get_encoding(encoding)
+
 
 _encodings: dict[str, Encoding] = {}
 _lock = Lock()

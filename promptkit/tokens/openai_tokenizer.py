@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from promptkit.errors import TextTooLongError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
-from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding
+from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding, get_engine
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 from promptkit.tokens.tool_schemas import (
@@ -27,7 +28,7 @@ from promptkit.tokens.tool_schemas import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tiktoken import Encoding
+    from promptkit.tokens.encodings import EncodingEngine
 
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
@@ -45,9 +46,18 @@ SAFE_CUT = re.compile(r"(?<=\S)(?= \S)|(?<=\n)(?=[^\s/])")
 CUT_BEFORE_SPACE = re.compile(r"(?<=\S)(?= \S)")
 _OLDER = frozenset({"gpt2", "r50k_base", "p50k_base", "p50k_edit"})
 
-_LONG = 500_000  # characters; tiktoken 0.14 panics on runs of white space somewhere above 700,000
-# characters in which a long text is encoded, so that its tokens are never all in memory
-_BLOCK = 65_536
+_LONG = 4_096  # characters; a longer text is counted in pieces
+# A piece ends before a word that begins with one of these characters, and after a line that ends
+# with one. So a text has the same pieces as its head, its tail and any text that contains it, and
+# their counts are found in the cache. A piece has some 1,000 characters.
+_MARKS = "".join(filter(str.isprintable, map(chr, range(ord("6"), 0x10000, 32))))
+_END_BEFORE_WORD = re.compile(rf" (?<=\S )(?=[{_MARKS}])")
+_END_AFTER_LINE = re.compile(rf"\n(?<=[{_MARKS}]\n)(?=[^\s/])")
+_MAX_PIECE = 2_048  # characters; a longer piece is cut at the next safe cut
+
+_WINDOW = 8_192  # characters in which ends are looked for at once
+
+_PANIC = 500_000  # characters; tiktoken 0.14 panics on runs of white space somewhere above 700,000
 _RUN = re.compile(r"\s{100000}")
 _NEAR = 1_024  # characters in which a safe end of an excerpt is looked for
 _CHARACTERS_PER_TOKEN = 6  # more than in any ordinary text, so that one excerpt is enough
@@ -97,9 +107,9 @@ class OpenAITokenizer(Tokenizer):
         self._frames: dict[Role, Count] = {}
 
     @cached_property
-    def encoding(self) -> Encoding:
-        """The encoding, loaded when it is first needed."""
-        return get_encoding(self._encoding_name)
+    def encoding(self) -> EncodingEngine:
+        """The engine that encodes text, loaded when it is first needed."""
+        return get_engine(self._encoding_name)
 
     @property
     def name(self) -> str:
@@ -122,7 +132,7 @@ class OpenAITokenizer(Tokenizer):
         if tokens is None:
             if len(text) > self._long:
                 self._check_length(text)
-                tokens = sum(map(len, self._encode_blocks(text)))
+                tokens = sum(map(self._count_piece, self._split(text)))
             else:
                 tokens = len(self.encoding.encode_ordinary(text))
             self._cache.put(text, tokens)
@@ -139,24 +149,26 @@ class OpenAITokenizer(Tokenizer):
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         """Return a head or tail of at most `tokens`, or the text itself exactly if it fits.
 
-        Only about six characters per token are encoded, however long the text is.
+        Only about six characters per token are counted, however long the text is.
         """
         if tokens <= 0:
             return ""
         if len(text) * 4 <= tokens or (len(text) <= tokens and text.isascii()):
             return text
-        ids = self._encode_excerpt(text, tokens, keep)
-        if len(ids) <= tokens:
-            self._cache.put(text, len(ids))  # the ids are those of the whole text
+        found = self._find_cut(text, tokens, keep)
+        if found is None:
             return text
+        before, piece, left = found
+        ids = self._encode(piece)
         # Cutting tokens was never seen to make the rest cost more, but no rule of the encoding says
         # so.
-        room = tokens
+        room = left
         while True:
-            kept = self._slice(text, ids, room, keep)
-            over = self.count(kept) - tokens
+            kept = self._slice(piece, ids, room, keep)
+            over = self.count(kept) - left
             if over <= 0:
-                return kept
+                size = before + len(kept)
+                return text[:size] if keep == "head" else text[len(text) - size :]
             room -= over
 
     def count_framing(
@@ -220,7 +232,9 @@ class OpenAITokenizer(Tokenizer):
             ) - SYSTEM_DISCOUNT
         return Count(tokens, self._exact and definitions.exact and system is not True)
 
-    def _slice(self, text: str, ids: list[int], tokens: int, keep: Literal["head", "tail"]) -> str:
+    def _slice(
+        self, text: str, ids: Sequence[int], tokens: int, keep: Literal["head", "tail"]
+    ) -> str:
         """Return the part of the text that the first or last `tokens` of the ids encode, without a character cut in two."""
         if tokens <= 0:
             return ""
@@ -231,19 +245,40 @@ class OpenAITokenizer(Tokenizer):
             len(text) - len(self.encoding.decode_bytes(ids[-tokens:]).decode("utf-8", "ignore")) :
         ]
 
-    def _encode_excerpt(self, text: str, tokens: int, keep: Literal["head", "tail"]) -> list[int]:
-        """Encode a head or tail that has more than `tokens`, or the whole text."""
+    def _find_cut(
+        self, text: str, tokens: int, keep: Literal["head", "tail"]
+    ) -> tuple[int, str, int] | None:
+        """Find the piece in which a text of more than `tokens` is cut.
+
+        Return the characters that are kept besides the piece, the piece, and the tokens that are
+        left for it; None if the text is not too long.
+        """
         size = _CHARACTERS_PER_TOKEN * tokens + 64
-        while size + _NEAR < len(text):
-            safe, piece = (
-                self._take_head(text, size) if keep == "head" else self._take_tail(text, size)
-            )
-            ids = self._encode(piece)
-            if len(ids) > tokens + (0 if safe else _SLACK):
-                return ids
+        while True:
+            is_whole = size + _NEAR >= len(text)
+            if is_whole:
+                self._check_length(text)
+                safe, excerpt = True, text
+            elif keep == "head":
+                safe, excerpt = self._take_head(text, size)
+            else:
+                safe, excerpt = self._take_tail(text, size)
+            pieces = self._split(excerpt)
+            before, left = 0, tokens
+            for piece in pieces if keep == "head" else reversed(list(pieces)):
+                counted = self._count_piece(piece)
+                before += len(piece)
+                if counted > left:
+                    # the end of an excerpt may be in the middle of a word
+                    if safe or before < len(excerpt) or counted > left + _SLACK:
+                        return before - len(piece), piece, left
+                    break
+                left -= counted
+            else:
+                if is_whole:
+                    self._cache.put(text, tokens - left)
+                    return None
             size *= 4
-        self._check_length(text)
-        return self._encode(text)
 
     def _take_head(self, text: str, size: int) -> tuple[bool, str]:
         place = self._safe_cut.search(text, size, size + _NEAR) if self._safe_cut else None
@@ -254,30 +289,50 @@ class OpenAITokenizer(Tokenizer):
         place = self._safe_cut.search(text, start - _NEAR, start) if self._safe_cut else None
         return place is not None, text[place.start() if place else start :]
 
-    def _encode(self, text: str) -> list[int]:
-        if len(text) <= _LONG:
-            return self.encoding.encode_ordinary(text)
-        return [token for block in self._encode_blocks(text) for token in block]
-
-    def _encode_blocks(self, text: str) -> Iterator[list[int]]:
-        """Yield the ids of a long text, in blocks that end at safe cuts."""
+    def _split(self, text: str) -> Iterator[str]:
+        """Yield the pieces of a long text, whose counts add up, since they end at safe cuts."""
+        safe_cut = self._safe_cut
+        if len(text) <= self._long or safe_cut is None:
+            yield text
+            return
         start = 0
-        while start < len(text):
-            place = self._safe_cut.search(text, start + _BLOCK) if self._safe_cut else None
-            end = place.start() if place else len(text)
-            block = text[start:end]
-            if end - start > _LONG and _RUN.search(block):
-                yield self._encode_words(block)
-            else:
-                yield self.encoding.encode_ordinary(block)
+        for end in chain(self._find_ends(text), (len(text),)):
+            while end - start > _MAX_PIECE:
+                place = safe_cut.search(text, start + _MAX_PIECE, end)
+                if place is None or place.start() == end:
+                    break
+                yield text[start : place.start()]
+                start = place.start()
+            yield text[start:end]
             start = end
+
+    def _find_ends(self, text: str) -> Iterator[int]:
+        for start in range(0, len(text), _WINDOW):
+            window = (text, start, start + _WINDOW + 1)
+            ends = [match.start() for match in _END_BEFORE_WORD.finditer(*window)]
+            if self._safe_cut is SAFE_CUT:
+                ends += [match.end() for match in _END_AFTER_LINE.finditer(*window)]
+                ends.sort()
+            yield from ends
+
+    def _count_piece(self, piece: str) -> int:
+        tokens = self._find_count(piece)
+        if tokens is None:
+            tokens = len(self._encode(piece))
+            self._cache.put(piece, tokens)
+        return tokens
+
+    def _encode(self, piece: str) -> Sequence[int]:
+        if len(piece) > _PANIC and _RUN.search(piece):
+            return self._encode_words(piece)
+        return self.encoding.encode_ordinary(piece)
 
     def _encode_words(self, text: str) -> list[int]:
         """Encode a text with a run of white space that is too long for tiktoken's splitter: split here, merge in tiktoken."""
         import regex  # type: ignore[import-untyped]  # a dependency of tiktoken, without types
 
         # Any stands for there is no public way to encode one word that is already split off
-        encoding: Any = self.encoding
+        encoding: Any = get_encoding(self._encoding_name)
         # as tiktoken replaces lone surrogates
         clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         words = regex.compile(encoding._pat_str).finditer(clean)  # noqa: SLF001  # as above

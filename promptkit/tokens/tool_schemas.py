@@ -102,7 +102,7 @@ def count_tool_calls(calls: Sequence[ToolCall], count: Counter) -> Count:
 
 def compact_arguments(arguments: str) -> str:
     """Write the arguments of a tool call as the prompt holds them: as compact JSON, or as they are if they are no JSON."""
-    return _compact_short(arguments) if len(arguments) <= _SHORT else _rewrite(arguments)
+    return (_compact_short if len(arguments) <= _SHORT else _compact_long)(arguments)
 
 
 _write_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
@@ -118,6 +118,7 @@ def _rewrite(arguments: str) -> str:
 # characters: the arguments of a call are counted in every request, and most are short
 _SHORT = 4_096
 _compact_short = lru_cache(maxsize=4_096)(_rewrite)
+_compact_long = lru_cache(maxsize=16)(_rewrite)
 
 _TYPES = {
     "string": "string",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 _LINE = 0.15  # share of the kept text that may be dropped to end at a line
 _LOOK_BACK = 64  # characters
+_COUNTED = 6  # characters for each token that is left, up to which a text is counted as a whole
 
 
 def truncate_text(
@@ -39,9 +40,16 @@ def truncate_text(
     """
     if tokens <= 0 or not text:
         return ""
-    fitting = tokenizer.truncate(text, tokens)
-    if len(fitting) == len(text) or (len(text) <= 4 * tokens and tokenizer.count(text) <= tokens):
+    if len(text) <= _COUNTED * tokens:
+        if tokenizer.count(text) <= tokens:
+            return text
+    elif len(tokenizer.truncate(text, tokens)) == len(text):
         return text
+    return cut_text(text, tokens, head=head, marker=marker, tokenizer=tokenizer)
+
+
+def cut_text(text: str, tokens: int, *, head: float, marker: str, tokenizer: Tokenizer) -> str:
+    """Truncate a text of more than `tokens` as `truncate_text` does."""
     room = tokens - tokenizer.count(marker)
     if room < 0:
         return ""

@@ -60,7 +60,7 @@ def _argument_texts(arguments: str) -> Iterator[str]:
         left.extend(as_mapping(value).values() or as_sequence(value))
 
 
-@lru_cache(KNOWN_RUNS)
+@lru_cache(KNOWN_RUNS)  # names and words recur in each message of a conversation
 def _is_identifier(run: str) -> bool:
     """Return whether a run of characters is a name, rather than a word of a language or a number."""
     if not any(character.isalpha() for character in run):

@@ -304,23 +304,17 @@ class _RecordedRequests:
         self._places = {entry.id: at for at, entry in enumerate(path)}
         self._said_before = _count_before(path)
         self._others: dict[tuple[str, int], int] = {}
-        self._items: tuple[ViewItem, ...] = ()
         self._shown: list[int] = []
         self._counts: list[MessageCount] = []
 
     def at(self, place: int) -> tuple[list[int], list[MessageCount]]:
         """Return the numbers and the counts of the messages that were shown before the entry at a place of the path."""
         items = self._views.build(self._path[:place]).items
-        known = len(self._items)
-        start = known if items[:known] == self._items else 0
+        start = self._views.kept
         new = items[start:]
         counts = self._counter.count_messages([item.message for item in new])
-        self._counts = [*self._counts[:start], *counts]
-        self._shown = [
-            *self._shown[:start],
-            *(self._find(item, count) for item, count in zip(new, counts, strict=True)),
-        ]
-        self._items = items
+        self._counts[start:] = counts
+        self._shown[start:] = map(self._find, new, counts)
         return self._shown, self._counts
 
     def _find(self, item: ViewItem, count: MessageCount) -> int:

@@ -89,6 +89,10 @@ class PromptCache:
         self._rule = rule
         self._lifetime = find_lifetime(rule, lifetime)
         self.prefixes = PrefixTree()
+        self._sums: list[int] = [0]
+        """The tokens of the prefixes of the newest request, the empty one first."""
+        self._sent = -math.inf
+        """The time of the newest request, which used all of its prefixes."""
 
     def send(
         self, request_tokens: int, messages: Sequence[MessageCount], now: float
@@ -101,45 +105,51 @@ class PromptCache:
             messages: The messages of the request.
             now: The time in seconds. It never decreases.
         """
-        sums = list(accumulate((message.tokens for message in messages), initial=request_tokens))
+        prefixes, sums = self.prefixes, self._sums
+        kept = prefixes.count_kept(messages)
+        if self._rule == "openai":
+            prefixes.last_used.update(dict.fromkeys(prefixes.nodes[kept:], self._sent))
+        known = prefixes.add_path(messages, kept)
+        added = (message.tokens for message in messages[kept:])
+        sums[kept:] = accumulate(added, initial=sums[kept])
+        tokens = request_tokens + sums[-1]
         if self._rule == "off" or not (messages or self._rule == "openai"):
-            return BilledTokens(input_tokens=sums[-1])
-        nodes, known = self.prefixes.add_path(messages)
+            return BilledTokens(input_tokens=tokens)
         length = (
-            self._use_sent(nodes, known, now)
+            self._use_sent(kept, known, now)
             if self._rule == "openai"
-            else self._use_breakpoints(nodes, messages, sums, now)
+            else self._use_breakpoints(messages, request_tokens, now)
         )
-        return bill_prefix(self._rule, sums[-1], sums[length] if length else 0)
+        return bill_prefix(self._rule, tokens, request_tokens + sums[length] if length else 0)
 
-    def _use_sent(self, nodes: Sequence[int], known: int, now: float) -> int:
+    def _use_sent(self, kept: int, known: int, now: float) -> int:
         """Return how many messages are cached as OpenAI does it, and cache the whole request."""
-        last_used = self.prefixes.last_used
-        while known and now - last_used.get(nodes[known - 1], -math.inf) > self._lifetime:
+        nodes, last_used = self.prefixes.nodes, self.prefixes.last_used
+        while known > kept and now - last_used.get(nodes[known - 1], -math.inf) > self._lifetime:
             known -= 1
-        last_used.update(dict.fromkeys(nodes, now))
+        if known == kept and now - self._sent > self._lifetime:
+            known = 0
+        self._sent = now
         return known
 
     def _use_breakpoints(
-        self,
-        nodes: Sequence[int],
-        messages: Sequence[MessageCount],
-        sums: Sequence[int],
-        now: float,
+        self, messages: Sequence[MessageCount], request_tokens: int, now: float
     ) -> int:
         """Return how many messages are cached as Anthropic does it, and cache the rest up to the last breakpoint."""
+        nodes = self.prefixes.nodes
         breakpoints = find_breakpoints(messages)
-        found = (self._find_cached(nodes, messages, place, now) for place in reversed(breakpoints))
+        found = (self._find_cached(messages, place, now) for place in reversed(breakpoints))
         cached = next((place for place in found if place is not None), None)
-        used = [place for place in breakpoints if sums[place + 1] >= MIN_PREFIX]
+        used = [
+            place for place in breakpoints if request_tokens + self._sums[place + 1] >= MIN_PREFIX
+        ]
         used += [] if cached is None else [cached]
         self.prefixes.last_used.update((nodes[place], now) for place in used)
         return 0 if cached is None else cached + 1
 
-    def _find_cached(
-        self, nodes: Sequence[int], messages: Sequence[MessageCount], place: int, now: float
-    ) -> int | None:
+    def _find_cached(self, messages: Sequence[MessageCount], place: int, now: float) -> int | None:
         """Return the last place at or before a breakpoint at which a cached prefix ends, or None."""
+        nodes = self.prefixes.nodes
         blocks = 0
         for at in range(place, -1, -1):
             if now - self.prefixes.last_used.get(nodes[at], -math.inf) <= self._lifetime:
@@ -155,7 +165,11 @@ class PrefixTree:
 
     def __init__(self) -> None:
         self._children: dict[tuple[int, int], int] = {}
+        self._path: list[MessageCount] = []
+        self.nodes: list[int] = []
+        """The numbers of the prefixes of the newest path."""
         self._last_added: dict[int, int] = {}
+        """The number of the last path with a prefix, for those that the newest path does not have."""
         self.last_used: dict[int, float] = {}
         """The time at which a prefix was last used, by its number. The cache sets it."""
         self._added = 0
@@ -164,11 +178,28 @@ class PrefixTree:
     def __len__(self) -> int:
         return len(self._children)
 
-    def add_path(self, messages: Sequence[MessageCount]) -> tuple[list[int], int]:
-        """Return the number of the prefix that ends with each message, and how many of these prefixes were known before."""
+    def count_kept(self, messages: Sequence[MessageCount]) -> int:
+        """Return how many messages a path has in common with the newest one."""
+        before = self._path
+        if messages[: len(before)] == before:
+            return len(before)
+        pairs = enumerate(zip(messages, before, strict=False))
+        return next(
+            (at for at, (message, other) in pairs if message is not other),
+            min(len(messages), len(before)),
+        )
+
+    def add_path(self, messages: Sequence[MessageCount], kept: int) -> int:
+        """Add the prefixes that end with each message, and return how many of them were known before.
+
+        Takes time linear in the messages after the first `kept`, which are those of the newest
+        path.
+        """
+        self._last_added.update(dict.fromkeys(self.nodes[kept:], self._added))
+        del self.nodes[kept:], self._path[kept:]
         self._added += 1
-        node, known, nodes = 0, 0, list[int]()
-        for message in messages:
+        node, known = self.nodes[-1] if kept else 0, kept
+        for message in messages[kept:]:
             key = (node, message.number)
             child = self._children.get(key)
             if child is None:
@@ -176,15 +207,16 @@ class PrefixTree:
                 child = self._children[key] = self._last_number
             else:
                 known += 1
-            self._last_added[child] = self._added
-            nodes.append(child)
+            self._path.append(message)
+            self.nodes.append(child)
             node = child
         if len(self._children) > MAX_PREFIXES:
             self._forget_oldest()
-        return nodes, known
+        return known
 
     def _forget_oldest(self) -> None:
         # A prefix is used whenever a longer one is used, so the rest is still a tree.
+        self._last_added.update(dict.fromkeys(self.nodes, self._added))
         oldest = sorted(self._last_added.values())[len(self._last_added) // 2]
         self._last_added = {
             node: added for node, added in self._last_added.items() if added >= oldest

@@ -128,7 +128,7 @@ class TranscriptView:
 
 def build_view(path: Sequence[Entry]) -> TranscriptView:
     """Build the view of a path, root first. Takes time linear in the length of the path."""
-    return _View(path).snapshot()
+    return _View(path).snapshot()[1]
 
 
 def build_summary_message(summary: str) -> Message:
@@ -151,6 +151,8 @@ class ViewBuilder:
         self._length = 0
         self._ends: tuple[Entry, ...] = ()
         self._snapshot = TranscriptView()
+        self.kept = 0
+        """The number of items at the start of the newest view that are those of the view before."""
 
     def __len__(self) -> int:
         """Return the number of entries of the path that was built last."""
@@ -163,16 +165,17 @@ class ViewBuilder:
         a checkpoint or an edit, the whole path is read again.
         """
         length = self._length
-        ends = path[: min(length, 1)], path[length - 1 : length] if length else path[:0]
-        if ends != (self._ends[:1], self._ends[1:]):
+        ends = (path[0], path[length - 1]) if 0 < length <= len(path) else ()
+        if ends != self._ends:
             self._view = _View(path)
         elif len(path) == length:
+            self.kept = len(self._snapshot.items)
             return self._snapshot
         elif not self._view.extend(path, length):
             self._view = _View(path)
         self._length = len(path)
-        self._ends = (*path[:1], *path[-1:])
-        self._snapshot = self._view.snapshot()
+        self._ends = (path[0], path[-1]) if path else ()
+        self.kept, self._snapshot = self._view.snapshot()
         return self._snapshot
 
 
@@ -221,7 +224,8 @@ class _View:
         self._add_entries(entries)
         return True
 
-    def snapshot(self) -> TranscriptView:
+    def snapshot(self) -> tuple[int, TranscriptView]:
+        """Return the number of items that did not change since the last snapshot, and the view."""
         pairer = self._pairer
         first = pairer.settle()
         del self._items[first:]
@@ -235,7 +239,7 @@ class _View:
         if entry and isinstance(entry.payload, Checkpoint):
             summary = _edited_text(entry.payload.summary, self._edits.get(entry.id))
         repairs = (*self._repairs, *pairer.repairs)
-        return TranscriptView(
+        return first, TranscriptView(
             items=tuple(self._items),
             checkpoint_id=entry.id if entry else None,
             summary=summary or None,

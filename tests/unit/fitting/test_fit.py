@@ -12,6 +12,8 @@ import pytest
 from hypothesis import example, given, settings, strategies as st
 from openai.types.chat import ChatCompletionMessage
 
+from benchmarks.tokenizing import WitnessedEncoding, encoding, fresh_tokenizer
+from benchmarks.workload import texts
 from promptkit import (
     BudgetExceededError,
     Fitted,
@@ -896,3 +898,26 @@ def test_messages_may_come_from_a_generator() -> None:
     assert fitted == fit(messages, budget=12, tokenizer=WordTokenizer())
     assert all(message in messages for message in fitted.messages)
     assert fitted.removed
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_tokenizes_texts_one_and_a_half_times_at_most_also_where_it_shortens_them(
+    share: float,
+) -> None:
+    pages = texts(100, (200, 400))
+    code = "\n".join(pages[0][:60] + str(number) for number in range(700))
+    talk = [
+        *(user_message(page) for page in pages[:10]),
+        Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="a", name="write", arguments=json.dumps({"text": code})),),
+        ),
+        result_message("a", "\n".join(pages[:20])),
+        *(user_message(page) for page in pages[10:]),
+    ]
+    given = [message.text for message in talk] + [talk[10].tool_calls[0].arguments]
+    whole = sum(map(fresh_tokenizer().count, given))
+    witness = WitnessedEncoding(encoding())
+    fitted = fit(talk, budget=int(whole * share), tokenizer=fresh_tokenizer(witness))
+    assert fitted.changed
+    assert witness.bytes <= 1.5 * sum(len(text.encode()) for text in given)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import attrs
 import pytest
 from hypothesis import given, strategies as st
 
 from promptkit.errors import TextTooLongError
 from promptkit.messages import DocumentPart, OpaquePart, ToolDefinition
-from promptkit.tokens import OpenAITokenizer, tokenizer_for
+from promptkit.tokens import OpenAITokenizer, encodings, register_encoding_engine, tokenizer_for
+from promptkit.tokens.encodings import get_encoding
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOKENIZER = OpenAITokenizer("o200k_base")
 READ = ToolDefinition(name="read", description="Read a file.")
@@ -100,3 +106,62 @@ def test_in_the_older_encodings_a_line_break_is_no_safe_place_and_in_unknown_one
     assert older is not None
     assert [found.start() for found in older.finditer(text)] == [7]
     assert OpenAITokenizer("another").safe_cut is None
+
+
+LINES = st.sampled_from(
+    [
+        "version six\n",
+        "value = 6\n",
+        "  indented 6\n",
+        "/path\n",
+        "six 6 v V",
+        "v ",
+        " ",
+        "\n",
+        "\r\n",
+    ]
+)
+
+
+@given(st.lists(LINES, min_size=1, max_size=20).map(lambda lines: "".join(lines) * 300))
+def test_a_long_text_has_the_tokens_that_it_has_as_a_whole(text: str) -> None:
+    assert OpenAITokenizer().count(text) == len(get_encoding("o200k_base").encode_ordinary(text))
+
+
+@given(
+    st.lists(LINES, min_size=1, max_size=20).map(lambda lines: "".join(lines) * 300),
+    st.integers(1, 3_000),
+)
+def test_a_long_text_is_cut_after_as_many_tokens_as_it_may_have(text: str, tokens: int) -> None:
+    ids = get_encoding("o200k_base").encode_ordinary(text)
+    decode = get_encoding("o200k_base").decode
+    assert OpenAITokenizer().truncate(text, tokens) == decode(ids[:tokens])
+    assert OpenAITokenizer().truncate(text, tokens, keep="tail") == decode(ids[-tokens:])
+
+
+class Spy:
+    """An engine that remembers the texts that it encodes."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        self.texts.append(text)
+        return get_encoding("o200k_base").encode_ordinary(text)
+
+    def decode_bytes(self, tokens: Sequence[int]) -> bytes:
+        return get_encoding("o200k_base").decode_bytes(tokens)
+
+
+def test_a_registered_engine_encodes_every_text_and_gets_no_lone_surrogate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(encodings, "_engines", {})
+    spy = Spy()
+    register_encoding_engine("o200k_base", spy)
+    tokenizer = OpenAITokenizer()
+    assert tokenizer.count("a lone \ud800") == TOKENIZER.count("a lone \ud800")
+    assert tokenizer.truncate("one two three", 2) == "one two"
+    assert spy.texts[0] == "a lone \ufffd"
+    assert "one two three" in spy.texts
+    assert OpenAITokenizer("cl100k_base").count("one") == 1

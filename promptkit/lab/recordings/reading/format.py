@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -69,12 +70,16 @@ class FileHead:
     """The name of the file, without a directory."""
     records: tuple[JsonObject, ...]
     """The first lines that are JSON objects."""
-    json_paths: frozenset[str]
-    """Paths in the JSON text such as `messages.item.role`, some also with their value:
-    `messages.item.role=user`.
+    _source: RecordingSource = attrs.field(alias="source")
 
-    The members of a list are called `item`. A file that is not JSON has no paths.
-    """
+    @cached_property
+    def json_paths(self) -> frozenset[str]:
+        """Paths in the JSON text such as `messages.item.role`, some also with their value: `messages.item.role=user`.
+
+        The members of a list are called `item`. A file that is not JSON has no paths. Finding them
+        takes far longer than the lines, and most formats are recognized without them.
+        """
+        return frozenset(_find_paths(self._source))
 
 
 MAX_RECORDS = 50
@@ -99,7 +104,7 @@ def read_head(source: RecordingSource) -> FileHead:
     return FileHead(
         name=source.name,
         records=tuple(_until_damage(_read_records(source))),
-        json_paths=frozenset(_find_paths(source)),
+        source=source,
     )
 
 

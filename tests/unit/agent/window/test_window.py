@@ -131,7 +131,7 @@ class TestRequests:
         each = window(tools=[ToolDefinition(name="read", parameters={"type": "object"})])
         each.add(user("Hello."), assistant("I read it.", "c1"), result("c1", "done"))
         request = asyncio.run(each.request())
-        before = copy.deepcopy(request.openai_arguments())
+        before = copy.deepcopy(request.chat_arguments())
 
         def spoil(value: Any) -> None:  # Any: JSON of any shape
             if isinstance(value, dict | list):
@@ -139,11 +139,11 @@ class TestRequests:
                     spoil(child)
                 value.clear()
 
-        spoil(request.openai_arguments())
-        assert request.openai_arguments() == before
+        spoil(request.chat_arguments())
+        assert request.chat_arguments() == before
         each.add_reply(assistant("ok"))
         each.add(user("Again."))
-        assert asyncio.run(each.request()).openai_arguments()["messages"][:3] == before["messages"]
+        assert asyncio.run(each.request()).chat_arguments()["messages"][:3] == before["messages"]
 
     def test_anthropic_without_a_known_output_limit_is_refused_with_what_to_write(self) -> None:
         each = window(budget=ContextBudget(max_tokens=1_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +19,12 @@ from promptkit.transcript.log.entries import (
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import ViewBuilder, ViewItem, build_summary_message, build_view
 from promptkit.transcript.stores.store import InMemoryStore
+from tests.calls import count_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from promptkit.transcript.log.entries import Entry
 
 
 def said(text: str) -> Message:
@@ -235,6 +242,22 @@ class TestTheProjector:
             mine is theirs
             for mine, theirs in zip(projector.build(transcript.path()).items, before, strict=False)
         )
+
+    @pytest.mark.parametrize("kind", [tuple, list])
+    def test_views_of_a_growing_path_take_linear_time_whatever_sequence_it_is(
+        self, kind: Callable[[Iterable[Entry]], Sequence[Entry]]
+    ) -> None:
+        transcript = Transcript()
+        transcript.append_messages(*(said(str(number)) for number in range(400)))
+        path = kind(transcript.path())
+
+        def build(entries: int) -> None:
+            builder = ViewBuilder()
+            for length in range(1, entries + 1):
+                builder.build(path[:length])
+                assert builder.kept == length - 1
+
+        assert count_calls(lambda: build(400)) < 2.5 * count_calls(lambda: build(200))
 
     def test_notices_another_branch_a_shorter_path_and_another_transcript(self) -> None:
         transcript = talk("one", "two", "three")
