@@ -24,14 +24,16 @@ from promptkit.lab.replay.runner import hash_recording
 from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
 from promptkit.pairing import pair_tool_calls
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
+from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
+from promptkit.transcript.log.usage import read_bill
 from promptkit.transcript.log.view import ViewBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from promptkit.messages import Message, ToolDefinition, Usage
+    from promptkit.messages import Message, ToolDefinition
 
 RECORDED = "recorded"
 """The name of the log of what was sent when the conversation was recorded."""
@@ -145,7 +147,7 @@ class _Logger:
         self._model = model
         self._options = options
         self._tools = tuple(tools)
-        self._tokenizer = tokenizer_for(model)
+        self._tokenizer = tokenizer_for(model, mean=True)
         self._counts = MessageCounts(self._tokenizer)
         self._price = _find_price(options.prices, model)
         self._cache_rule = cache_rule_for(model)
@@ -169,9 +171,7 @@ class _Logger:
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
         )
-        self._budget = ContextBudget.for_model(
-            model, tokenizer=self._tokenizer, tools=self._tools, window=options.window
-        )
+        self._budget = ContextBudget.for_model(model, tools=self._tools, window=options.window)
 
     def log(self) -> ConversationLog:
         """Log the requests of all sources."""
@@ -223,8 +223,10 @@ class _Logger:
         overhead = self._count_overhead(system)
         logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
-        cache = PromptCache(self._cache_rule)
-        simulates = any(_recorded_usage(entry) is None for entry in self._path if _is_reply(entry))
+        cache = PromptCache(self._cache_rule, minimum=cache_minimum(self._model))
+        simulates = any(
+            read_bill(entry.payload) is None for entry in self._path if _is_reply(entry)
+        )
         summaries = BilledTokens()
         checkpoint = False
         number = 0
@@ -233,14 +235,13 @@ class _Logger:
             payload = entry.payload
             if isinstance(payload, Checkpoint):
                 checkpoint = True
-                if payload.usage is not None:
-                    summaries += _bill(payload.usage)
+                summaries += read_bill(payload) or BilledTokens()
             if entry.message is None or not _is_shown(entry.message):
                 continue
             reply, number = number, number + 1
             if reply and _is_reply(entry):
                 shown, counts = recorded.at(at)
-                usage = _recorded_usage(entry)
+                bill = read_bill(entry.payload)
                 now = max(now, self._messages.all[reply - 1].time or 0.0)
                 billed = attrs.evolve(
                     cache.send(overhead, counts, now) if simulates else BilledTokens(),
@@ -248,11 +249,11 @@ class _Logger:
                 )
                 request = SentRequest(
                     reply=reply,
-                    billed=billed if usage is None else _bill(usage),
+                    billed=billed if bill is None else bill,
                     summaries_billed=summaries,
                     checkpoint=checkpoint,
                 )
-                logger.add(shown, request, simulated=usage is None)
+                logger.add(shown, request, simulated=bill is None)
                 checkpoint = False
         return logger.finish(RECORDED, summaries)
 
@@ -268,27 +269,6 @@ def _is_shown(message: Message) -> bool:
 def _is_reply(entry: Entry) -> bool:
     return (
         entry.message is not None and entry.message.role == "assistant" and _is_shown(entry.message)
-    )
-
-
-def _recorded_usage(entry: Entry) -> Usage | None:
-    """Return what the provider reported for the request before a reply, if the recording has it."""
-    usage = entry.payload.usage if isinstance(entry.payload, MessageEntry) else None
-    return usage if usage is not None and usage.input_tokens > 0 else None
-
-
-def _bill(usage: Usage) -> BilledTokens:
-    """Return what was billed.
-
-    No more tokens can be read from a cache or written to it than the request had, or its price is
-    negative.
-    """
-    cached = min(usage.cached_tokens, usage.input_tokens)
-    return BilledTokens(
-        input_tokens=usage.input_tokens,
-        cached_tokens=cached,
-        written_tokens=min(usage.written_tokens, usage.input_tokens - cached),
-        output_tokens=usage.output_tokens,
     )
 
 

@@ -42,6 +42,7 @@ class MessageCounts:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
         self._count = Sizer(tokenizer).count_message
         self._by_identity: dict[int, MessageCount] = {}
         self._by_value: dict[Message | str, MessageCount] = {}

@@ -22,6 +22,7 @@ import attrs
 from promptkit.compaction.presets.break_even import PREFACE_TOKENS, QUESTION_TOKENS
 from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
 from promptkit.tokens import BilledTokens, Price
+from promptkit.tokens.models import CACHE_MINIMUM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,8 +67,15 @@ class PricedConversation:
     """The rule of the prompt cache, one of CACHE_RULES."""
     cache_lifetime: float | None = None
     """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
+    cache_minimum: int = CACHE_MINIMUM
+    """Tokens of the shortest prefix that the cache holds."""
     summary_tokens: int = SUMMARY_TOKENS
     """Tokens of a summary."""
+
+    def bill_prefix(self, tokens: int, prefix: int) -> BilledTokens:
+        """Return the billed input of a request of so many tokens, of which the first `prefix` were sent before."""
+        return bill_prefix(self.cache, tokens, prefix, minimum=self.cache_minimum)
+
     beside_tokens: int = PREFACE_TOKENS
     """Tokens beside a summary: its tags, the breadcrumb, and the user's earlier words."""
 
@@ -116,7 +124,6 @@ def find_lower_bound(conversation: PricedConversation) -> float:
     counted = [request for request in conversation.requests if request.counted]
     if not counted:
         return 0.0
-    price, one_hour = conversation.price, conversation.cache == ONE_HOUR
     first = next(at for at, request in enumerate(conversation.requests) if request.counted)
     before = conversation.requests[first - 1].tokens if first else 0
     read_once = counted[-1].tokens - before
@@ -127,10 +134,7 @@ def find_lower_bound(conversation: PricedConversation) -> float:
         cached_tokens=repeated if cached else 0,
         output_tokens=sum(request.output_tokens for request in counted),
     )
-    return price.cost(billed, one_hour_cache=one_hour)
-
-
-ONE_HOUR = "anthropic-1h"
+    return conversation.price.cost(billed)
 
 
 def find_optimum(conversation: PricedConversation) -> tuple[float, tuple[int, ...]]:
@@ -187,13 +191,11 @@ def _iter_segment(conversation: PricedConversation, start: int) -> Iterator[tupl
         size = request.tokens + shift
         if conversation.limit is not None and size > conversation.limit and at > start:
             return
-        billed = bill_prefix(
-            conversation.cache, size, before if request.sent - used <= lifetime else 0
-        )
+        billed = conversation.bill_prefix(size, before if request.sent - used <= lifetime else 0)
         yield (
             at,
             size,
-            _cost(conversation, attrs.evolve(billed, output_tokens=request.output_tokens))
+            conversation.price.cost(attrs.evolve(billed, output_tokens=request.output_tokens))
             if request.counted
             else 0.0,
         )
@@ -206,16 +208,12 @@ def _price_summary(conversation: PricedConversation, at: int, size: int) -> floa
     if not request.counted:
         return 0.0
     lifetime = find_lifetime(conversation.cache, conversation.cache_lifetime)
-    billed = bill_prefix(
-        conversation.cache, size, size if request.replied - request.sent <= lifetime else 0
+    billed = conversation.bill_prefix(
+        size, size if request.replied - request.sent <= lifetime else 0
     )
     tokens = attrs.evolve(
         billed,
         input_tokens=billed.input_tokens + QUESTION_TOKENS,
         output_tokens=conversation.summary_tokens,
     )
-    return _cost(conversation, tokens)
-
-
-def _cost(conversation: PricedConversation, tokens: BilledTokens) -> float:
-    return conversation.price.cost(tokens, one_hour_cache=conversation.cache == ONE_HOUR)
+    return conversation.price.cost(tokens)

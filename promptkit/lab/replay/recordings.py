@@ -12,6 +12,7 @@ from promptkit.lab.recordings.reading.json_values import as_object
 from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.transcript import CustomEntry, Entry, EntryPayload, MessageEntry, Setting
+from promptkit.transcript.log.usage import read_usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -173,9 +174,9 @@ def _read_reported_tokens(payload: EntryPayload) -> int:
     """
     if not isinstance(payload, MessageEntry) or payload.usage is None:
         return 0
-    return (
-        payload.usage.output_tokens if any(map(_is_hidden_thinking, payload.message.content)) else 0
-    )
+    is_hidden = any(map(_is_hidden_thinking, payload.message.content))
+    usage = read_usage(payload) if is_hidden else None
+    return 0 if usage is None else usage.output_tokens
 
 
 def _is_hidden_thinking(part: Part) -> bool:

@@ -74,7 +74,7 @@ class ReplayOptions:
             totals: The policy's counts.
             timeline: All requests in order. By default none.
         """
-        cost = partial(self.price.cost, one_hour_cache=self.rules.cache == "anthropic-1h")
+        cost = self.price.cost
         summaries = cost(totals.summaries_billed)
         total = cost(totals.requests_billed) + summaries
         return PolicyResult(

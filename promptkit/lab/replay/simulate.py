@@ -26,6 +26,7 @@ from promptkit.lab.replay.results import HindsightPrices, ReplayTotals, Timeline
 from promptkit.lab.replay.retention import RecordingFacts, RetentionTracker
 from promptkit.messages import Message, Usage
 from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
+from promptkit.tokens.models import cache_minimum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -92,16 +93,17 @@ class Simulation:
         """Prepare a conversation. `counts` has the counts of messages that are known already."""
         self._recording = recording
         self._rules = rules
+        # Budgets use margins, so that requests fit; bills use means.
         self._tokenizer = tokenizer_for(rules.model)
-        self._counts = MessageCounts(self._tokenizer) if counts is None else counts
-        budget = ContextBudget.for_model(
-            rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window
-        )
+        billing = tokenizer_for(rules.model, mean=True)
+        self._counts = MessageCounts(billing) if counts is None else counts
+        self._minimum = cache_minimum(rules.model)
+        budget = ContextBudget.for_model(rules.model, tools=recording.tools, window=rules.window)
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
         self._facts = RecordingFacts(recording, self._counts)
         system = recording.system[0].text if recording.system else False
-        self._request_tokens = self._tokenizer.count_overhead(recording.tools, system=system).tokens
+        self._request_tokens = billing.count_overhead(recording.tools, system=system).tokens
 
     def run(
         self,
@@ -162,6 +164,7 @@ class Simulation:
             price=price,
             cache=self._rules.cache,
             cache_lifetime=self._rules.cache_lifetime,
+            cache_minimum=self._minimum,
             summary_tokens=min(SUMMARY_TOKENS, compute_target_tokens(self._budget.summary_tokens)),
             beside_tokens=PREFACE_TOKENS + BreakEven().count_beside(self._budget),
         )
@@ -250,7 +253,8 @@ class _RequestRecorder:
         self.timeline: list[TimelineRequest] = []
         self._run = run
         self._terms = terms
-        self._cache = PromptCache(rules.cache, rules.cache_lifetime)
+        self._minimum = cache_minimum(rules.model)
+        self._cache = PromptCache(rules.cache, rules.cache_lifetime, minimum=self._minimum)
         self._cache_rule = rules.cache
         self._facts = facts
         self._retention = RetentionTracker(facts, transcript_path=run.transcript_path)
@@ -321,7 +325,10 @@ class _RequestRecorder:
     def _bill_lookup(self, tokens: int) -> BilledTokens:
         """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
         billed = bill_prefix(
-            self._cache_rule, tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS, tokens
+            self._cache_rule,
+            tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS,
+            tokens,
+            minimum=self._minimum,
         )
         return attrs.evolve(billed, output_tokens=LOOKUP_CALL_TOKENS)
 

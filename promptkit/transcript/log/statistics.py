@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import Message, Usage
-from promptkit.transcript.log.entries import (
-    BranchSummary,
-    Checkpoint,
-    CustomMessage,
-    Entry,
-    MessageEntry,
-    UnknownEntry,
-)
+from promptkit.transcript.log.entries import Entry, UnknownEntry
 from promptkit.transcript.log.transcript import EntryTree
+from promptkit.transcript.log.usage import read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -81,11 +75,8 @@ class TranscriptTotals:
         self._kinds[payload.kind if isinstance(payload, UnknownEntry) else entry.kind] += 1
         first, last = self._times or (entry.time, entry.time)
         self._times = min(first, entry.time), max(last, entry.time)
-        if (
-            isinstance(payload, MessageEntry | Checkpoint | BranchSummary | CustomMessage)
-            and payload.usage is not None
-        ):
-            self._usage = _add_usage(self._usage, payload.usage)
+        if (usage := read_usage(payload)) is not None:
+            self._usage = _add_usage(self._usage, usage)
         message = entry.message
         if message is not None:
             self._roles[message.role] += 1

@@ -228,7 +228,10 @@ def make_metered_summarizer(
     if context.model is not None:
         return _BilledSummarizer(summarizer=preset.summarizer(context), calls=calls)
     model = _CountingModel(
-        name=terms.budget.model or "", tokenizer=terms.tokenizer, calls=calls, restore=restore
+        name=terms.budget.model or "",
+        tokenizer=terms.counts.tokenizer,
+        calls=calls,
+        restore=restore,
     )
     return _SimulatedSummarizer(
         summarizer=_simulate_model(preset.summarizer(attrs.evolve(context, model=model)), model)

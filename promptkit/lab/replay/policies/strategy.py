@@ -86,7 +86,9 @@ class ReplayTerms:
     """The budget of the window. Policies may use its `limit`: the window without the tokens
     reserved for the reply."""
     tokenizer: Tokenizer
+    """Counts for budgets."""
     counts: MessageCounts
+    """Counts for bills."""
     tools: tuple[ToolDefinition, ...]
     system: tuple[Message, ...]
     """The system messages with which every request starts."""
