@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 _RUN = re.compile(r"[\w./~@+\-]+")
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 
+NAMES_TAG = "names-seen"
+"""The tag of a list of names beside a summary."""
+
 MIN_LENGTH, MAX_LENGTH = 5, 200
 """Characters of a name."""
 
@@ -29,8 +32,18 @@ def find_names(text: str) -> set[str]:
     `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and
     `ValueError`.
     """
-    runs = (match.group().strip("./-+") for match in _RUN.finditer(text))
-    return {run for run in runs if MIN_LENGTH <= len(run) <= MAX_LENGTH and _is_identifier(run)}
+    return set(filter(is_name, iter_words(text)))
+
+
+def iter_words(text: str) -> Iterator[str]:
+    """Yield the words of a text, each identifier or path as one of them."""
+    words = (match.group().strip("./-+") for match in _RUN.finditer(text))
+    return filter(None, words)
+
+
+def is_name(word: str) -> bool:
+    """Return whether a word is an identifier or a path."""
+    return MIN_LENGTH <= len(word) <= MAX_LENGTH and _is_identifier(word)
 
 
 def iter_texts(message: Message) -> Iterator[str]:
@@ -75,3 +88,10 @@ def _is_dotted(run: str) -> bool:
     """
     before, dot, after = run.rpartition(".")
     return bool(dot) and len(before) > 1 and len(after) > 1 and after[0].islower()
+
+
+def remove_name_list(text: str) -> str:
+    """Return a text without the list of names in it, as a checkpoint shows one."""
+    before, _, rest = text.partition(f"<{NAMES_TAG}>")
+    _, end, after = rest.partition(f"</{NAMES_TAG}>")
+    return f"{before}{after}" if end else text

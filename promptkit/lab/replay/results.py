@@ -94,43 +94,27 @@ class PolicyResult:
     price_summaries: float
     """US dollars of `price` that were spent on summaries."""
     price_with_lookups: float
-    """US dollars of `price`, and of the look-ups of answers that lack a fact."""
+    """US dollars of `price`, and of the look-ups of answers that lack a line."""
     timeline: tuple[TimelineRequest, ...] = ()
     """All requests in order; empty unless a timeline was requested."""
 
     @property
-    def facts_share(self) -> float:
-        """Of the facts of dropped messages that replies use, the share that the request or its transcript contains; 1 without such facts."""
+    def quoted_share(self) -> float:
+        """Of the earlier lines that replies quote word for word, the share that the request shows."""
         counts = self.totals.retention
-        return _share(counts.facts_present + counts.facts_reachable, counts.facts_dropped)
+        return _share(counts.lines_shown, counts.lines_used)
 
     @property
-    def facts_present_share(self) -> float:
-        """Of the facts of dropped messages that replies use, the share that the request itself contains."""
-        return _share(self.totals.retention.facts_present, self.totals.retention.facts_dropped)
+    def in_context_share(self) -> float:
+        """Of the earlier names that replies use, the share that the request shows next to a word next to which it was recorded."""
+        counts = self.totals.retention
+        return _share(counts.contexts_shown, counts.contexts_used)
 
     @property
-    def uses_present_share(self) -> float:
-        """Of all earlier facts that replies use, the share that the request contains.
-
-        These facts are the same for all policies.
-        """
+    def named_share(self) -> float:
+        """Of the earlier names that replies use, the share that the request spells anywhere."""
         counts = self.totals.retention
-        return _share(
-            counts.facts_used - counts.facts_dropped + counts.facts_present, counts.facts_used
-        )
-
-    @property
-    def uses_known_share(self) -> float:
-        """Of all earlier facts that replies use, the share that the request or its transcript contains."""
-        counts = self.totals.retention
-        return _share(
-            counts.facts_used
-            - counts.facts_dropped
-            + counts.facts_present
-            + counts.facts_reachable,
-            counts.facts_used,
-        )
+        return _share(counts.names_shown, counts.names_used)
 
     @property
     def requests_present_share(self) -> float:
@@ -182,7 +166,7 @@ class ReplayTotals:
     summaries_billed: BilledTokens = attrs.field(factory=BilledTokens)
     """Tokens of the requests for summaries."""
     lookups_billed: BilledTokens = attrs.field(factory=BilledTokens)
-    """Tokens of one look-up for each answer that lacks a fact. They are not part of the
+    """Tokens of one look-up for each answer that lacks a line. They are not part of the
     requests."""
     retention: RetentionCounts = attrs.field(factory=RetentionCounts)
     faults: tuple[str, ...] = ()
@@ -280,12 +264,12 @@ def _policy_fields(result: PolicyResult, file: FileResult) -> dict[str, object]:
         "price_with_lookups": round(result.price_with_lookups, 6),
         **({} if ratio is None else {"over_oracle": round(ratio, 4)}),
         "answers_lacking": totals.retention.answers_lacking,
-        "facts_share": round(result.facts_share, 4),
-        "facts_present_share": round(result.facts_present_share, 4),
-        "facts_dropped": totals.retention.facts_dropped,
-        "facts_used": totals.retention.facts_used,
-        "uses_present_share": round(result.uses_present_share, 4),
-        "uses_known_share": round(result.uses_known_share, 4),
+        "quoted_share": round(result.quoted_share, 4),
+        "in_context_share": round(result.in_context_share, 4),
+        "named_share": round(result.named_share, 4),
+        "lines_used": totals.retention.lines_used,
+        "names_used": totals.retention.names_used,
+        "names_apart": totals.retention.names_apart,
         "requests_present_share": round(result.requests_present_share, 4),
         "requests_share": round(result.requests_share, 4),
         "requests_end_share": round(result.requests_end_share, 4),

@@ -23,7 +23,7 @@ from promptkit.lab.replay.oracle import (
 from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
 from promptkit.lab.replay.prompt_cache import PromptCache, bill_prefix
 from promptkit.lab.replay.results import HindsightPrices, ReplayTotals, TimelineRequest
-from promptkit.lab.replay.retention import RecordingFacts, RetentionTracker
+from promptkit.lab.replay.retention import RecordingUses, RetentionTracker
 from promptkit.messages import Message, Usage
 from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
 from promptkit.tokens.models import cache_minimum
@@ -101,7 +101,7 @@ class Simulation:
         budget = ContextBudget.for_model(rules.model, tools=recording.tools, window=rules.window)
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
-        self._facts = RecordingFacts(recording, self._counts)
+        self._uses = RecordingUses(recording, self._counts)
         system = recording.system[0].text if recording.system else False
         self._request_tokens = billing.count_overhead(recording.tools, system=system).tokens
 
@@ -153,9 +153,9 @@ class Simulation:
         )
         return PricedConversation(
             requests=measure_requests(
-                self._facts.messages,
+                self._uses.messages,
                 self._recording.times,
-                output_tokens=self._facts.output_tokens,
+                output_tokens=self._uses.output_tokens,
                 fixed_tokens=fixed,
                 shared=self._recording.shared,
             ),
@@ -195,7 +195,7 @@ class Simulation:
     ) -> SimulationResult:
         clock = _Clock(self._recording.times)
         run = policy.start(attrs.evolve(terms, clock=clock))
-        recorder = _RequestRecorder(run, terms, clock, rules=self._rules, facts=self._facts)
+        recorder = _RequestRecorder(run, terms, clock, rules=self._rules, uses=self._uses)
         try:
             for at, message in enumerate(self._recording.messages):
                 clock.advance(at)
@@ -247,7 +247,7 @@ class _RequestRecorder:
         clock: _Clock,
         *,
         rules: ReplayRules,
-        facts: RecordingFacts,
+        uses: RecordingUses,
     ) -> None:
         self.totals = ReplayTotals()
         self.timeline: list[TimelineRequest] = []
@@ -256,10 +256,10 @@ class _RequestRecorder:
         self._minimum = cache_minimum(rules.model)
         self._cache = PromptCache(rules.cache, rules.cache_lifetime, minimum=self._minimum)
         self._cache_rule = rules.cache
-        self._facts = facts
-        self._retention = RetentionTracker(facts, transcript_path=run.transcript_path)
+        self._uses = uses
+        self._retention = RetentionTracker(uses, transcript_path=run.transcript_path)
         self._system = terms.counts.count_messages(terms.system)
-        self._first_message = facts.messages[0].number if facts.messages else None
+        self._first_message = uses.messages[0].number if uses.messages else None
         self._last_request: list[MessageCount] = []
         self._checkpoints = self._waits = self._billed_summaries = 0
         self._counts_requests = True
@@ -269,20 +269,20 @@ class _RequestRecorder:
 
     def on_request(self, messages: Sequence[Message], *, reply: int) -> SentRequest:
         """Count a request whose reply is at this place of the recording."""
-        self._counts_requests = reply >= self._facts.shared
+        self._counts_requests = reply >= self._uses.shared
         # the request waited for these summaries, so they were requested before it
         self.bill_summaries()
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = attrs.evolve(
             self._cache.send(terms.request_tokens, counts, self._clock()),
-            output_tokens=self._facts.output_tokens[reply],
+            output_tokens=self._uses.output_tokens[reply],
         )
         limit = terms.budget.limit
         overflows = limit is not None and billed.input_tokens > limit
         fault = find_fault(counts, first_message=self._first_message)
         last_request, self._last_request = self._last_request, counts
-        lacks_fact = self._retention.on_request(counts, reply)
+        lacks_line = self._retention.on_request(counts, reply)
         checkpoints, self._checkpoints = run.checkpoints - self._checkpoints, run.checkpoints
         waits, self._waits = run.waits - self._waits, run.waits
         if self._counts_requests:
@@ -296,7 +296,7 @@ class _RequestRecorder:
                 longest_request=billed.input_tokens,
                 requests_billed=billed,
                 lookups_billed=self._bill_lookup(billed.input_tokens)
-                if lacks_fact
+                if lacks_line
                 else BilledTokens(),
                 faults=() if fault is None else (fault,),
             )
