@@ -308,6 +308,11 @@ def sees_images(name: str) -> bool:
     return (_find(name) or _describe(_strip_provider(name))).sees_images
 
 
+def mean_tokens(name: str) -> float:
+    """Return a model's tokens for each token of its encoding on average, as far as its name tells."""
+    return (_find(name) or _describe(_strip_provider(name))).mean
+
+
 def cache_minimum(name: str) -> int:
     """Return the tokens of the shortest prefix that a model's prompt cache holds, as far as its name tells."""
     return (_find(name) or _describe(_strip_provider(name))).cache_minimum

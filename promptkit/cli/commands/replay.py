@@ -19,7 +19,7 @@ from promptkit.cli.corpus_run import (
     run_on_files,
     show_bar,
 )
-from promptkit.cli.input.params import SIZE, force_option, read_address
+from promptkit.cli.input.params import SHARE, SIZE, force_option, read_address
 from promptkit.cli.output.files import check_place, write_file
 from promptkit.cli.output.terminal import escape_control_chars, usage_error
 
@@ -38,6 +38,7 @@ Examples:
   promptkit replay session.jsonl --policy vscode,prompt_poet --plot replay.svg
   promptkit replay logs/*.jsonl --policy vscode,break_even:beta=1 --oracle --lookups 1
   promptkit replay logs/*.jsonl --advise --window 64k --window 128k
+  promptkit replay logs/*.jsonl --assume fixed_tokens=30k --assume cache_misses=0.02 --assume summary_tokens=2600
   promptkit replay "s3://bucket/logs/**/*.jsonl" --engine dask://scheduler:8786 -o replay.parquet
 """
 
@@ -64,6 +65,27 @@ def _check_ttl(
     if seconds is not None and math.isnan(seconds):
         usage_error("--ttl must be a number of seconds, not nan.")
     return seconds
+
+
+ASSUMPTIONS = {"fixed_tokens": SIZE, "cache_misses": SHARE, "summary_tokens": SIZE}
+"""What recordings do not say, by the names of the fields of ReplayRules."""
+
+
+def _read_assumptions(
+    ctx: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+) -> dict[str, int | float]:
+    """Read `name=value` pairs."""
+    found: dict[str, int | float] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        if name not in ASSUMPTIONS:
+            usage_error(
+                f"--assume {pair!r} names nothing that can be assumed: write {', '.join(f'{each}=…' for each in ASSUMPTIONS)}."
+            )
+        found[name] = ASSUMPTIONS[name].convert(value, parameter, ctx)
+    if found.get("cache_misses", 0) > 1:
+        usage_error("--assume cache_misses is a share of the requests: write 0.02 or 2%.")
+    return found
 
 
 @click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
@@ -125,6 +147,14 @@ def _check_ttl(
     help="How long the cache keeps an entry that is not used.",
 )
 @click.option(
+    "--assume",
+    "assumed",
+    multiple=True,
+    callback=_read_assumptions,
+    metavar="NAME=VALUE",
+    help="What recordings do not say: fixed_tokens of each request beside them, the share of cache_misses, the least summary_tokens. The first two are otherwise what the provider's bills say.",
+)
+@click.option(
     "--json",
     "json_file",
     type=click.Path(path_type=Path),
@@ -177,6 +207,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     prices: Path | None,
     cache: str,
     ttl: float | None,
+    assumed: dict[str, int | float],
     json_file: Path | None,
     plot: Path | None,
     oracle: bool,
@@ -217,17 +248,20 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     _check_rows(output, others=bool(json_file or plot or each), settings=bool(state or force))
     if give_advice:
         _check_advice(ctx, others=bool(output or json_file or plot or each or oracle))
-    price = read_prices(prices).for_model(model)
+    table = read_prices(prices)
+    from_bills = {"fixed_tokens": None if summaries == "extractive" else 0, "cache_misses": None}
     rules = ReplayRules(
         model=model,
         window=windows[0],
         cache=cache_rule_for(model) if cache == "auto" else cache,
         cache_lifetime=ttl,
+        **(from_bills | assumed),
     )
     options = ReplayOptions(
         policies=policy_names,
         rules=rules,
-        price=price,
+        price=table.for_model(model),
+        prices=table,
         timeline=plot is not None,
         oracle=oracle,
         lookups=lookups,

@@ -49,6 +49,12 @@ def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
     conversations, messages = file.conversations, file.messages
     counts = f": {conversations:,} conversation{'s' * (conversations != 1)}, {messages:,} message{'s' * (messages != 1)}"
     console.print(Text.assemble((escape_control_chars(file.file), "bold"), counts), soft_wrap=True)
+    if file.bill is not None:
+        model = escape_control_chars(file.model)
+        console.print(
+            f"{file.bill.describe()} At the prices of {model} it is ${file.bill.model_price:,.2f}.",
+            soft_wrap=True,
+        )
     if file.hindsight is not None:
         least, best = file.hindsight.lower_bound, file.hindsight.optimum
         console.print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -11,6 +12,12 @@ from promptkit.lab.recordings import read_recording
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
+from promptkit.lab.replay.recorded import (
+    RecordedViews,
+    is_reply,
+    is_shown,
+    measure_bill,
+)
 from promptkit.lab.replay.recordings import Branches, recording_from_path
 from promptkit.lab.replay.request_log import (
     ConversationLog,
@@ -27,7 +34,6 @@ from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Pri
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
 from promptkit.transcript.log.usage import read_bill
-from promptkit.transcript.log.view import ViewBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,13 +121,15 @@ def log_path(
 
 
 def _find_model(path: Sequence[Entry], prices: Prices) -> str:
-    """Return the last model of a recording that has a price."""
-    names = (
+    """Return the model that answered most of the requests of a recording, of those that have a price."""
+    names = Counter(
         entry.payload.model
-        for entry in reversed(path)
+        for entry in path
         if isinstance(entry.payload, MessageEntry) and entry.payload.model
     )
-    return next((name for name in dict.fromkeys(names) if _find_price(prices, name)), DEFAULT_MODEL)
+    return next(
+        (name for name, _ in names.most_common() if _find_price(prices, name)), DEFAULT_MODEL
+    )
 
 
 def _find_price(prices: Prices, model: str) -> Price | None:
@@ -154,7 +162,7 @@ class _Logger:
         self._said = [
             (entry, entry.message)
             for entry in path
-            if entry.message is not None and _is_shown(entry.message)
+            if entry.message is not None and is_shown(entry.message)
         ]
         counted = self._counts.count_messages([message for _, message in self._said])
         self._numbers: dict[int, list[int]] = {}
@@ -179,10 +187,14 @@ class _Logger:
             self._log_recorded() if name == RECORDED else self._log_replay(name)
             for name in self._options.sources
         )
+        bill = measure_bill(self._path, tools=self._tools)
         return ConversationLog(
             messages=tuple(self._messages.all),
             length=self._messages.length,
             logs=logs,
+            bill=bill.add_up(self._options.prices, model=self._model, price=self._price)
+            if bill and self._price
+            else None,
             model=self._model,
             window=self._budget.window,
             limit=self._budget.limit,
@@ -192,16 +204,23 @@ class _Logger:
         text = system[0].text if system else False
         return self._tokenizer.count_overhead(self._tools, system=text).tokens
 
+    def _price_of(self, model: str | None) -> Price | None:
+        """Return the prices of a recorded model; those of the log if it has none, or if a model was chosen."""
+        own = None if self._options.model or model is None else model
+        return (own and _find_price(self._options.prices, own)) or self._price
+
     def _log_replay(self, name: str) -> RequestLog:
         """Log what a policy would have sent."""
         policy = find_policy(name)
-        recording = recording_from_path(self._said, tools=self._tools)
+        recording = recording_from_path(self._said, path=self._path, tools=self._tools)
         places = pair_tool_calls([message for _, message in self._said]).sources
         window = self._budget.window
         rules = ReplayRules(
             model=self._model,
             window=UNLIMITED if window is None else window,
             cache=self._cache_rule,
+            fixed_tokens=None,
+            cache_misses=None,
         )
         overhead = self._count_overhead(recording.system)
         logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
@@ -224,10 +243,7 @@ class _Logger:
         logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
         cache = PromptCache(self._cache_rule, minimum=cache_minimum(self._model))
-        simulates = any(
-            read_bill(entry.payload) is None for entry in self._path if _is_reply(entry)
-        )
-        summaries = BilledTokens()
+        simulates = any(read_bill(entry.payload) is None for entry in self._path if is_reply(entry))
         checkpoint = False
         number = 0
         now = 0.0
@@ -235,11 +251,11 @@ class _Logger:
             payload = entry.payload
             if isinstance(payload, Checkpoint):
                 checkpoint = True
-                summaries += read_bill(payload) or BilledTokens()
-            if entry.message is None or not _is_shown(entry.message):
+                logger.spend(read_bill(payload) or BilledTokens(), self._price_of(payload.model))
+            if entry.message is None or not is_shown(entry.message):
                 continue
             reply, number = number, number + 1
-            if reply and _is_reply(entry):
+            if reply and is_reply(entry):
                 shown, counts = recorded.at(at)
                 bill = read_bill(entry.payload)
                 now = max(now, self._messages.all[reply - 1].time or 0.0)
@@ -250,26 +266,16 @@ class _Logger:
                 request = SentRequest(
                     reply=reply,
                     billed=billed if bill is None else bill,
-                    summaries_billed=summaries,
                     checkpoint=checkpoint,
                 )
-                logger.add(shown, request, simulated=bill is None)
+                model = payload.model if isinstance(payload, MessageEntry) else None
+                logger.add(shown, request, simulated=bill is None, price=self._price_of(model))
                 checkpoint = False
-        return logger.finish(RECORDED, summaries)
+        return logger.finish(RECORDED, BilledTokens())
 
 
 UNLIMITED = 100_000_000
 """Tokens of the window of a replay with a model whose window is not known."""
-
-
-def _is_shown(message: Message) -> bool:
-    return bool(message.content or message.tool_calls) or message.role == "tool"
-
-
-def _is_reply(entry: Entry) -> bool:
-    return (
-        entry.message is not None and entry.message.role == "assistant" and _is_shown(entry.message)
-    )
 
 
 class _RecordedRequests:
@@ -277,31 +283,21 @@ class _RecordedRequests:
 
     def __init__(self, messages: LogMessages, counts: MessageCounts, path: Sequence[Entry]) -> None:
         self._messages = messages
-        self._counter = counts
         self._path = path
-        self._views = ViewBuilder()
+        self._views = RecordedViews(path, counts)
         self._by_entry = {message.entry_id: number for number, message in enumerate(messages.all)}
         self._places = {entry.id: at for at, entry in enumerate(path)}
         self._said_before = _count_before(path)
         self._others: dict[tuple[str, int], int] = {}
-        self._items: tuple[ViewItem, ...] = ()
         self._shown: list[int] = []
-        self._counts: list[MessageCount] = []
 
     def at(self, place: int) -> tuple[list[int], list[MessageCount]]:
         """Return the numbers and the counts of the messages that were shown before the entry at a place of the path."""
-        items = self._views.build(self._path[:place]).items
-        known = len(self._items)
-        start = known if items[:known] == self._items else 0
-        new = items[start:]
-        counts = self._counter.count_messages([item.message for item in new])
-        self._counts = [*self._counts[:start], *counts]
-        self._shown = [
-            *self._shown[:start],
-            *(self._find(item, count) for item, count in zip(new, counts, strict=True)),
-        ]
-        self._items = items
-        return self._shown, self._counts
+        views = self._views
+        start = views.show(place)
+        new = zip(views.items[start:], views.counts[start:], strict=True)
+        self._shown = [*self._shown[:start], *(self._find(item, count) for item, count in new)]
+        return self._shown, views.counts
 
     def _find(self, item: ViewItem, count: MessageCount) -> int:
         original = self._by_entry.get(item.entry_id)
@@ -342,5 +338,5 @@ def _count_before(path: Sequence[Entry]) -> list[int]:
     """Return for each entry the number of messages before it."""
     counts = [0]
     for entry in path:
-        counts.append(counts[-1] + (entry.message is not None and _is_shown(entry.message)))
+        counts.append(counts[-1] + (entry.message is not None and is_shown(entry.message)))
     return counts

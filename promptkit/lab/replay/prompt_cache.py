@@ -104,7 +104,12 @@ class PromptCache:
         self.prefixes = PrefixTree()
 
     def send(
-        self, request_tokens: int, messages: Sequence[MessageCount], now: float
+        self,
+        request_tokens: int,
+        messages: Sequence[MessageCount],
+        now: float,
+        *,
+        missed: bool = False,
     ) -> BilledTokens:
         """Send a request, and return its billed input tokens.
 
@@ -113,6 +118,7 @@ class PromptCache:
                 the same in every request.
             messages: The messages of the request.
             now: The time in seconds. It never decreases.
+            missed: Whether the provider does not serve it from the cache, although it could.
         """
         sums = list(accumulate((message.tokens for message in messages), initial=request_tokens))
         if self._rule == "off" or not (messages or self._rule == "openai"):
@@ -123,9 +129,8 @@ class PromptCache:
             if self._rule == "openai"
             else self._use_breakpoints(nodes, messages, sums, now)
         )
-        return bill_prefix(
-            self._rule, sums[-1], sums[length] if length else 0, minimum=self._minimum
-        )
+        prefix = sums[length] if length and not missed else 0
+        return bill_prefix(self._rule, sums[-1], prefix, minimum=self._minimum)
 
     def _use_sent(self, nodes: Sequence[int], known: int, now: float) -> int:
         """Return how many messages are cached as OpenAI does it, and cache the whole request."""

@@ -13,6 +13,8 @@ from promptkit.tokens import BilledTokens
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from promptkit.lab.replay.recorded import BillTotals
+
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
@@ -45,6 +47,9 @@ class FileResult:
     """The context window in tokens."""
     model: str
     policies: tuple[PolicyResult, ...]
+    bill: BillTotals | None = None
+    """What providers billed for the recorded requests, and what the replay of them says; None if no
+    recording has bills, or they are not compared."""
     hindsight: HindsightPrices | None = None
     """What the conversations cost at least, and with compactions at the best points; None unless it
     was asked for."""
@@ -234,6 +239,7 @@ def _file_fields(file: FileResult) -> dict[str, object]:
         "model": file.model,
         "conversations": file.conversations,
         "messages": file.messages,
+        **({} if file.bill is None else {"bill": file.bill.to_json()}),
         **(
             {}
             if prices is None

@@ -40,9 +40,31 @@ LINE_LENGTH = 20
 """Characters of a line that counts as quoted where a later reply repeats it."""
 
 LANGUAGE = frozenset(
-    [*dir(builtins), "Array", "Date", "JSON", "Math", "Object", "Promise", "console", "process"]
-    + ["json", "os", "re", "self.assertEqual", "sys", "bin/bash", "dev/null", "usr/bin/env", "utf-8"]
-    + ["python3", "README.md", "GitHub", "JavaScript", "TypeScript"]
+    [
+        *dir(builtins),
+        "Array",
+        "Date",
+        "JSON",
+        "Math",
+        "Object",
+        "Promise",
+        "console",
+        "process",
+        "json",
+        "os",
+        "re",
+        "self.assertEqual",
+        "sys",
+        "bin/bash",
+        "dev/null",
+        "usr/bin/env",
+        "utf-8",
+        "python3",
+        "README.md",
+        "GitHub",
+        "JavaScript",
+        "TypeScript",
+    ]
 )
 """Words that a model knows without having read them: those of languages and of every project. A
 name that continues one of them after a dot counts as one, too."""
@@ -221,8 +243,7 @@ def is_common(name: str) -> bool:
     return (
         name in LANGUAGE
         or name.partition(".")[0] in LANGUAGE
-        or name.startswith("__")
-        and name.endswith("__")
+        or (name.startswith("__") and name.endswith("__"))
     )
 
 

@@ -18,6 +18,7 @@ from promptkit.errors import PromptKitError
 from promptkit.lab.engines import LostItem, open_engine, run_each
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.recorded import BillTotals
 from promptkit.lab.replay.recordings import read_recordings
 from promptkit.lab.replay.results import (
     FailedFile,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from promptkit.tokens import Price
+    from promptkit.tokens import Price, Prices
 
 BLOCK_SIZE = 1 << 20
 """Bytes that are read at a time."""
@@ -53,6 +54,9 @@ class ReplayOptions:
     """Names of policies, as `parse_policy_names` returns them."""
     rules: ReplayRules
     price: Price
+    prices: Prices | None = None
+    """The prices of the models that recordings name, for what their providers billed. None: bills are
+    not compared."""
     timeline: bool = False
     """Whether results contain the figures of every request."""
     oracle: bool = False
@@ -63,6 +67,12 @@ class ReplayOptions:
     summarize_with_model: bool = False
     """Let the model of the rules write the summaries, through OpenAI's API. By default they are
     extracted from the conversation."""
+
+    def price_bill(self, simulation: Simulation) -> BillTotals | None:
+        """Return what the provider billed for a conversation; None without bills or prices of them."""
+        if self.prices is None or simulation.bill is None:
+            return None
+        return simulation.bill.add_up(self.prices, model=self.rules.model, price=self.price)
 
     def price_totals(
         self, name: str, totals: ReplayTotals, timeline: Iterable[TimelineRequest] = ()
@@ -216,6 +226,7 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
                 else None,
                 window=options.rules.window,
                 model=options.rules.model,
+                bill=options.price_bill(simulation),
                 policies=tuple(
                     options.price_totals(name, result.totals, result.timeline)
                     for name, result in zip(options.policies, played, strict=True)
@@ -225,6 +236,7 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
 
 def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: str) -> FileResult:
     """Add up the results of conversations or files. `file` is the name of the whole."""
+    bills = [result.bill for result in results if result.bill is not None]
     columns = [[result.policies[at] for result in results] for at in range(len(options.policies))]
     return FileResult(
         file=file,
@@ -237,6 +249,7 @@ def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: 
         else None,
         window=options.rules.window,
         model=options.rules.model,
+        bill=sum(bills, BillTotals()) if bills else None,
         policies=tuple(
             options.price_totals(
                 name,

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import random
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -22,11 +23,19 @@ from promptkit.lab.replay.oracle import (
 )
 from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
 from promptkit.lab.replay.prompt_cache import PromptCache, bill_prefix
+from promptkit.lab.replay.recorded import (
+    RecordedBill,
+    make_unrecorded,
+    measure_bill,
+    scale_tokens,
+)
 from promptkit.lab.replay.results import HindsightPrices, ReplayTotals, TimelineRequest
 from promptkit.lab.replay.retention import RecordingUses, RetentionTracker
 from promptkit.messages import Message, Usage
 from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
 from promptkit.tokens.models import cache_minimum
+from promptkit.transcript import MessageEntry
+from promptkit.transcript.log.usage import read_bill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +59,15 @@ class ReplayRules:
     `off`."""
     cache_lifetime: float | None = None
     """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
+    fixed_tokens: int | None = 0
+    """Tokens of each request that the recording does not have, such as its instructions and tools.
+    None: what the provider's bills say, if that leaves half of the window."""
+    cache_misses: float | None = 0.0
+    """Share of the requests that the provider's cache does not serve although it could. None: those
+    that the recorded one did not serve."""
+    summary_tokens: int = 0
+    """The least tokens that the model writes for a summary, its hidden reasoning included. 0: those
+    of the extract that stands for it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -91,7 +109,6 @@ class Simulation:
         self, recording: Recording, rules: ReplayRules, *, counts: MessageCounts | None = None
     ) -> None:
         """Prepare a conversation. `counts` has the counts of messages that are known already."""
-        self._recording = recording
         self._rules = rules
         # Budgets use margins, so that requests fit; bills use means.
         self._tokenizer = tokenizer_for(rules.model)
@@ -101,9 +118,56 @@ class Simulation:
         budget = ContextBudget.for_model(rules.model, tools=recording.tools, window=rules.window)
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
-        self._uses = RecordingUses(recording, self._counts)
         system = recording.system[0].text if recording.system else False
+        self._recording = recording
+        if fixed := self._find_fixed_tokens():
+            head = (*recording.system, make_unrecorded(fixed))
+            self._recording = recording = attrs.evolve(recording, system=head)
+        self._uses = RecordingUses(recording, self._counts)
+        self._output_tokens = self._find_output_tokens()
         self._request_tokens = billing.count_overhead(recording.tools, system=system).tokens
+
+    @cached_property
+    def bill(self) -> RecordedBill | None:
+        """What the provider billed for the recorded requests, and what a replay of them says; None without bills."""
+        recording = self._recording
+        skipped = recording.entry_ids[: recording.shared]
+        return measure_bill(recording.path, tools=recording.tools, skipped=skipped)
+
+    def _find_fixed_tokens(self) -> int:
+        if self._rules.fixed_tokens is not None:
+            return self._rules.fixed_tokens
+        if self.bill is None:
+            return 0
+        fixed = scale_tokens(self.bill.fixed_tokens, self.bill.main_model, self._rules.model)
+        limit = self._budget.limit
+        return fixed if limit is None or 2 * fixed <= limit else 0
+
+    def _find_output_tokens(self) -> tuple[int, ...]:
+        """Return for each message the output tokens that are billed if it is a reply: those that its model was billed, if that is the simulated one."""
+        recorded = {
+            entry.id: bill.output_tokens
+            for entry in self._recording.path
+            if isinstance(entry.payload, MessageEntry)
+            and entry.payload.model == self._rules.model
+            and (bill := read_bill(entry.payload)) is not None
+        }
+        ids = self._recording.entry_ids
+        counted = self._uses.output_tokens
+        return tuple(map(recorded.get, ids, counted)) if recorded else counted
+
+    def _find_misses(self, seed: str) -> frozenset[int]:
+        """Return the places of the replies to requests that the provider's cache does not serve."""
+        share = self._rules.cache_misses
+        if share is None:
+            missed = frozenset[str]() if self.bill is None else self.bill.misses
+            return frozenset(
+                at for at, id_ in enumerate(self._recording.entry_ids) if id_ in missed
+            )
+        if not share:
+            return frozenset()
+        draw = random.Random(f"{seed}\0misses")  # noqa: S311  # the same in every run, not a secret
+        return frozenset(at for at in range(len(self._recording.messages)) if draw.random() < share)
 
     def run(
         self,
@@ -133,6 +197,7 @@ class Simulation:
             rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
             clock=lambda: 0.0,
         )
+        self._misses = self._find_misses(seed)
         play = self._play_with_model if summarize_with_model else self._play
         return asyncio.run(play(policy, terms, on_request or (lambda _: None)))
 
@@ -155,7 +220,7 @@ class Simulation:
             requests=measure_requests(
                 self._uses.messages,
                 self._recording.times,
-                output_tokens=self._uses.output_tokens,
+                output_tokens=self._output_tokens,
                 fixed_tokens=fixed,
                 shared=self._recording.shared,
             ),
@@ -195,7 +260,15 @@ class Simulation:
     ) -> SimulationResult:
         clock = _Clock(self._recording.times)
         run = policy.start(attrs.evolve(terms, clock=clock))
-        recorder = _RequestRecorder(run, terms, clock, rules=self._rules, uses=self._uses)
+        recorder = _RequestRecorder(
+            run,
+            terms,
+            clock,
+            rules=self._rules,
+            uses=self._uses,
+            output_tokens=self._output_tokens,
+            misses=self._misses,
+        )
         try:
             for at, message in enumerate(self._recording.messages):
                 clock.advance(at)
@@ -248,6 +321,8 @@ class _RequestRecorder:
         *,
         rules: ReplayRules,
         uses: RecordingUses,
+        output_tokens: Sequence[int],
+        misses: frozenset[int],
     ) -> None:
         self.totals = ReplayTotals()
         self.timeline: list[TimelineRequest] = []
@@ -256,6 +331,9 @@ class _RequestRecorder:
         self._minimum = cache_minimum(rules.model)
         self._cache = PromptCache(rules.cache, rules.cache_lifetime, minimum=self._minimum)
         self._cache_rule = rules.cache
+        self._summary_tokens = rules.summary_tokens
+        self._output_tokens = output_tokens
+        self._misses = misses
         self._uses = uses
         self._retention = RetentionTracker(uses, transcript_path=run.transcript_path)
         self._system = terms.counts.count_messages(terms.system)
@@ -275,8 +353,10 @@ class _RequestRecorder:
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = attrs.evolve(
-            self._cache.send(terms.request_tokens, counts, self._clock()),
-            output_tokens=self._uses.output_tokens[reply],
+            self._cache.send(
+                terms.request_tokens, counts, self._clock(), missed=reply in self._misses
+            ),
+            output_tokens=self._output_tokens[reply],
         )
         limit = terms.budget.limit
         overflows = limit is not None and billed.input_tokens > limit
@@ -347,7 +427,7 @@ class _RequestRecorder:
                 billed = attrs.evolve(
                     billed,
                     input_tokens=billed.input_tokens + call.uncached_tokens,
-                    output_tokens=call.output_tokens,
+                    output_tokens=max(call.output_tokens, self._summary_tokens),
                 )
             if self._counts_requests:
                 self.totals = attrs.evolve(
