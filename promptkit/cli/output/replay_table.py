@@ -128,16 +128,26 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             lambda each: (f"{each.price_with_lookups:,.3f}",),
         ),
         (
-            "facts",
-            "share of the earlier identifiers in answers that the request shows; second figure: with what the model can look up",
+            "quoted",
+            "share of the earlier lines that answers quote which the request shows",
             True,
-            lambda each: (
-                f"{_percent(each.uses_present_share)} {_percent(each.uses_known_share)}",
-            ),
+            lambda each: (_percent(each.quoted_share),),
+        ),
+        (
+            "context",
+            "share of the earlier names in answers that the request shows next to a word of their neighbourhood",
+            True,
+            lambda each: (_percent(each.in_context_share),),
+        ),
+        (
+            "named",
+            "share of the earlier names in answers that the request spells anywhere",
+            True,
+            lambda each: (_percent(each.named_share),),
         ),
         (
             "lack",
-            "answers with an identifier that the request does not show",
+            "answers that quote a line which the request does not show",
             True,
             lambda each: (_format_lacking(each),),
         ),

@@ -38,8 +38,8 @@ CANDIDATES = (
 )
 """The presets and settings that are compared."""
 
-MOST_FACTS_LOST = 0.02
-"""How much lower the share of facts that requests show may be than with the default."""
+MOST_LINES_LOST = 0.03
+"""How much lower the share of quoted lines that requests show may be than with the default."""
 
 LEAST_SAVING = 0.03
 """Share of the price that another preset must save, or the default stays."""
@@ -147,8 +147,8 @@ def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advic
         interval=_find_interval(pairs),
         price=best.price_with_lookups,
         default_price=default.price_with_lookups,
-        facts=best.uses_present_share,
-        default_facts=default.uses_present_share,
+        facts=best.quoted_share,
+        default_facts=default.quoted_share,
         compacted=compacted,
         lookups=options.lookups,
     )
@@ -160,7 +160,7 @@ def _is_allowed(result: PolicyResult, default: PolicyResult) -> bool:
         totals.overflows <= limits.overflows
         and totals.invalid_requests <= limits.invalid_requests
         and totals.foreground_waits <= limits.foreground_waits
-        and result.uses_present_share >= default.uses_present_share - MOST_FACTS_LOST
+        and result.quoted_share >= default.quoted_share - MOST_LINES_LOST
     )
 
 

@@ -124,7 +124,7 @@ class Simulation:
             head = (*recording.system, make_unrecorded(fixed))
             self._recording = recording = attrs.evolve(recording, system=head)
         self._uses = RecordingUses(recording, self._counts)
-        self._output_tokens = self._find_output_tokens()
+        self._uses.output_tokens = self._find_output_tokens()
         self._request_tokens = billing.count_overhead(recording.tools, system=system).tokens
 
     @cached_property
@@ -220,7 +220,7 @@ class Simulation:
             requests=measure_requests(
                 self._uses.messages,
                 self._recording.times,
-                output_tokens=self._output_tokens,
+                output_tokens=self._uses.output_tokens,
                 fixed_tokens=fixed,
                 shared=self._recording.shared,
             ),
@@ -266,9 +266,8 @@ class Simulation:
             clock,
             rules=self._rules,
             uses=self._uses,
-            output_tokens=self._output_tokens,
-            misses=self._misses,
         )
+        recorder.misses = self._misses
         try:
             for at, message in enumerate(self._recording.messages):
                 clock.advance(at)
@@ -321,8 +320,6 @@ class _RequestRecorder:
         *,
         rules: ReplayRules,
         uses: RecordingUses,
-        output_tokens: Sequence[int],
-        misses: frozenset[int],
     ) -> None:
         self.totals = ReplayTotals()
         self.timeline: list[TimelineRequest] = []
@@ -332,8 +329,8 @@ class _RequestRecorder:
         self._cache = PromptCache(rules.cache, rules.cache_lifetime, minimum=self._minimum)
         self._cache_rule = rules.cache
         self._summary_tokens = rules.summary_tokens
-        self._output_tokens = output_tokens
-        self._misses = misses
+        self.misses = frozenset[int]()
+        """The places of the replies to requests that the provider's cache does not serve."""
         self._uses = uses
         self._retention = RetentionTracker(uses, transcript_path=run.transcript_path)
         self._system = terms.counts.count_messages(terms.system)
@@ -354,9 +351,9 @@ class _RequestRecorder:
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = attrs.evolve(
             self._cache.send(
-                terms.request_tokens, counts, self._clock(), missed=reply in self._misses
+                terms.request_tokens, counts, self._clock(), missed=reply in self.misses
             ),
-            output_tokens=self._output_tokens[reply],
+            output_tokens=self._uses.output_tokens[reply],
         )
         limit = terms.budget.limit
         overflows = limit is not None and billed.input_tokens > limit
