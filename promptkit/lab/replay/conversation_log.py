@@ -11,7 +11,7 @@ from promptkit.errors import TranscriptError
 from promptkit.lab.recordings import read_recording
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
+from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for, is_claude
 from promptkit.lab.replay.recorded import (
     RecordedViews,
     is_reply,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.messages import Message, ToolDefinition
+    from promptkit.transcript.log.entries import RequestBudget
 
 RECORDED = "recorded"
 """The name of the log of what was sent when the conversation was recorded."""
@@ -132,6 +133,16 @@ def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     )
 
 
+def find_budget(path: Sequence[Entry]) -> RequestBudget | None:
+    """Return the budget that the last requests of a transcript had; None if it was not recorded."""
+    budgets = (
+        entry.payload.budget
+        for entry in reversed(path)
+        if isinstance(entry.payload, MessageEntry) and entry.payload.budget
+    )
+    return next(budgets, None)
+
+
 def _find_price(prices: Prices, model: str) -> Price | None:
     try:
         return prices.for_model(model)
@@ -156,7 +167,7 @@ class _Logger:
         self._options = options
         self._tools = tuple(tools)
         self._tokenizer = tokenizer_for(model, mean=True)
-        self._counts = MessageCounts(self._tokenizer)
+        self._counts = MessageCounts(self._tokenizer, shows_thinking=is_claude(model))
         self._price = _find_price(options.prices, model)
         self._cache_rule = cache_rule_for(model)
         self._said = [
@@ -179,7 +190,13 @@ class _Logger:
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
         )
-        self._budget = ContextBudget.for_model(model, tools=self._tools, window=options.window)
+        recorded = None if options.window else find_budget(path)
+        self._budget = ContextBudget.for_model(
+            model,
+            tools=self._tools,
+            window=options.window or (recorded and recorded.window),
+            max_tokens=recorded and recorded.limit,
+        )
 
     def log(self) -> ConversationLog:
         """Log the requests of all sources."""
@@ -219,6 +236,7 @@ class _Logger:
             model=self._model,
             window=UNLIMITED if window is None else window,
             cache=self._cache_rule,
+            max_tokens=self._budget.max_tokens,
             fixed_tokens=None,
             cache_misses=None,
         )
@@ -321,7 +339,7 @@ class _RecordedRequests:
         entry = self._path[self._places[item.entry_id]]
         if item.kind == "summary":
             return attrs.evolve(
-                changed, kind="summary", time=entry.time, covers=self._covered(entry)
+                changed, kind="summary", time=entry.time or None, covers=self._covered(entry)
             )
         return attrs.evolve(changed, kind="summary") if item.kind == "branch_summary" else changed
 

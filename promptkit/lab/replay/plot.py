@@ -180,7 +180,7 @@ def _make_table(file: FileResult) -> Table:
             f"{each.totals.requests_billed.input_tokens:,}",
             f"{each.totals.requests_billed.cached_tokens:,}",
             f"${each.price:,.4f}",
-            f"{each.facts_share:.1%}",
+            f"{each.quoted_share:.1%}",
             f"{each.requests_share:.1%}",
         )
         for each in file.policies

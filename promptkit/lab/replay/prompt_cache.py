@@ -45,7 +45,12 @@ longest."""
 
 def cache_rule_for(model: str) -> str:
     """Return the name of the cache rule of a model's provider."""
-    return "anthropic" if "claude" in model else "openai"
+    return "anthropic" if is_claude(model) else "openai"
+
+
+def is_claude(model: str) -> bool:
+    """Return whether a model is one of Anthropic's."""
+    return "claude" in model
 
 
 def find_lifetime(rule: str, lifetime: float | None = None) -> float:

@@ -22,7 +22,7 @@ from promptkit.lab.replay.oracle import (
     measure_requests,
 )
 from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
-from promptkit.lab.replay.prompt_cache import PromptCache, bill_prefix
+from promptkit.lab.replay.prompt_cache import PromptCache, bill_prefix, is_claude
 from promptkit.lab.replay.recorded import (
     RecordedBill,
     make_unrecorded,
@@ -59,6 +59,8 @@ class ReplayRules:
     `off`."""
     cache_lifetime: float | None = None
     """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
+    max_tokens: int | None = None
+    """The most tokens of a request, if that is less than the window leaves."""
     fixed_tokens: int | None = 0
     """Tokens of each request that the recording does not have, such as its instructions and tools.
     None: what the provider's bills say, if that leaves half of the window."""
@@ -113,9 +115,18 @@ class Simulation:
         # Budgets use margins, so that requests fit; bills use means.
         self._tokenizer = tokenizer_for(rules.model)
         billing = tokenizer_for(rules.model, mean=True)
-        self._counts = MessageCounts(billing) if counts is None else counts
+        self._counts = (
+            MessageCounts(billing, shows_thinking=is_claude(rules.model))
+            if counts is None
+            else counts
+        )
         self._minimum = cache_minimum(rules.model)
-        budget = ContextBudget.for_model(rules.model, tools=recording.tools, window=rules.window)
+        budget = ContextBudget.for_model(
+            rules.model,
+            tools=recording.tools,
+            window=rules.window,
+            max_tokens=rules.max_tokens,
+        )
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
         system = recording.system[0].text if recording.system else False
@@ -153,7 +164,8 @@ class Simulation:
             and (bill := read_bill(entry.payload)) is not None
         }
         ids = self._recording.entry_ids
-        counted = self._uses.output_tokens
+        written = (each.output_tokens for each in self._uses.messages)
+        counted = tuple(map(max, written, self._uses.output_tokens))
         return tuple(map(recorded.get, ids, counted)) if recorded else counted
 
     def _find_misses(self, seed: str) -> frozenset[int]:

@@ -40,9 +40,9 @@ class TranscriptStatistics:
     branches: int
     """Number of leaves: entries without children."""
     first: float | None
-    """When the oldest entry was written, in seconds since 1970; None for an empty transcript."""
+    """When the oldest entry was written, in seconds since 1970; None if no entry has a time."""
     last: float | None
-    """When the latest entry was written, in seconds since 1970; None for an empty transcript."""
+    """When the latest entry was written, in seconds since 1970; None if no entry has a time."""
 
 
 class TranscriptTotals:
@@ -73,8 +73,9 @@ class TranscriptTotals:
         self.tree.add(entry.id, entry.parent_id)
         payload = entry.payload
         self._kinds[payload.kind if isinstance(payload, UnknownEntry) else entry.kind] += 1
-        first, last = self._times or (entry.time, entry.time)
-        self._times = min(first, entry.time), max(last, entry.time)
+        if entry.time > 0:  # 0 is no time
+            first, last = self._times or (entry.time, entry.time)
+            self._times = min(first, entry.time), max(last, entry.time)
         if (usage := read_usage(payload)) is not None:
             self._usage = _add_usage(self._usage, usage)
         message = entry.message

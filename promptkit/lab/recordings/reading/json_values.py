@@ -146,6 +146,24 @@ def parse_object(line: bytes) -> JsonObject | str:
     return value if isinstance(value, Mapping) else "no JSON object."
 
 
+def split_objects(line: bytes) -> list[bytes]:
+    """Return the JSON objects of a line; the line itself if it is anything but several whole objects."""
+    text, at, parts = line.decode("utf-8", errors="replace").strip(), 0, list[bytes]()
+    while at < len(text):
+        try:
+            _, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return [line]
+        if text[at] != "{":
+            return [line]
+        parts.append(text[at:end].encode())
+        at = end + len(text[end:]) - len(text[end:].lstrip())
+    return parts if len(parts) > 1 else [line]
+
+
+_DECODER = json.JSONDecoder()
+
+
 def keep_fields(format_name: str, extra: JsonObject) -> list[EntryPayload]:
     """Return an entry that keeps the fields of a record that nothing else holds; none if there are none."""
     return [CustomEntry(name=f"{format_name}.fields", data=extra)] if extra else []
