@@ -26,6 +26,7 @@ from promptkit.cli.output.terminal import escape_control_chars, usage_error
 if TYPE_CHECKING:
     from promptkit.lab.corpus import CorpusSummary
     from promptkit.lab.replay import FailedFile, FileResult, ReplayOptions
+    from promptkit.lab.replay.advice import Advice
     from promptkit.messages import Json
 
 # \b keeps click from joining the lines.
@@ -247,7 +248,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     check_inputs(files)
     _check_rows(output, others=bool(json_file or plot or each), settings=bool(state or force))
     if give_advice:
-        _check_advice(ctx, others=bool(output or json_file or plot or each or oracle))
+        _check_advice(ctx, others=bool(output or plot or each or oracle))
     table = read_prices(prices)
     from_bills = {"fixed_tokens": None if summaries == "extractive" else 0, "cache_misses": None}
     rules = ReplayRules(
@@ -274,7 +275,8 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
     if give_advice:
-        _advise(found, options, windows, engine, workers)
+        _check_outputs(found, json_file, None)
+        _show_advice(_advise(found, options, windows, engine, workers), model, json_file)
         return
     _check_outputs(found, json_file, plot)
     all_results = _play(found, options, engine, workers)
@@ -307,7 +309,7 @@ def _check_advice(ctx: click.Context, *, others: bool) -> None:
         usage_error("--advise compares presets of its own: leave out --policy.")
     if others:
         usage_error(
-            "--advise prints recommendations only: leave out --output, --json, --plot, --each and --oracle."
+            "--advise prints recommendations only: leave out --output, --plot, --each and --oracle."
         )
 
 
@@ -317,14 +319,15 @@ def _advise(
     windows: tuple[int, ...],
     engine: str,
     workers: int | None,
-) -> None:
-    """Print a recommendation for each window."""
+) -> list[Advice]:
+    """Return a recommendation for each window."""
     import attrs
 
     from promptkit.lab.engines import open_engine
     from promptkit.lab.replay.advice import CANDIDATES, advise
     from promptkit.lab.replay.runner import replay_each
 
+    found: list[Advice] = []
     with open_engine(
         engine,
         workers=workers or (min(os.cpu_count() or 1, len(files)) if engine == "local" else None),
@@ -340,7 +343,22 @@ def _advise(
                     executor=executor,
                     on_file_done=lambda done: update(done, len(files)),
                 )
-            click.echo(f"{advise(results, chosen).describe()}\n")
+            found.append(advise(results, chosen))
+    return found
+
+
+def _show_advice(found: list[Advice], model: str, json_file: Path | None) -> None:
+    """Print recommendations, and write them as JSON."""
+    import json
+
+    text = json.dumps({"model": model, "windows": [each.to_json() for each in found]}, indent=1)
+    if str(json_file) == "-":
+        click.echo(text)
+        return
+    for each in found:
+        click.echo(f"{each.describe()}\n")
+    if json_file:
+        write_file(json_file, f"{text}\n".encode(), mode=0o666)
 
 
 def _check_rows(output: Path | str | None, *, others: bool, settings: bool) -> None:

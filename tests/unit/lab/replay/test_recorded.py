@@ -16,8 +16,8 @@ from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
 from promptkit.messages import Message, Usage
 from promptkit.tokens import read_prices, tokenizer_for
 from promptkit.tokens.tokenizer import count_message
-from promptkit.transcript.log.view import build_view
 from promptkit.transcript import Checkpoint, JsonlStore, MessageEntry, Transcript
+from promptkit.transcript.log.view import build_view
 from tests.paths import SHARED, needs_shared
 from tests.unit.lab.replay.conversations import long_conversation
 
@@ -53,11 +53,11 @@ def billed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def count(messages: tuple[Message, ...]) -> int:
         return FIXED + sum(count_message(message, tokenizer) for message in messages)
 
-    for at, message in enumerate(long_conversation(12)):
+    for message in long_conversation(12):
         if message.role != "assistant":
             transcript.append(MessageEntry(message=message))
             continue
-        if at == 50:
+        if replies == 20:
             usage = Usage(input_tokens=sent, output_tokens=700, cached_tokens=sent)
             transcript.append(
                 Checkpoint(
@@ -162,12 +162,12 @@ def test_a_policy_is_billed_what_every_recorded_request_had_and_misses_where_it_
     assert extra.pop() == pytest.approx(FIXED, rel=0.01)
     missed = [at for at, each in enumerate(full) if at and not each.billed.cached_tokens]
     assert missed == [FORGOTTEN - 1]
-    assert all(each.billed.cached_tokens for each in bare[1:])
 
 
 def test_what_no_recording_says_can_be_assumed(billed: Path) -> None:
     bare, full = play(billed), play(billed, fixed_tokens=30_000, cache_misses=0.5)
-    assert full[0].billed.input_tokens - bare[0].billed.input_tokens == 30_000
+    extra = full[0].billed.input_tokens - bare[0].billed.input_tokens
+    assert extra == pytest.approx(30_000, abs=10)
     missed = sum(not each.billed.cached_tokens for each in full[1:])
     assert len(full) / 4 < missed < 3 * len(full) / 4
     assert [each.billed for each in full] == [
@@ -195,7 +195,7 @@ def test_without_bills_nothing_is_compared(tmp_path: Path) -> None:
     [
         ("tokens=3", "write fixed_tokens=…, cache_misses=…, summary_tokens=…"),
         ("cache_misses=2", "write 0.02 or 2%"),
-        ("fixed_tokens=many", "tokens"),
+        ("fixed_tokens=many", "use 8000, 8k or 1m"),
     ],
 )
 def test_an_assumption_that_cannot_be_read_says_what_to_write(
