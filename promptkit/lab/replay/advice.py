@@ -3,14 +3,15 @@
 The candidates are played on every conversation. Of those without an overflow, an invalid request,
 more waits than the default or noticeably fewer of the lines that answers quote, the cheapest is
 recommended. The saving is stated with the interval in which it lies for other sessions like these (a
-bootstrap): the sessions are drawn again at random, the choice is made anew on each draw, and its
-saving is measured on another draw. A session is a file, since its conversations are alike.
+bootstrap): sessions are drawn again at random, the choice is made anew on each draw, and its saving
+is measured on another draw. A session is a file, since its conversations are alike.
 """
 
 from __future__ import annotations
 
 import math
 import random
+from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
@@ -228,7 +229,7 @@ def _saving(totals: Sequence[_Figures], place: int) -> float:
 
 
 def _find_interval(sessions: Sequence[Sequence[_Figures]]) -> tuple[float, float]:
-    """Return the interval of the saving for other sessions like these: on each of two draws, one for the choice and one for its saving.
+    """Return the interval of the saving on as many other sessions like these: the choice is made on one draw, and its saving measured on another.
 
     The same sessions give the same interval.
     """
@@ -237,8 +238,24 @@ def _find_interval(sessions: Sequence[Sequence[_Figures]]) -> tuple[float, float
     draw = random.Random(0)  # noqa: S311  # samples that must be the same in every run, not a secret
     savings: list[float] = []
     for _ in range(SAMPLES):
-        place = _choose(_add_up(draw.choices(sessions, k=len(sessions))))
-        savings.append(_saving(_add_up(draw.choices(sessions, k=len(sessions))), place))
+        # What all sessions may be like, of which these are a draw, as the others are another.
+        population = draw.choices(sessions, k=len(sessions))
+        place = _choose(_add_up(draw.choices(population, k=len(sessions))))
+        savings.append(_saving(_add_up(draw.choices(population, k=len(sessions))), place))
     savings.sort()
     outside = round((1 - INTERVAL) / 2 * SAMPLES)
-    return savings[outside], savings[-1 - outside]
+    low, middle, high = savings[outside], savings[SAMPLES // 2], savings[-1 - outside]
+    stretch = _stretch_interval([each[0].price for each in sessions])
+    return middle - stretch * (middle - low), middle + stretch * (high - middle)
+
+
+def _stretch_interval(prices: Sequence[float]) -> float:
+    """Return the factor by which the interval of few draws must be wider: Student's t over the normal quantile, and the bias of a small sample.
+
+    A few expensive sessions count as few, however many cheap ones are beside them.
+    """
+    squares = sum(price * price for price in prices)
+    effective = sum(prices) ** 2 / squares if squares else 0.0
+    freedom = max(1.0, effective - 1)
+    quantile = NormalDist().inv_cdf((1 + INTERVAL) / 2)
+    return (1 + (quantile**2 + 1) / (4 * freedom)) * math.sqrt((freedom + 1) / freedom)
