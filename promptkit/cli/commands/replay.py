@@ -171,7 +171,7 @@ def _read_assumptions(
 @click.option(
     "--oracle",
     is_flag=True,
-    help="Compare prices with the least possible one, and with that of compactions at the best points.",
+    help="Print a lower bound of the price, and compare prices with the planned optimum.",
 )
 @click.option(
     "--lookups",

@@ -55,10 +55,9 @@ def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
             f"{file.bill.describe()} At the prices of {model} it is ${file.bill.model_price:,.2f}.",
             soft_wrap=True,
         )
-    if file.hindsight is not None:
-        least, best = file.hindsight.lower_bound, file.hindsight.optimum
+    if file.lower_bound is not None:
         console.print(
-            f"At least ${least:,.3f} where every message is read once; ${best:,.3f} with compactions at the best points.",
+            f"No policy can cost less than ${file.lower_bound:,.3f}, where what is new is read once.",
             soft_wrap=True,
         )
     columns = [column for column in _columns(file, options) if column[2]]
@@ -116,10 +115,16 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             lambda each: (f"{each.price:,.3f}",),
         ),
         (
+            "planned $",
+            "the planned optimum in dollars",
+            file.lower_bound is not None,
+            lambda each: (f"{each.planned_optimum or 0:,.3f}",),
+        ),
+        (
             "ratio",
-            "the price, as a multiple of that with compactions at the best points in hindsight",
-            file.hindsight is not None,
-            lambda each: (_format_ratio(file.over_oracle(each)),),
+            "the price, as a multiple of the planned optimum: compactions at the points that are best by a model of sizes, with summaries as large as the policy's own; a policy can be below it",
+            file.lower_bound is not None,
+            lambda each: (_format_ratio(each.over_planned),),
         ),
         (
             "look-ups $",

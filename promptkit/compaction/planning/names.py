@@ -5,6 +5,7 @@ They are found by fixed rules in linear time, so the same text has the same name
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 from typing import TYPE_CHECKING
@@ -26,6 +27,15 @@ MIN_LENGTH, MAX_LENGTH = 5, 200
 """Characters of a name."""
 
 
+LANGUAGE = frozenset(
+    [*dir(builtins), "Array", "Date", "JSON", "Math", "Object", "Promise", "console", "process"]
+    + ["json", "os", "re", "self.assertEqual", "sys", "bin/bash", "dev/null", "usr/bin/env", "utf-8"]
+    + ["python3", "README.md", "GitHub", "JavaScript", "TypeScript"]
+)
+"""Words that a model knows without having read them: those of languages and of every project. A
+name that continues one of them after a dot counts as one, too."""
+
+
 def find_names(text: str) -> set[str]:
     """Return the identifiers and paths of a text.
 
@@ -44,6 +54,12 @@ def iter_words(text: str) -> Iterator[str]:
 def is_name(word: str) -> bool:
     """Return whether a word is an identifier or a path."""
     return MIN_LENGTH <= len(word) <= MAX_LENGTH and _is_identifier(word)
+
+
+def is_common(name: str) -> bool:
+    """Return whether a name is one of a language, or of every project."""
+    is_special = name.startswith("__") and name.endswith("__")
+    return is_special or name in LANGUAGE or name.partition(".")[0] in LANGUAGE
 
 
 def iter_texts(message: Message) -> Iterator[str]:

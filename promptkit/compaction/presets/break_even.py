@@ -21,6 +21,7 @@ from promptkit.compaction.policy.decisions import Reason, StartBackground
 from promptkit.compaction.policy.rules import Policy, Rule, Thresholds, default_policy, first_match
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.tokens import Price, PriceError, read_prices
 
@@ -36,6 +37,9 @@ QUESTION_TOKENS = 600
 
 PREFACE_TOKENS = 400
 """Tokens beside the text of a summary: its tags, the breadcrumb, and the user's earlier words."""
+
+LEAST_SAVING = 1_000
+"""Tokens that placeholders for old tool results must save."""
 
 
 @attrs.frozen(kw_only=True)
@@ -143,7 +147,10 @@ class BreakEven:
     more, more of the conversation is at hand."""
     tail_tokens: int = setting(0, minimum=0)
     """Tokens of the newest messages that stay. 0: the newest round stays."""
-    names_tokens: int = setting(2_000, minimum=0)
+    result_tokens: int = setting(2_000, minimum=0)
+    """Tokens of the newest tool results that stay where the prompt cache is cold: older results are
+    replaced by a placeholder then, since they would be read again at the full price."""
+    names_tokens: int = setting(1_000, minimum=0)
     """The most tokens of the list of names beside the summary, and a forty-eighth of what a
     conversation may have. 0: there is none."""
     summary_tokens: int = setting(1_000, minimum=500, maximum=2_000)
@@ -227,6 +234,9 @@ def break_even(settings: BreakEven | None = None) -> Preset:
         policy=chosen.make_policy,
         keep=chosen.keep,
         replacement=Replacement(names_tokens=chosen.names_tokens),
+        reduce=ReduceToolResults(
+            protect_tokens=chosen.result_tokens, least_saving=LEAST_SAVING, warm_ratio=1.0
+        ),
         max_summary_tokens=TARGET_SHARE * chosen.summary_tokens,
         summary_model=chosen.summary_model,
         enabled=chosen.enabled,

@@ -21,22 +21,6 @@ MAX_FAULTS = 3
 
 
 @attrs.frozen(kw_only=True)
-class HindsightPrices:
-    """What a conversation costs at least, in US dollars."""
-
-    lower_bound: float = 0.0
-    """The replies, each token of the conversation read once, and with each request the cached
-    system messages and tools."""
-    optimum: float = 0.0
-    """The conversation with compactions at the best points."""
-
-    def __add__(self, other: HindsightPrices) -> HindsightPrices:
-        return HindsightPrices(
-            lower_bound=self.lower_bound + other.lower_bound, optimum=self.optimum + other.optimum
-        )
-
-
-@attrs.frozen(kw_only=True)
 class FileResult:
     """The results of all policies on one file."""
 
@@ -50,17 +34,9 @@ class FileResult:
     bill: BillTotals | None = None
     """What providers billed for the recorded requests, and what the replay of them says; None if no
     recording has bills, or they are not compared."""
-    hindsight: HindsightPrices | None = None
-    """What the conversations cost at least, and with compactions at the best points; None unless it
-    was asked for."""
-
-    def over_oracle(self, result: PolicyResult) -> float | None:
-        """Return the price of a policy as a multiple of the price with compactions at the best points; None if that is not known."""
-        return (
-            result.price / self.hindsight.optimum
-            if self.hindsight and self.hindsight.optimum
-            else None
-        )
+    lower_bound: float | None = None
+    """US dollars that the conversations cost at least under any policy; None unless it was asked
+    for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -100,8 +76,16 @@ class PolicyResult:
     """US dollars of `price` that were spent on summaries."""
     price_with_lookups: float
     """US dollars of `price`, and of the look-ups of answers that lack a line."""
+    planned_optimum: float | None = None
+    """US dollars with compactions at the points that are best by a model of sizes, with summaries as
+    large as those of this policy; None unless it was asked for."""
     timeline: tuple[TimelineRequest, ...] = ()
     """All requests in order; empty unless a timeline was requested."""
+
+    @property
+    def over_planned(self) -> float | None:
+        """The price as a multiple of the planned optimum; None if that is not known."""
+        return self.price / self.planned_optimum if self.planned_optimum else None
 
     @property
     def quoted_share(self) -> float:
@@ -218,7 +202,7 @@ def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult)
 def _format_file(file: FileResult | FailedFile) -> str:
     if isinstance(file, FailedFile):
         return json.dumps({"file": file.file, "error": file.reason, "policies": []})
-    rows = [f"  {json.dumps(_policy_fields(each, file))}" for each in file.policies]
+    rows = [f"  {json.dumps(_policy_fields(each))}" for each in file.policies]
     return _format_list("policies", rows, before=json.dumps(_file_fields(file))[1:-1])
 
 
@@ -232,7 +216,6 @@ def _format_list(name: str, lines: Sequence[str], *, before: str = "") -> str:
 
 
 def _file_fields(file: FileResult) -> dict[str, object]:
-    prices = file.hindsight
     return {
         "file": file.file,
         "window": file.window,
@@ -240,17 +223,13 @@ def _file_fields(file: FileResult) -> dict[str, object]:
         "conversations": file.conversations,
         "messages": file.messages,
         **({} if file.bill is None else {"bill": file.bill.to_json()}),
-        **(
-            {}
-            if prices is None
-            else {"lower_bound": round(prices.lower_bound, 6), "oracle": round(prices.optimum, 6)}
-        ),
+        **({} if file.lower_bound is None else {"lower_bound": round(file.lower_bound, 6)}),
     }
 
 
-def _policy_fields(result: PolicyResult, file: FileResult) -> dict[str, object]:
+def _policy_fields(result: PolicyResult) -> dict[str, object]:
     totals = result.totals
-    ratio = file.over_oracle(result)
+    planned, ratio = result.planned_optimum, result.over_planned
     return {
         "policy": result.policy,
         "requests": totals.requests,
@@ -268,7 +247,8 @@ def _policy_fields(result: PolicyResult, file: FileResult) -> dict[str, object]:
         "price": round(result.price, 6),
         "price_summaries": round(result.price_summaries, 6),
         "price_with_lookups": round(result.price_with_lookups, 6),
-        **({} if ratio is None else {"over_oracle": round(ratio, 4)}),
+        **({} if planned is None else {"planned_optimum": round(planned, 6)}),
+        **({} if ratio is None else {"over_planned": round(ratio, 4)}),
         "answers_lacking": totals.retention.answers_lacking,
         "quoted_share": round(result.quoted_share, 4),
         "in_context_share": round(result.in_context_share, 4),
@@ -296,7 +276,7 @@ def result_rows(result: FileResult, conversation: int) -> list[dict[str, object]
             "file": fields["file"],
             "conversation": conversation,
             **fields,
-            **_policy_fields(each, result),
+            **_policy_fields(each),
         }
         for each in result.policies
     ]

@@ -7,7 +7,6 @@ uses.
 
 from __future__ import annotations
 
-import builtins
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -19,6 +18,7 @@ import attrs
 
 from promptkit.compaction.planning.names import (
     MAX_LENGTH,
+    is_common,
     is_name,
     iter_texts,
     iter_words,
@@ -38,37 +38,6 @@ as known."""
 
 LINE_LENGTH = 20
 """Characters of a line that counts as quoted where a later reply repeats it."""
-
-LANGUAGE = frozenset(
-    [
-        *dir(builtins),
-        "Array",
-        "Date",
-        "JSON",
-        "Math",
-        "Object",
-        "Promise",
-        "console",
-        "process",
-        "json",
-        "os",
-        "re",
-        "self.assertEqual",
-        "sys",
-        "bin/bash",
-        "dev/null",
-        "usr/bin/env",
-        "utf-8",
-        "python3",
-        "README.md",
-        "GitHub",
-        "JavaScript",
-        "TypeScript",
-    ]
-)
-"""Words that a model knows without having read them: those of languages and of every project. A
-name that continues one of them after a dot counts as one, too."""
-
 
 @attrs.frozen(kw_only=True)
 class RetentionCounts:
@@ -236,15 +205,6 @@ def iter_lines(message: Message) -> Iterator[str]:
             words = _NUMBER.sub("", line, count=1).strip()
             if len(words) >= LINE_LENGTH:
                 yield words
-
-
-def is_common(name: str) -> bool:
-    """Return whether a name is one of a language, or of every project."""
-    return (
-        name in LANGUAGE
-        or name.partition(".")[0] in LANGUAGE
-        or (name.startswith("__") and name.endswith("__"))
-    )
 
 
 class RetentionTracker:

@@ -23,7 +23,6 @@ from promptkit.lab.replay.recordings import read_recordings
 from promptkit.lab.replay.results import (
     FailedFile,
     FileResult,
-    HindsightPrices,
     PolicyResult,
     ReplayTotals,
     TimelineRequest,
@@ -60,8 +59,8 @@ class ReplayOptions:
     timeline: bool = False
     """Whether results contain the figures of every request."""
     oracle: bool = False
-    """Whether results contain what each conversation costs at least, and with compactions at the
-    best points."""
+    """Whether results contain what each conversation costs at least, and each policy's planned
+    optimum."""
     lookups: int = 0
     """Look-ups for each answer that lacks a fact, in the price with look-ups."""
     summarize_with_model: bool = False
@@ -221,14 +220,17 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
                 messages=len(recording.messages)
                 - recording.shared
                 + (0 if recording.shared else len(recording.system)),
-                hindsight=simulation.find_hindsight_prices(options.price)
-                if options.oracle
-                else None,
+                lower_bound=simulation.find_lower_bound(options.price) if options.oracle else None,
                 window=options.rules.window,
                 model=options.rules.model,
                 bill=options.price_bill(simulation),
                 policies=tuple(
-                    options.price_totals(name, result.totals, result.timeline)
+                    attrs.evolve(
+                        options.price_totals(name, result.totals, result.timeline),
+                        planned_optimum=simulation.find_planned_optimum(options.price, result)
+                        if options.oracle
+                        else None,
+                    )
                     for name, result in zip(options.policies, played, strict=True)
                 ),
             )
@@ -242,23 +244,28 @@ def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: 
         file=file,
         conversations=sum(result.conversations for result in results),
         messages=sum(result.messages for result in results),
-        hindsight=sum(
-            (result.hindsight for result in results if result.hindsight), HindsightPrices()
-        )
-        if options.oracle
-        else None,
+        lower_bound=_sum_known([result.lower_bound for result in results]),
         window=options.rules.window,
         model=options.rules.model,
         bill=sum(bills, BillTotals()) if bills else None,
         policies=tuple(
-            options.price_totals(
-                name,
-                sum((each.totals for each in column), ReplayTotals()),
-                chain.from_iterable(each.timeline for each in column),
+            attrs.evolve(
+                options.price_totals(
+                    name,
+                    sum((each.totals for each in column), ReplayTotals()),
+                    chain.from_iterable(each.timeline for each in column),
+                ),
+                planned_optimum=_sum_known([each.planned_optimum for each in column]),
             )
             for name, column in zip(options.policies, columns, strict=True)
         ),
     )
+
+
+def _sum_known(prices: Sequence[float | None]) -> float | None:
+    """Return the sum of prices; None if none is known."""
+    known = [price for price in prices if price is not None]
+    return sum(known) if known else None
 
 
 def hash_recording(file: Path | str) -> str:

@@ -29,7 +29,7 @@ from promptkit.lab.replay.recorded import (
     measure_bill,
     scale_tokens,
 )
-from promptkit.lab.replay.results import HindsightPrices, ReplayTotals, TimelineRequest
+from promptkit.lab.replay.results import ReplayTotals, TimelineRequest
 from promptkit.lab.replay.retention import RecordingUses, RetentionTracker
 from promptkit.messages import Message, Usage
 from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
@@ -213,15 +213,42 @@ class Simulation:
         play = self._play_with_model if summarize_with_model else self._play
         return asyncio.run(play(policy, terms, on_request or (lambda _: None)))
 
-    def find_hindsight_prices(self, price: Price) -> HindsightPrices:
-        """Compute what the conversation costs at least, and with compactions at the best points."""
+    def find_lower_bound(self, price: Price) -> float:
+        """Return what the conversation costs at least under any policy, in US dollars."""
+        return find_lower_bound(self.measure(price))
+
+    def find_planned_optimum(self, price: Price, result: SimulationResult) -> float:
+        """Return the price with compactions at the planned points, with summaries as large as those of a policy.
+
+        Args:
+            price: The prices of the model.
+            result: The result of the policy. If it wrote no summary, the sizes are those of
+                `break_even`.
+        """
         conversation = self.measure(price)
-        return HindsightPrices(
-            lower_bound=find_lower_bound(conversation), optimum=find_optimum(conversation)[0]
-        )
+        counted = [at for at, each in enumerate(conversation.requests) if each.counted]
+        after = [
+            (at, request.tokens)
+            for at, request in zip(counted, result.timeline, strict=True)
+            if request.checkpoint and at
+        ]
+        if not after or not (made := result.totals.checkpoints):
+            return find_optimum(conversation)[0]
+        requests = conversation.requests
+        kept = [
+            tokens
+            - conversation.fixed_tokens
+            - (requests[at].tokens - requests[at - 1].tokens)
+            - requests[at - 1].user_tokens
+            for at, tokens in after
+        ]
+        summary = round(result.totals.summaries_billed.output_tokens / made)
+        beside = max(0, round(sum(kept) / len(kept)) - summary)
+        own = attrs.evolve(conversation, summary_tokens=summary, beside_tokens=beside)
+        return find_optimum(own)[0]
 
     def measure(self, price: Price) -> PricedConversation:
-        """Measure the requests of the conversation without compactions, for its price in hindsight.
+        """Measure the requests of the conversation without compactions, for its planned optimum.
 
         Summaries have the sizes of `break_even`.
         """
