@@ -24,6 +24,7 @@ from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.tokens import Price, PriceError, read_prices
+from promptkit.tokens.models import cache_minimum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,14 +92,16 @@ def compact_at_break_even(  # noqa: PLR0913  # the figures of the rule
 
     Reading again costs, for each request since the last compaction, the cached price of the tokens
     by which it was larger than the first of them; the full price where the provider reports that it
-    reads nothing from a cache. A compaction costs the output tokens of the summary, the question,
+    reads nothing from a cache, and for a request that its cache missed. A compaction costs the output tokens of the summary, the question,
     and the first request after it: the summary, the user's last message and what stays beside them.
+    The summary has the tokens that the model reported for those of this conversation, its hidden
+    reasoning included. Requests below the model's minimum for caching are not compacted.
 
     Args:
         rng: Returns a number from 0 to below 1. It is called once per check.
         beta: The factor. 1 is the cheapest for steady growth; with 2 or 3 more of the conversation
             is at hand.
-        summary_tokens: Tokens of the summary aimed at.
+        summary_tokens: Tokens of the summary aimed at, until the model has reported those of one.
         beside_tokens: Returns the tokens that stay beside the summary, such as the newest messages.
         ratios: The prices of the model. None: those in the packaged table, by the model's name.
         jitter: Width of the random range around `beta`, as a share of it, so that not all
@@ -117,12 +120,16 @@ def compact_at_break_even(  # noqa: PLR0913  # the figures of the rule
         busy = state.background in {"running", "ready"} or state.compacted or state.pruned
         if busy or state.attempts_exhausted(1, breaker, ignore_failed=True):
             return None
-        summary = min(summary_tokens, compute_target_tokens(state.budget.summary_tokens))
+        aim = min(summary_tokens, compute_target_tokens(state.budget.summary_tokens))
+        summary = state.summary_tokens or aim
         after = summary + PREFACE_TOKENS + state.request_tokens + beside_tokens(state.budget)
-        if state.tokens <= state.fixed_tokens + after:
+        least = cache_minimum(state.model) if state.model else 0
+        if state.tokens <= max(state.fixed_tokens + after, least):
             return None
         price = ratios or find_ratios(state.model or "")
-        spent = state.rereading.tokens * (1.0 if state.rereading.cached is False else price.cached)
+        reread = state.rereading
+        spent = reread.tokens * (1.0 if reread.cached is False else price.cached)
+        spent += reread.missed * (1.0 - price.cached)
         if spent < factor * (summary * price.output + QUESTION_TOKENS + after * price.write):
             return None
         return StartBackground(

@@ -34,7 +34,12 @@ from promptkit.compaction.policy.state import (
     is_cache_warm,
     judge_attempt,
 )
-from promptkit.compaction.policy.usage import UsageReading, WindowUsage, describe_largest
+from promptkit.compaction.policy.usage import (
+    UsageReading,
+    WindowUsage,
+    describe_largest,
+    find_summary_tokens,
+)
 from promptkit.compaction.pruning.processors import (
     Processor,
     RequestLimits,
@@ -450,6 +455,9 @@ class CompactionController:
         )
         tokens = window.on_reply(self.budget.window)
         rereading = window.add_request(self.state.rereading, checkpoint_id=self.view.checkpoint_id)
+        if self.view.checkpoint_id != self.state.rereading.checkpoint_id:
+            written = find_summary_tokens(self.compactor.transcript.path(), self.model)
+            self.state = attrs.evolve(self.state, summary_tokens=written)
         self.state = attrs.evolve(self.state, rereading=rereading)
         decision = self._decide(_Moment(phase="rendered"), tokens, request.state)
         if isinstance(decision, StartBackground):
@@ -528,6 +536,7 @@ class CompactionController:
             superseded_tokens=prunable.superseded_tokens,
             request_tokens=self._count_user_request(phase),
             rereading=self.state.rereading,
+            summary_tokens=self.state.summary_tokens,
             warm=warm,
             mid_turn=self.mid_turn,
             enabled=self.enabled,

@@ -124,13 +124,18 @@ def find_lower_bound(conversation: PricedConversation) -> float:
     """Compute what the conversation costs at least, in US dollars.
 
     It has the replies, what every request has from the cache, and of what is new in a request what
-    any policy sends, once: at most half of what the context window leaves, because larger results
-    may be shortened before they are sent.
+    any policy sends, once: not the reply before it, which a summary may replace, and at most half of
+    what the context window leaves, because larger results may be shortened before they are sent.
     """
     requests, fixed = conversation.requests, conversation.fixed_tokens
     places = [at for at, request in enumerate(requests) if request.counted]
     room = None if conversation.limit is None else max(0, conversation.limit - fixed) // 2
-    new = [requests[at].tokens - (requests[at - 1].tokens if at else fixed) for at in places]
+    new = [
+        max(0, requests[at].tokens - requests[at - 1].tokens - requests[at - 1].output_tokens)
+        if at
+        else requests[0].tokens - fixed
+        for at in places
+    ]
     first = fixed if places and not places[0] else 0
     repeated = fixed * len(places) - first
     read = sum(tokens if room is None else min(tokens, room) for tokens in new)

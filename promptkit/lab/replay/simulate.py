@@ -208,6 +208,7 @@ class Simulation:
             request_tokens=self._request_tokens,
             rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
             clock=lambda: 0.0,
+            summary_tokens=self._rules.summary_tokens,
         )
         self._misses = self._find_misses(seed)
         play = self._play_with_model if summarize_with_model else self._play
