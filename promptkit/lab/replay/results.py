@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.lab.replay.recorded import BillTotals
 from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.tokens import BilledTokens
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from promptkit.lab.replay.recorded import BillTotals
 
 
 MAX_FAULTS = 3
@@ -187,6 +186,12 @@ class TimelineRequest:
     """Tokens that were read from the prompt cache."""
     checkpoint: bool
     """Whether a summary replaced messages since the request before."""
+
+
+def sum_bills(bills: Sequence[BillTotals | None]) -> BillTotals | None:
+    """Return the sum of bills; None if none is known."""
+    known = [bill for bill in bills if bill is not None]
+    return sum(known, BillTotals()) if known else None
 
 
 def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult) -> str:

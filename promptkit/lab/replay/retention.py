@@ -39,6 +39,7 @@ as known."""
 LINE_LENGTH = 20
 """Characters of a line that counts as quoted where a later reply repeats it."""
 
+
 @attrs.frozen(kw_only=True)
 class RetentionCounts:
     """Counts over the requests of one policy, from which its shares are computed."""

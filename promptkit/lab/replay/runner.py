@@ -18,7 +18,6 @@ from promptkit.errors import PromptKitError
 from promptkit.lab.engines import LostItem, open_engine, run_each
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.recorded import BillTotals
 from promptkit.lab.replay.recordings import read_recordings
 from promptkit.lab.replay.results import (
     FailedFile,
@@ -26,6 +25,7 @@ from promptkit.lab.replay.results import (
     PolicyResult,
     ReplayTotals,
     TimelineRequest,
+    sum_bills,
 )
 from promptkit.lab.replay.simulate import ReplayRules, Simulation
 from promptkit.transcript.stores.addresses import is_conversation, open_reader
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
+    from promptkit.lab.replay.recorded import BillTotals
     from promptkit.tokens import Price, Prices
 
 BLOCK_SIZE = 1 << 20
@@ -238,7 +239,6 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
 
 def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: str) -> FileResult:
     """Add up the results of conversations or files. `file` is the name of the whole."""
-    bills = [result.bill for result in results if result.bill is not None]
     columns = [[result.policies[at] for result in results] for at in range(len(options.policies))]
     return FileResult(
         file=file,
@@ -247,7 +247,7 @@ def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: 
         lower_bound=_sum_known([result.lower_bound for result in results]),
         window=options.rules.window,
         model=options.rules.model,
-        bill=sum(bills, BillTotals()) if bills else None,
+        bill=sum_bills([result.bill for result in results]),
         policies=tuple(
             attrs.evolve(
                 options.price_totals(

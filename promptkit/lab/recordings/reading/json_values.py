@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -148,6 +149,8 @@ def parse_object(line: bytes) -> JsonObject | str:
 
 def split_objects(line: bytes) -> list[bytes]:
     """Return the JSON objects of a line; the line itself if it is anything but several whole objects."""
+    if not _OBJECTS.search(line):
+        return [line]
     text, at, parts = line.decode("utf-8", errors="replace").strip(), 0, list[bytes]()
     while at < len(text):
         try:
@@ -162,6 +165,8 @@ def split_objects(line: bytes) -> list[bytes]:
 
 
 _DECODER = json.JSONDecoder()
+_OBJECTS = re.compile(rb"\}\s*\{")
+"""The end of an object and the beginning of another one; also found in texts."""
 
 
 def keep_fields(format_name: str, extra: JsonObject) -> list[EntryPayload]:

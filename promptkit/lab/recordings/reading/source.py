@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 import zlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, BinaryIO, Protocol
@@ -93,12 +92,8 @@ class RecordingSource:
         while line := file.readline(MAX_LINE_BYTES):
             number += 1
             if line.strip():
-                for part in split_objects(line) if OBJECTS.search(line) else (line,):
+                for part in split_objects(line):
                     yield number, part
-
-
-OBJECTS = re.compile(rb"\}\s*\{")
-"""The end of an object and the beginning of another one; also found in texts."""
 
 
 class Readable(Protocol):

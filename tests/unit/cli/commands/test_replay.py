@@ -174,7 +174,7 @@ def test_a_model_writes_the_summaries_where_that_is_wanted(
             ["talk.jsonl", "--policy", "break_even:"],
             "promptkit: break_even: unknown setting; known are enabled, beta,",
         ),
-        (["talk.jsonl", "--advise", "--json", "-"], "--advise prints recommendations only"),
+        (["talk.jsonl", "--advise", "--each"], "--advise prints recommendations only"),
         (["talk.jsonl", "--advise", "-o", "rows.jsonl"], "--advise prints recommendations only"),
         (
             ["talk.jsonl", "--advise", "--policy", "pi"],

@@ -51,6 +51,14 @@ def test_counts_each_entry_once() -> None:
     )
 
 
+def test_no_time_is_no_time() -> None:
+    said = MessageEntry(message=ASKED)
+    made = compute_statistics([entry("a", None, 0, said), entry("b", "a", 7, said)])
+    assert (made.first, made.last) == (7, 7)
+    made = compute_statistics([entry("a", None, 0, said)])
+    assert (made.first, made.last) == (None, None)
+
+
 def test_the_placeholder_of_a_stream_is_no_bill() -> None:
     said = Message(role="assistant", content=("One word after the other. " * 40,))
 
