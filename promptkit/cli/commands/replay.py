@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 from click.core import ParameterSource
 
@@ -68,25 +69,36 @@ def _check_ttl(
     return seconds
 
 
-ASSUMPTIONS = {"fixed_tokens": SIZE, "cache_misses": SHARE, "summary_tokens": SIZE}
-"""What recordings do not say, by the names of the fields of ReplayRules."""
+@attrs.frozen(kw_only=True)
+class Assumed:
+    """What recordings do not say, as the fields of ReplayRules."""
+
+    fixed_tokens: int | None = None
+    cache_misses: float | None = None
+    summary_tokens: int = 0
 
 
 def _read_assumptions(
     ctx: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
-) -> dict[str, int | float]:
+) -> Assumed:
     """Read `name=value` pairs."""
-    found: dict[str, int | float] = {}
+    assumed = Assumed()
     for pair in pairs:
         name, _, value = pair.partition("=")
-        if name not in ASSUMPTIONS:
-            usage_error(
-                f"--assume {pair!r} names nothing that can be assumed: write {', '.join(f'{each}=…' for each in ASSUMPTIONS)}."
-            )
-        found[name] = ASSUMPTIONS[name].convert(value, parameter, ctx)
-    if found.get("cache_misses", 0) > 1:
+        match name:
+            case "fixed_tokens":
+                assumed = attrs.evolve(assumed, fixed_tokens=SIZE.convert(value, parameter, ctx))
+            case "cache_misses":
+                assumed = attrs.evolve(assumed, cache_misses=SHARE.convert(value, parameter, ctx))
+            case "summary_tokens":
+                assumed = attrs.evolve(assumed, summary_tokens=SIZE.convert(value, parameter, ctx))
+            case _:
+                usage_error(
+                    f"--assume {pair!r} names nothing that can be assumed: write fixed_tokens=…, cache_misses=…, summary_tokens=…."
+                )
+    if (assumed.cache_misses or 0.0) > 1:
         usage_error("--assume cache_misses is a share of the requests: write 0.02 or 2%.")
-    return found
+    return assumed
 
 
 @click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
@@ -208,7 +220,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     prices: Path | None,
     cache: str,
     ttl: float | None,
-    assumed: dict[str, int | float],
+    assumed: Assumed,
     json_file: Path | None,
     plot: Path | None,
     oracle: bool,
@@ -250,13 +262,15 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     if give_advice:
         _check_advice(ctx, others=bool(output or plot or each or oracle))
     table = read_prices(prices)
-    from_bills = {"fixed_tokens": None if summaries == "extractive" else 0, "cache_misses": None}
     rules = ReplayRules(
         model=model,
         window=windows[0],
         cache=cache_rule_for(model) if cache == "auto" else cache,
         cache_lifetime=ttl,
-        **(from_bills | assumed),
+        # A real model is sent the messages, and no part that only stands for tokens.
+        fixed_tokens=0 if summaries == "model" else assumed.fixed_tokens,
+        cache_misses=assumed.cache_misses,
+        summary_tokens=assumed.summary_tokens,
     )
     options = ReplayOptions(
         policies=policy_names,
@@ -321,8 +335,6 @@ def _advise(
     workers: int | None,
 ) -> list[Advice]:
     """Return a recommendation for each window."""
-    import attrs
-
     from promptkit.lab.engines import open_engine
     from promptkit.lab.replay.advice import CANDIDATES, advise
     from promptkit.lab.replay.runner import replay_each

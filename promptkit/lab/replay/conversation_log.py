@@ -33,6 +33,7 @@ from promptkit.pairing import pair_tool_calls
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
+from promptkit.transcript.log.entries import RequestBudget
 from promptkit.transcript.log.usage import read_bill
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.messages import Message, ToolDefinition
-    from promptkit.transcript.log.entries import RequestBudget
 
 RECORDED = "recorded"
 """The name of the log of what was sent when the conversation was recorded."""
@@ -133,14 +133,14 @@ def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     )
 
 
-def find_budget(path: Sequence[Entry]) -> RequestBudget | None:
-    """Return the budget that the last requests of a transcript had; None if it was not recorded."""
+def find_budget(path: Sequence[Entry]) -> RequestBudget:
+    """Return the budget that the last requests of a transcript had, as far as it was recorded."""
     budgets = (
         entry.payload.budget
         for entry in reversed(path)
         if isinstance(entry.payload, MessageEntry) and entry.payload.budget
     )
-    return next(budgets, None)
+    return next(budgets, RequestBudget())
 
 
 def _find_price(prices: Prices, model: str) -> Price | None:
@@ -190,12 +190,10 @@ class _Logger:
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
         )
-        recorded = None if options.window else find_budget(path)
+        recorded = RequestBudget(window=options.window) if options.window else find_budget(path)
+        self._most_tokens = recorded.limit
         self._budget = ContextBudget.for_model(
-            model,
-            tools=self._tools,
-            window=options.window or (recorded and recorded.window),
-            max_tokens=recorded and recorded.limit,
+            model, tools=self._tools, window=recorded.window, max_tokens=recorded.limit
         )
 
     def log(self) -> ConversationLog:
@@ -236,7 +234,7 @@ class _Logger:
             model=self._model,
             window=UNLIMITED if window is None else window,
             cache=self._cache_rule,
-            max_tokens=self._budget.max_tokens,
+            max_tokens=self._most_tokens,
             fixed_tokens=None,
             cache_misses=None,
         )
