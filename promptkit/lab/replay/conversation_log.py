@@ -277,7 +277,7 @@ class _Logger:
                 now = max(now, self._messages.all[reply - 1].time or 0.0)
                 billed = attrs.evolve(
                     cache.send(overhead, counts, now) if simulates else BilledTokens(),
-                    output_tokens=self._messages.all[reply].tokens,
+                    output_tokens=self._counts.count_messages([entry.message])[0].output_tokens,
                 )
                 request = SentRequest(
                     reply=reply,

@@ -250,15 +250,19 @@ def measure_bill(
         return None
     models = {entry.id: _model_of(entry) for entry in path if entry.id in bills}
     model = Counter(models.values()).most_common(1)[0][0]
-    sent = list(_iter_sent(path, model, tools))
-    unrecorded = [bills[id_].input_tokens - tokens for id_, _, tokens, _ in sent if id_ in bills]
+    counter = MessageCounts(tokenizer_for(model, mean=True))
+    overhead = _count_overhead(path, model, tools)
+    # The requests are built twice, because together they are as large as the square of the path.
+    unrecorded = [
+        bills[id_].input_tokens - overhead - sum(each.tokens for each in counts)
+        for id_, _, counts in _iter_sent(path, counter)
+        if id_ in bills
+    ]
     fixed = max(0, round(sum(unrecorded) / max(1, len(unrecorded))))
     caches = _Caches(model, bills.values())
     requests: list[BilledRequest] = []
-    overhead = _count_overhead(path, model, tools)
-    counter = MessageCounts(tokenizer_for(model, mean=True))
     head = counter.count_messages([make_unrecorded(fixed)]) if fixed else []
-    for id_, now, _, counts in sent:
+    for id_, now, counts in _iter_sent(path, counter):
         system = next((at for at, each in enumerate(counts) if each.role != "system"), len(counts))
         shown = [*counts[:system], *head, *counts[system:]]
         request = caches.send(overhead, shown, now, bills.get(id_))
@@ -289,19 +293,17 @@ def _count_overhead(path: Sequence[Entry], model: str, tools: Sequence[ToolDefin
 
 
 def _iter_sent(
-    path: Sequence[Entry], model: str, tools: Sequence[ToolDefinition]
-) -> Iterator[tuple[str, float, int, list[MessageCount]]]:
-    """Yield the id of each reply, the time of its request, the tokens that the recording has of it, and its messages."""
-    views = RecordedViews(path, MessageCounts(tokenizer_for(model, mean=True)))
-    overhead = _count_overhead(path, model, tools)
+    path: Sequence[Entry], counter: MessageCounts
+) -> Iterator[tuple[str, float, list[MessageCount]]]:
+    """Yield the id of each reply, the time of its request, and the messages of the request."""
+    views = RecordedViews(path, counter)
     now, before = 0.0, 0
     for at, entry in enumerate(path):
         if entry.message is None or not is_shown(entry.message):
             continue
         if before and is_reply(entry):
             views.show(at)
-            tokens = overhead + sum(each.tokens for each in views.counts)
-            yield entry.id, now, tokens, views.counts
+            yield entry.id, now, views.counts
         now, before = max(now, entry.time), before + 1
 
 
