@@ -259,7 +259,10 @@ class _Logger:
         logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
         cache = PromptCache(self._cache_rule, minimum=cache_minimum(self._model))
-        simulates = any(read_bill(entry.payload) is None for entry in self._path if is_reply(entry))
+        bills = [read_bill(entry.payload) for entry in self._path if is_reply(entry)]
+        simulates = None in bills
+        # Beside requests with a bill, one whose usage is nothing was billed nothing: it failed.
+        is_billed = any(bills)
         checkpoint = False
         number = 0
         now = 0.0
@@ -284,11 +287,20 @@ class _Logger:
                     billed=billed if bill is None else bill,
                     checkpoint=checkpoint,
                 )
-                model = payload.model if isinstance(payload, MessageEntry) else None
-                logger.add(shown, request, simulated=bill is None, price=self._price_of(model))
+                model, usage = (
+                    (payload.model, payload.usage)
+                    if isinstance(payload, MessageEntry)
+                    else (None, None)
+                )
+                failed = is_billed and bill is None and usage is not None
+                price = FREE if failed else self._price_of(model)
+                logger.add(shown, request, simulated=bill is None, price=price)
                 checkpoint = False
         return logger.finish(RECORDED, BilledTokens())
 
+
+FREE = Price(input=0.0, output=0.0)
+"""The prices of a request that its provider did not bill."""
 
 UNLIMITED = 100_000_000
 """Tokens of the window of a replay with a model whose window is not known."""

@@ -276,6 +276,7 @@ def result_rows(result: FileResult, conversation: int) -> list[dict[str, object]
     """
     fields = _file_fields(result)
     del fields["conversations"]
+    fields.pop("bill", None)  # it is an object, and rows are flat
     return [
         {
             "file": fields["file"],
