@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from promptkit.transcript import Entry
 
 UNRECORDED = "promptkit.unrecorded"
-"""The provider of the part that stands for what every request had and the recording does not have."""
+"""The provider of a part with the tokens that every request had and the recording does not have."""
 
 MISS_SHARE = 0.5
 """A provider's cache missed a request if it read less than this share of what it should have held."""
@@ -44,7 +44,7 @@ def make_unrecorded(tokens: int) -> Message:
 
 
 def is_unrecorded(message: Message) -> bool:
-    """Return whether a message stands for what the recording does not have."""
+    """Return whether a message has the tokens that the recording does not have."""
     return any(
         isinstance(part, OpaquePart) and part.provider == UNRECORDED for part in message.content
     )
