@@ -1,8 +1,8 @@
 """Measure the price of recordings under several policies: `python -m benchmarks.economics FOLDER`.
 
 Plays each recording under the default preset, under `break_even` with several settings, and under a
-naive rule, and compares the prices with the optimum in hindsight and the facts that requests show
-with those of the default. docs/economics.md explains the figures.
+naive rule, and compares the prices with the optimum in hindsight, and what requests show of the lines
+and names that answers use with what those of the default show. docs/economics.md explains the figures.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypedDict
 from promptkit.bench.plot import add_dark_mode
 from promptkit.lab.engines import open_engine
 from promptkit.lab.replay import FileResult, ReplayOptions, ReplayRules, cache_rule_for, replay
+from promptkit.lab.replay.results import SHOWN
 from promptkit.lab.replay.runner import sum_results
 from promptkit.tokens import parse_tokens, read_prices
 
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
 
 DEFAULT = "vscode"
 RECOMMENDED = "break_even"
-CHEAPEST = "break_even:beta=1"
 POLICIES = (
     DEFAULT,
     RECOMMENDED,
-    CHEAPEST,
-    "break_even:beta=1:summary_tokens=500:names_tokens=1000",
-    "break_even:beta=1:names_tokens=0",
-    "break_even:beta=2:tail_tokens=4000",
-    "break_even:beta=3:tail_tokens=4000",
+    "break_even:beta=1",
+    "break_even:beta=3",
+    "break_even:tail_tokens=0",
+    "break_even:beta=3:tail_tokens=0",
+    "break_even:names_tokens=0",
+    "vscode:names_tokens=1000",
     "vscode:threshold=48000",
     "drop_oldest",
 )
@@ -76,9 +77,7 @@ def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[s
             "price": round(each.price, 3),
             "over_oracle": round(total.over_oracle(each) or 0.0, 3),
             "over_default": round(each.price / default.price, 3),
-            "quoted": round(each.quoted_share, 4),
-            "in_context": round(each.in_context_share, 4),
-            "named": round(each.named_share, 4),
+            **{name: round(share, 4) for name, share in each.shown.items()},
             "answers_lacking": totals.retention.answers_lacking,
             "checkpoints": totals.checkpoints,
             "waits": totals.foreground_waits,
@@ -114,18 +113,18 @@ def draw(runs: Sequence[Run]) -> str:
                 if name.startswith("vscode")
                 else "#5c5c5c"
             )
-            axis.plot(figures["price"], 100 * figures["facts"], "o", color=colour)
+            axis.plot(figures["price"], 100 * figures["quoted"], "o", color=colour)
         axis.axvline(run["oracle"], color="#808080", linestyle=":", linewidth=1)
         axis.set_title(f"{run['model']}, {int(str(run['window'])) // 1_000}k", fontsize=10)
         axis.set_xlabel("price in dollars; dotted: the optimum in hindsight", fontsize=8)
-        axis.set_ylabel("facts that requests show, %", fontsize=8)
+        axis.set_ylabel("quoted lines that requests show, %", fontsize=8)
         axis.margins(x=0.1, y=0.14)
     figure.tight_layout()
     for axis, run in zip(axes[0], runs, strict=True):
         place_labels(
             axis,
             {
-                label(name): (each["price"], 100 * each["facts"])
+                label(name): (each["price"], 100 * each["quoted"])
                 for name, each in run["policies"].items()
             },
         )
@@ -193,6 +192,7 @@ def main() -> None:
         help="instead of all of them; the first is the default that others are compared with",
     )
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--markdown", action="store_true", help="the tables of docs/economics.md")
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
     files = sorted(
@@ -209,16 +209,46 @@ def main() -> None:
     if given.json:
         sys.stdout.write(json.dumps({"runs": runs}) + "\n")
         return
+    if given.markdown:
+        sys.stdout.write("\n\n".join(map(format_table, runs)) + "\n")
+        return
     for run in runs:
         sys.stdout.write(
             f"\n{run['model']}, {run['window']:,}: at least ${run['lower_bound']}, optimum ${run['oracle']}\n"
         )
         for name, figures in run["policies"].items():
+            shown = "  ".join(f"{each} {figures[each]:6.1%}" for each in SHOWN)
             sys.stdout.write(
-                f"  {name:50} ${figures['price']:7.3f}  {figures['over_oracle']:.2f} of the optimum  {figures['over_default']:.2f} of {DEFAULT}  "
-                f"facts {figures['facts']:6.1%}  lacking {figures['answers_lacking']:4,}  waits {figures['waits']:3,}  "
+                f"  {name:34} ${figures['price']:7.3f}  {figures['over_oracle']:.2f} of the optimum  {figures['over_default']:.2f} of {DEFAULT}  "
+                f"{shown}  lacking {figures['answers_lacking']:4,}  waits {figures['waits']:3,}  "
                 f"overflows {figures['overflows']}  invalid {figures['invalid_requests']}\n"
             )
+
+
+def format_table(run: Run) -> str:
+    """Return the table of a run as docs/economics.md has it."""
+    head = (
+        f"{run['model']}, {run['window'] // 1_000}k: $",
+        "over the optimum",
+        f"over `{DEFAULT}`",
+        *(f"{name}, %" for name in SHOWN),
+        "answers that lack a line",
+        "waits",
+    )
+    rows = [
+        (
+            f"`{name}`",
+            f"{figures['price']:.2f}",
+            f"{figures['over_oracle']:.2f}",
+            f"{figures['over_default']:.2f}",
+            *(f"{100 * figures[each]:.1f}" for each in SHOWN),
+            f"{figures['answers_lacking']:,}",
+            f"{figures['waits']:,}",
+        )
+        for name, figures in run["policies"].items()
+    ]
+    lines = (("policy", *head), ("---",) * (1 + len(head)), *rows)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 if __name__ == "__main__":

@@ -147,7 +147,7 @@ def _check_ttl(
     type=click.IntRange(0, 100),
     default=0,
     metavar="N",
-    help="Add the price of N look-ups for each answer that lacks a fact.",
+    help="Add the price of N look-ups for each answer that lacks a line.",
 )
 @click.option(
     "--advise",

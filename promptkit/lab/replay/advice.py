@@ -1,7 +1,7 @@
 """Recommend a preset for a user's own recordings: the cheapest that shows the model nearly as much as the default does.
 
 The candidates are played on every conversation. Of those without an overflow, an invalid request,
-more waits than the default or noticeably fewer of the facts that answers use, the cheapest is
+more waits than the default or noticeably fewer of the lines that answers quote, the cheapest is
 recommended. The saving is stated with the interval in which it lies when the conversations are
 drawn again at random (a bootstrap), since a few conversations can make any preset look cheap.
 """
@@ -33,13 +33,13 @@ CANDIDATES = (
     "opencode",
     "break_even",
     "break_even:beta=1",
-    "break_even:beta=2:tail_tokens=4000",
-    "break_even:beta=3:tail_tokens=4000",
+    "break_even:beta=3",
+    "break_even:tail_tokens=0",
 )
 """The presets and settings that are compared."""
 
-MOST_FACTS_LOST = 0.02
-"""How much lower the share of facts that requests show may be than with the default."""
+MOST_LINES_LOST = 0.03
+"""How much lower the share of quoted lines that requests show may be than with the default."""
 
 LEAST_SAVING = 0.03
 """Share of the price that another preset must save, or the default stays."""
@@ -67,9 +67,9 @@ class Advice:
     """US dollars with the recommended preset, look-ups included."""
     default_price: float
     """US dollars with the default, look-ups included."""
-    facts: float
-    """Share of the earlier facts in answers that requests show."""
-    default_facts: float
+    quoted: float
+    """Share of the earlier lines that answers quote which requests show."""
+    default_quoted: float
     """The same share with the default."""
     compacted: int
     """Conversations that either of the two compacts; those that any candidate compacts, where the
@@ -87,8 +87,8 @@ class Advice:
         head = f"{self.window:,} tokens: "
         figures = f"${self.price:,.3f} instead of ${self.default_price:,.3f}"
         if self.lookups:
-            figures += f" with {self.lookups:,} look-up{'s' * (self.lookups != 1)} for each answer that lacks an identifier"
-        shown = f"requests show {self.facts:.1%} of the facts that answers use, and {self.default_facts:.1%} with {DEFAULT}"
+            figures += f" with {self.lookups:,} look-up{'s' * (self.lookups != 1)} for each answer that lacks a line"
+        shown = f"requests show {self.quoted:.1%} of the earlier lines that answers quote, and {self.default_quoted:.1%} with {DEFAULT}"
         if self.policy == DEFAULT and self.compacted < MIN_COMPACTED:
             return (
                 f"{head}the recordings are too few to tell. Only {self.compacted:,} of the conversations are long enough to be compacted: "
@@ -147,8 +147,8 @@ def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advic
         interval=_find_interval(pairs),
         price=best.price_with_lookups,
         default_price=default.price_with_lookups,
-        facts=best.uses_present_share,
-        default_facts=default.uses_present_share,
+        quoted=best.shown["quoted"],
+        default_quoted=default.shown["quoted"],
         compacted=compacted,
         lookups=options.lookups,
     )
@@ -160,7 +160,7 @@ def _is_allowed(result: PolicyResult, default: PolicyResult) -> bool:
         totals.overflows <= limits.overflows
         and totals.invalid_requests <= limits.invalid_requests
         and totals.foreground_waits <= limits.foreground_waits
-        and result.uses_present_share >= default.uses_present_share - MOST_FACTS_LOST
+        and result.shown["quoted"] >= default.shown["quoted"] - MOST_LINES_LOST
     )
 
 

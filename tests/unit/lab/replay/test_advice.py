@@ -32,7 +32,7 @@ def conversation(
         requests=10,
         checkpoints=compacted,
         requests_billed=BilledTokens(input_tokens=tokens),
-        retention=RetentionCounts(facts_used=100),
+        retention=RetentionCounts(lines_used=100, lines_shown=90),
     )
     better = attrs.evolve(
         usual,
@@ -94,7 +94,7 @@ def test_lookups_are_part_of_the_prices_that_are_compared() -> None:
         options,
     )
     assert (some.policy, round(some.saving, 2)) == (CHEAP, 0.2)
-    assert "with 2 look-ups for each answer that lacks an identifier: 20% less" in some.describe()
+    assert "with 2 look-ups for each answer that lacks a line: 20% less" in some.describe()
 
 
 def test_a_saving_that_one_conversation_makes_alone_is_not_certain() -> None:
@@ -102,13 +102,22 @@ def test_a_saving_that_one_conversation_makes_alone_is_not_certain() -> None:
     assert not advise([*usual, conversation(tokens=2_000_000)], OPTIONS).is_certain
 
 
-def test_a_preset_that_shows_fewer_facts_overflows_or_waits_more_is_not_recommended() -> None:
+def test_a_preset_that_shows_fewer_quoted_lines_overflows_or_waits_more_is_not_recommended() -> (
+    None
+):
     for worse in (
         conversation(overflows=1),
         conversation(invalid_requests=1),
         conversation(foreground_waits=1),
-        conversation(retention=RetentionCounts(facts_used=100, facts_dropped=3)),
+        conversation(retention=RetentionCounts(lines_used=100, lines_shown=86)),
     ):
         advice = advise([worse] * 20, OPTIONS)
         assert advice.policy == DEFAULT
         assert "stay with" in advice.describe()
+
+
+def test_three_points_fewer_of_the_quoted_lines_are_allowed() -> None:
+    fewer = conversation(retention=RetentionCounts(lines_used=100, lines_shown=87))
+    advice = advise([fewer] * (2 * MIN_COMPACTED), OPTIONS)
+    assert (advice.policy, advice.quoted, advice.default_quoted) == (CHEAP, 0.87, 0.9)
+    assert "show 87.0% of the earlier lines that answers quote, and 90.0%" in advice.describe()
