@@ -43,6 +43,9 @@ POLICIES = (
 WINDOWS = ("32k", "64k", "128k")
 # from the point, in points
 LABEL_OFFSETS = ((7, 0), (-7, 0), (7, 8), (7, -8), (-7, 8), (-7, -8), (7, 14), (7, -14))
+START, END = "<!-- figures -->", "<!-- end of figures -->"
+"""The place of the tables in docs/economics.md."""
+
 MODELS = ("gpt-5", "claude-sonnet-4-5")
 
 Figures = dict[str, float]
@@ -192,7 +195,7 @@ def main() -> None:
         help="instead of all of them; the first is the default that others are compared with",
     )
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--markdown", action="store_true", help="the tables of docs/economics.md")
+    parser.add_argument("--markdown", type=Path, help="write the tables into this page")
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
     files = sorted(
@@ -210,7 +213,11 @@ def main() -> None:
         sys.stdout.write(json.dumps({"runs": runs}) + "\n")
         return
     if given.markdown:
-        sys.stdout.write("\n\n".join(map(format_table, runs)) + "\n")
+        tables = "\n\n".join(map(format_table, runs))
+        before, _, rest = given.markdown.read_text(encoding="utf-8").partition(START)
+        after = rest.partition(END)[2]
+        page = f"{before}{START}\n\n{tables}\n\n{END}{after}"
+        given.markdown.write_text(page, encoding="utf-8")
         return
     for run in runs:
         sys.stdout.write(
@@ -228,7 +235,7 @@ def main() -> None:
 def format_table(run: Run) -> str:
     """Return the table of a run as docs/economics.md has it."""
     head = (
-        f"{run['model']}, {run['window'] // 1_000}k: $",
+        "$",
         "over the optimum",
         f"over `{DEFAULT}`",
         *(f"{name}, %" for name in SHOWN),
@@ -248,7 +255,11 @@ def format_table(run: Run) -> str:
         for name, figures in run["policies"].items()
     ]
     lines = (("policy", *head), ("---",) * (1 + len(head)), *rows)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    title = (
+        f"{run['model']}, a window of {run['window'] // 1_000}k: at least ${run['lower_bound']:.2f}, "
+        f"with compactions at the best points ${run['oracle']:.2f}."
+    )
+    return "\n".join((title, "", *(f"| {' | '.join(cells)} |" for cells in lines)))
 
 
 if __name__ == "__main__":
