@@ -190,7 +190,7 @@ def _read_assumptions(
     type=click.IntRange(0, 100),
     default=0,
     metavar="N",
-    help="Add the price of N look-ups for each answer that lacks a fact.",
+    help="Add the price of N look-ups for each answer that lacks a line.",
 )
 @click.option(
     "--advise",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
@@ -74,6 +75,8 @@ cells of a policy."""
 
 
 def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
+    from promptkit.lab.replay.results import SHOWN
+
     several = "s" * (options.lookups != 1)
     return (
         ("policy", "", True, lambda each: (each.policy,)),
@@ -128,31 +131,17 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
         ),
         (
             "look-ups $",
-            f"the price with {options.lookups:,} look-up{several} for each answer that lacks an identifier",
+            f"the price with {options.lookups:,} look-up{several} for each answer that lacks a line",
             options.lookups > 0,
             lambda each: (f"{each.price_with_lookups:,.3f}",),
         ),
-        (
-            "quoted",
-            "share of the earlier lines that answers quote which the request shows",
-            True,
-            lambda each: (_percent(each.quoted_share),),
-        ),
-        (
-            "context",
-            "share of the earlier names in answers that the request shows next to a word of their neighbourhood",
-            True,
-            lambda each: (_percent(each.in_context_share),),
-        ),
-        (
-            "named",
-            "share of the earlier names in answers that the request spells anywhere",
-            True,
-            lambda each: (_percent(each.named_share),),
+        *(
+            (name, meaning, True, partial(_format_shown, name=name))
+            for name, meaning in SHOWN.items()
         ),
         (
             "lack",
-            "answers that quote a line which the request does not show",
+            "answers that quote an earlier line which the request does not show",
             True,
             lambda each: (_format_lacking(each),),
         ),
@@ -175,6 +164,10 @@ def _format_input(billed: BilledTokens) -> tuple[str, str]:
 
 def _format_ratio(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _format_shown(result: PolicyResult, name: str) -> tuple[str]:
+    return (_percent(result.shown[name]),)
 
 
 def _format_lacking(result: PolicyResult) -> str:

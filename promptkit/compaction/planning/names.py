@@ -27,10 +27,11 @@ MIN_LENGTH, MAX_LENGTH = 5, 200
 """Characters of a name."""
 
 
-LANGUAGE = frozenset(
-    [*dir(builtins), "Array", "Date", "JSON", "Math", "Object", "Promise", "console", "process"]
-    + ["json", "os", "re", "self.assertEqual", "sys", "bin/bash", "dev/null", "usr/bin/env", "utf-8"]
-    + ["python3", "README.md", "GitHub", "JavaScript", "TypeScript"]
+LANGUAGE = frozenset(dir(builtins)).union(
+    ("Array", "Date", "JSON", "Math", "Object", "Promise", "console", "process"),
+    ("json", "os", "re", "self.assertEqual", "sys"),
+    ("bin/bash", "dev/null", "usr/bin/env", "python3", "utf-8"),
+    ("GitHub", "JavaScript", "README.md", "TypeScript"),
 )
 """Words that a model knows without having read them: those of languages and of every project. A
 name that continues one of them after a dot counts as one, too."""

@@ -39,6 +39,10 @@ QUESTION_TOKENS = 600
 PREFACE_TOKENS = 400
 """Tokens beside the text of a summary: its tags, the breadcrumb, and the user's earlier words."""
 
+TAIL_SHARE = 24
+"""The newest messages that stay take at most a twenty-fourth: in a small window they cost more than
+they help."""
+
 LEAST_SAVING = 1_000
 """Tokens that placeholders for old tool results must save."""
 
@@ -152,8 +156,10 @@ class BreakEven:
     beta: float = setting(2.0, minimum=0)
     """How many times the price of a compaction reading again may cost. 1 is the cheapest; with
     more, more of the conversation is at hand."""
-    tail_tokens: int = setting(0, minimum=0)
-    """Tokens of the newest messages that stay. 0: the newest round stays."""
+    tail_tokens: int = setting(4_000, minimum=0)
+    """Tokens of the newest messages that stay, and at most a twenty-fourth of what a conversation may
+    have. 0: the newest round stays, which is cheaper, and less of what later answers quote is at
+    hand."""
     result_tokens: int = setting(2_000, minimum=0)
     """Tokens of the newest tool results that stay where the prompt cache is cold: older results are
     replaced by a placeholder then, since they would be read again at the full price."""
@@ -196,8 +202,16 @@ class BreakEven:
 
     def keep(self, budget: ContextBudget) -> Keep:
         """Return which messages stay at a compaction."""
-        _ = budget
-        return KeepRecentTokens(tokens=self.tail_tokens) if self.tail_tokens else KeepLastRound()
+        tokens = self.count_tail(budget)
+        return KeepRecentTokens(tokens=tokens) if tokens else KeepLastRound()
+
+    def count_tail(self, budget: ContextBudget) -> int:
+        """Return the tokens of the newest messages that stay."""
+        return (
+            self.tail_tokens
+            if budget.base is None
+            else min(self.tail_tokens, budget.base // TAIL_SHARE)
+        )
 
     def make_policy(self, rng: Callable[[], float]) -> Policy:
         """Make the policy.
@@ -224,7 +238,7 @@ class BreakEven:
     def count_beside(self, budget: ContextBudget) -> int:
         """Return the tokens that stay beside a summary: the newest messages, and the list of names."""
         return (
-            self.tail_tokens
+            self.count_tail(budget)
             + Replacement(names_tokens=self.names_tokens).limited_to(budget.base).names_tokens
         )
 

@@ -525,7 +525,7 @@ class CompactionController:
         self, moment: _Moment, tokens: int | None, request: RequestState
     ) -> PolicyState:
         plan, warm, phase = self.background.plan, self.warm, moment.phase
-        prunable = self._find_prunable(tokens, warm=warm) if phase == "before_render" else Pruning()
+        prunable = self._find_prunable(tokens) if phase == "before_render" else Pruning()
         promotion = self.state.promotion
         return PolicyState(
             phase=phase,
@@ -673,8 +673,15 @@ class CompactionController:
         self.state = attrs.evolve(self.state, to_smaller_window=None)
         return True
 
-    def _find_prunable(self, tokens: int | None, *, warm: bool) -> Pruning:
-        """Plan the replacement of tool results, for a request of so many tokens."""
+    def _find_prunable(self, tokens: int | None) -> Pruning:
+        """Plan the replacement of tool results, for a request of so many tokens.
+
+        The request after one that the cache did not hold, such as the first after a compaction, is
+        in the cache: that one was written to it.
+        """
+        asked = self.state.asked_at
+        recent = asked is not None and self.clock() - asked <= self.cache_seconds
+        warm = recent and self.state.rereading.cached is not False
         if self.reduce is None or not self.reduce.applies(
             warm=warm, ratio=self.budget.ratio(tokens)
         ):

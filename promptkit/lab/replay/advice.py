@@ -36,8 +36,8 @@ CANDIDATES = (
     "opencode",
     "break_even",
     "break_even:beta=1",
-    "break_even:beta=2:tail_tokens=4000",
-    "break_even:beta=3:tail_tokens=4000",
+    "break_even:beta=3",
+    "break_even:tail_tokens=0",
 )
 """The presets and settings that are compared."""
 
@@ -115,8 +115,8 @@ class Advice:
         head = f"{self.window:,} tokens: "
         figures = f"${self.price:,.3f} instead of ${self.default_price:,.3f}"
         if self.lookups:
-            figures += f" with {self.lookups:,} look-up{'s' * (self.lookups != 1)} for each answer that lacks an identifier"
-        shown = f"requests show {self.quoted:.1%} of the lines that answers quote, and {self.default_quoted:.1%} with {DEFAULT}"
+            figures += f" with {self.lookups:,} look-up{'s' * (self.lookups != 1)} for each answer that lacks a line"
+        shown = f"requests show {self.quoted:.1%} of the earlier lines that answers quote, and {self.default_quoted:.1%} with {DEFAULT}"
         if self.policy == DEFAULT and self.compacted < MIN_COMPACTED:
             return (
                 f"{head}the recordings are too few to tell. Only {self.compacted:,} of the {self.sessions:,} sessions are long enough to be compacted: "

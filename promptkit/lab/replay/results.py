@@ -12,11 +12,19 @@ from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.tokens import BilledTokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
+
+SHOWN = {
+    "quoted": "share of the earlier lines that answers quote word for word which the request shows",
+    "in context": "share of the earlier names in answers that the request shows next to a word next to which they were recorded",
+    "named": "share of the earlier names in answers that the request spells anywhere",
+}
+"""The figures of what requests show, and what they mean. Lines have 20 characters or more; names are
+identifiers and paths, without those that need no memory."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,22 +95,14 @@ class PolicyResult:
         return self.price / self.planned_optimum if self.planned_optimum else None
 
     @property
-    def quoted_share(self) -> float:
-        """Of the earlier lines that replies quote word for word, the share that the request shows."""
+    def shown(self) -> Mapping[str, float]:
+        """What the requests show of that which replies use, by the names in `SHOWN`."""
         counts = self.totals.retention
-        return _share(counts.lines_shown, counts.lines_used)
-
-    @property
-    def in_context_share(self) -> float:
-        """Of the earlier names that replies use, the share that the request shows next to a word next to which it was recorded."""
-        counts = self.totals.retention
-        return _share(counts.contexts_shown, counts.contexts_used)
-
-    @property
-    def named_share(self) -> float:
-        """Of the earlier names that replies use, the share that the request spells anywhere."""
-        counts = self.totals.retention
-        return _share(counts.names_shown, counts.names_used)
+        return {
+            "quoted": _share(counts.lines_shown, counts.lines_used),
+            "in context": _share(counts.contexts_shown, counts.contexts_used),
+            "named": _share(counts.names_shown, counts.names_used),
+        }
 
     @property
     def requests_present_share(self) -> float:
@@ -255,9 +255,10 @@ def _policy_fields(result: PolicyResult) -> dict[str, object]:
         **({} if planned is None else {"planned_optimum": round(planned, 6)}),
         **({} if ratio is None else {"over_planned": round(ratio, 4)}),
         "answers_lacking": totals.retention.answers_lacking,
-        "quoted_share": round(result.quoted_share, 4),
-        "in_context_share": round(result.in_context_share, 4),
-        "named_share": round(result.named_share, 4),
+        **{
+            f"{name.replace(' ', '_')}_share": round(share, 4)
+            for name, share in result.shown.items()
+        },
         "lines_used": totals.retention.lines_used,
         "names_used": totals.retention.names_used,
         "names_apart": totals.retention.names_apart,

@@ -183,7 +183,7 @@ class RecordingUses:
 
 
 def find_working_directory(messages: Iterable[Message]) -> str:
-    """Return the longest directory that contains at least half of the absolute paths in tool calls, without its first slash.
+    """Return the longest directory that contains more than half of the absolute paths in tool calls, without its first slash.
 
     An empty text: there are no such paths.
     """
@@ -195,7 +195,7 @@ def find_working_directory(messages: Iterable[Message]) -> str:
                 if len(path) <= MAX_LENGTH:
                     paths += 1
                     inside.update(accumulate(path.split("/")[1:-1], "{}/{}".format))
-    found = [directory for directory, count in inside.items() if 2 * count >= paths]
+    found = [directory for directory, count in inside.items() if 2 * count > paths]
     return max(found, key=len, default="")
 
 
@@ -310,7 +310,7 @@ class RetentionTracker:
 # Each pattern matches every character at most once.
 _WORD = re.compile(r"\w+")
 _ABSOLUTE = re.compile(r"(?<![\w./~@+\-])/[\w.~@+\-]+(?:/[\w.~@+\-]+)++")
-_NUMBER = re.compile(r"[ \t]*+\d{1,9}(?:→|\t|:|[ ]*\|)")
+_NUMBER = re.compile(r"\A[ \t]*+\d{1,9}(?:→|\t|:|[ ]*\|)")
 
 
 def join_words(text: str) -> str:

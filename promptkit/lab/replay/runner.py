@@ -63,7 +63,7 @@ class ReplayOptions:
     """Whether results contain what each conversation costs at least, and each policy's planned
     optimum."""
     lookups: int = 0
-    """Look-ups for each answer that lacks a fact, in the price with look-ups."""
+    """Look-ups for each answer that lacks a line, in the price with look-ups."""
     summarize_with_model: bool = False
     """Let the model of the rules write the summaries, through OpenAI's API. By default they are
     extracted from the conversation."""

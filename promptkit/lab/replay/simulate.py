@@ -271,7 +271,7 @@ class Simulation:
             cache_lifetime=self._rules.cache_lifetime,
             cache_minimum=self._minimum,
             summary_tokens=min(SUMMARY_TOKENS, compute_target_tokens(self._budget.summary_tokens)),
-            beside_tokens=PREFACE_TOKENS + BreakEven().count_beside(self._budget),
+            beside_tokens=PREFACE_TOKENS + BreakEven(tail_tokens=0).count_beside(self._budget),
         )
 
     async def _play_with_model(

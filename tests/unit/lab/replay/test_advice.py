@@ -37,7 +37,7 @@ def conversation(
         requests=10,
         checkpoints=compacted,
         requests_billed=BilledTokens(input_tokens=tokens),
-        retention=RetentionCounts(lines_used=100, lines_shown=100),
+        retention=RetentionCounts(lines_used=100, lines_shown=90),
     )
     better = attrs.evolve(
         usual,
@@ -104,7 +104,7 @@ def test_lookups_are_part_of_the_prices_that_are_compared() -> None:
         options,
     )
     assert (some.policy, round(some.saving, 2)) == (CHEAP, 0.2)
-    assert "with 2 look-ups for each answer that lacks an identifier: 20% less" in some.describe()
+    assert "with 2 look-ups for each answer that lacks a line: 20% less" in some.describe()
 
 
 def test_a_saving_that_one_conversation_makes_alone_is_not_certain() -> None:
@@ -119,7 +119,7 @@ def test_a_preset_that_shows_fewer_quoted_lines_overflows_or_waits_more_is_not_r
         {"overflows": 1},
         {"invalid_requests": 1},
         {"foreground_waits": 1},
-        {"retention": RetentionCounts(lines_used=100, lines_shown=96)},
+        {"retention": RetentionCounts(lines_used=100, lines_shown=86)},
     ):
         advice = advise(several(20, **worse), OPTIONS)
         assert advice.policy == DEFAULT
