@@ -132,7 +132,8 @@ def read_figures(file: Path, capsys: pytest.CaptureFixture[str]) -> int:
     assert text[:40] in file.with_suffix(".html").read_text()
     assert main(command[:-2]) == 0
     assert text in capsys.readouterr().out.replace("\n", " ")
-    return int(replayed["output_tokens"]) - sum(page["logs"][0]["output"])
+    summaries: int = replayed["output_tokens"] - sum(page["logs"][0]["output"])
+    return summaries
 
 
 def test_statistics_page_and_replay_agree_on_every_figure(
