@@ -290,9 +290,7 @@ def test_the_optimum_and_look_ups_have_columns_and_figures(
     assert total["lower_bound"] > 0
     for row in total["policies"]:
         assert total["lower_bound"] < min(row["planned_optimum"], row["price"])
-        assert row["over_planned"] == pytest.approx(
-            row["price"] / row["planned_optimum"], abs=1e-3
-        )
+        assert row["over_planned"] == pytest.approx(row["price"] / row["planned_optimum"], abs=1e-3)
         assert row["price_with_lookups"] >= row["price"]
 
 
