@@ -1,8 +1,8 @@
 """Measure the price of recordings under several policies: `python -m benchmarks.economics FOLDER`.
 
 Plays each recording under the default preset, under `break_even` with several settings, and under a
-naive rule, and compares the prices with the optimum in hindsight and the facts that requests show
-with those of the default. docs/economics.md explains the figures.
+naive rule, and compares the prices with the planned optimum, and what requests show of the lines
+and names that answers use with what those of the default show. docs/economics.md explains the figures.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypedDict
 from promptkit.bench.plot import add_dark_mode
 from promptkit.lab.engines import open_engine
 from promptkit.lab.replay import FileResult, ReplayOptions, ReplayRules, cache_rule_for, replay
+from promptkit.lab.replay.results import SHOWN
 from promptkit.lab.replay.runner import sum_results
 from promptkit.tokens import parse_tokens, read_prices
 
@@ -27,21 +28,24 @@ if TYPE_CHECKING:
 
 DEFAULT = "vscode"
 RECOMMENDED = "break_even"
-CHEAPEST = "break_even:beta=1"
 POLICIES = (
     DEFAULT,
     RECOMMENDED,
-    CHEAPEST,
-    "break_even:beta=1:summary_tokens=500:names_tokens=1000",
-    "break_even:beta=1:names_tokens=0",
-    "break_even:beta=2:tail_tokens=4000",
-    "break_even:beta=3:tail_tokens=4000",
+    "break_even:beta=1",
+    "break_even:beta=3",
+    "break_even:tail_tokens=0",
+    "break_even:beta=3:tail_tokens=0",
+    "break_even:names_tokens=0",
+    "vscode:names_tokens=1000",
     "vscode:threshold=48000",
     "drop_oldest",
 )
 WINDOWS = ("32k", "64k", "128k")
 # from the point, in points
 LABEL_OFFSETS = ((7, 0), (-7, 0), (7, 8), (7, -8), (-7, 8), (-7, -8), (7, 14), (7, -14))
+START, END = "<!-- figures -->", "<!-- end of figures -->"
+"""The place of the tables in docs/economics.md."""
+
 MODELS = ("gpt-5", "claude-sonnet-4-5")
 
 Figures = dict[str, float]
@@ -53,7 +57,6 @@ class Run(TypedDict):
     window: int
     model: str
     lower_bound: float
-    oracle: float
     policies: dict[str, Figures]
 
 
@@ -74,23 +77,19 @@ def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[s
         totals = each.totals
         figures[each.policy] = {
             "price": round(each.price, 3),
-            "over_oracle": round(total.over_oracle(each) or 0.0, 3),
+            "over_planned": round(each.over_planned or 0.0, 3),
             "over_default": round(each.price / default.price, 3),
-            "facts": round(each.uses_present_share, 4),
-            "facts_over_default": round(each.uses_present_share - default.uses_present_share, 4),
+            **{name: round(share, 4) for name, share in each.shown.items()},
             "answers_lacking": totals.retention.answers_lacking,
             "checkpoints": totals.checkpoints,
             "waits": totals.foreground_waits,
             "overflows": totals.overflows,
             "invalid_requests": totals.invalid_requests,
         }
-    prices = total.hindsight
-    least, best = (prices.lower_bound, prices.optimum) if prices else (0.0, 0.0)
     return {
         "window": window,
         "model": model,
-        "lower_bound": round(least, 3),
-        "oracle": round(best, 3),
+        "lower_bound": round(total.lower_bound or 0.0, 3),
         "policies": figures,
     }
 
@@ -113,18 +112,18 @@ def draw(runs: Sequence[Run]) -> str:
                 if name.startswith("vscode")
                 else "#5c5c5c"
             )
-            axis.plot(figures["price"], 100 * figures["facts"], "o", color=colour)
-        axis.axvline(run["oracle"], color="#808080", linestyle=":", linewidth=1)
+            axis.plot(figures["price"], 100 * figures["quoted"], "o", color=colour)
+        axis.axvline(run["lower_bound"], color="#808080", linestyle=":", linewidth=1)
         axis.set_title(f"{run['model']}, {int(str(run['window'])) // 1_000}k", fontsize=10)
-        axis.set_xlabel("price in dollars; dotted: the optimum in hindsight", fontsize=8)
-        axis.set_ylabel("facts that requests show, %", fontsize=8)
+        axis.set_xlabel("price in dollars; dotted: a lower bound", fontsize=8)
+        axis.set_ylabel("quoted lines that requests show, %", fontsize=8)
         axis.margins(x=0.1, y=0.14)
     figure.tight_layout()
     for axis, run in zip(axes[0], runs, strict=True):
         place_labels(
             axis,
             {
-                label(name): (each["price"], 100 * each["facts"])
+                label(name): (each["price"], 100 * each["quoted"])
                 for name, each in run["policies"].items()
             },
         )
@@ -192,6 +191,7 @@ def main() -> None:
         help="instead of all of them; the first is the default that others are compared with",
     )
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--markdown", type=Path, help="write the tables into this page")
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
     files = sorted(
@@ -208,16 +208,49 @@ def main() -> None:
     if given.json:
         sys.stdout.write(json.dumps({"runs": runs}) + "\n")
         return
+    if given.markdown:
+        tables = "\n\n".join(map(format_table, runs))
+        before, _, rest = given.markdown.read_text(encoding="utf-8").partition(START)
+        after = rest.partition(END)[2]
+        page = f"{before}{START}\n\n{tables}\n\n{END}{after}"
+        given.markdown.write_text(page, encoding="utf-8")
+        return
     for run in runs:
-        sys.stdout.write(
-            f"\n{run['model']}, {run['window']:,}: at least ${run['lower_bound']}, optimum ${run['oracle']}\n"
-        )
+        sys.stdout.write(f"\n{run['model']}, {run['window']:,}: at least ${run['lower_bound']}\n")
         for name, figures in run["policies"].items():
+            shown = "  ".join(f"{each} {figures[each]:6.1%}" for each in SHOWN)
             sys.stdout.write(
-                f"  {name:50} ${figures['price']:7.3f}  {figures['over_oracle']:.2f} of the optimum  {figures['over_default']:.2f} of {DEFAULT}  "
-                f"facts {figures['facts']:6.1%}  lacking {figures['answers_lacking']:4,}  waits {figures['waits']:3,}  "
+                f"  {name:34} ${figures['price']:7.3f}  {figures['over_planned']:.2f} of the planned optimum  {figures['over_default']:.2f} of {DEFAULT}  "
+                f"{shown}  lacking {figures['answers_lacking']:4,}  waits {figures['waits']:3,}  "
                 f"overflows {figures['overflows']}  invalid {figures['invalid_requests']}\n"
             )
+
+
+def format_table(run: Run) -> str:
+    """Return the table of a run as docs/economics.md has it."""
+    head = (
+        "$",
+        "over the planned optimum",
+        f"over `{DEFAULT}`",
+        *(f"{name}, %" for name in SHOWN),
+        "answers that lack a line",
+        "waits",
+    )
+    rows = [
+        (
+            f"`{name}`",
+            f"{figures['price']:.2f}",
+            f"{figures['over_planned']:.2f}",
+            f"{figures['over_default']:.2f}",
+            *(f"{100 * figures[each]:.1f}" for each in SHOWN),
+            f"{figures['answers_lacking']:,}",
+            f"{figures['waits']:,}",
+        )
+        for name, figures in run["policies"].items()
+    ]
+    lines = (("policy", *head), ("---",) * (1 + len(head)), *rows)
+    title = f"{run['model']}, a window of {run['window'] // 1_000}k: at least ${run['lower_bound']:.2f}."
+    return "\n".join((title, "", *(f"| {' | '.join(cells)} |" for cells in lines)))
 
 
 if __name__ == "__main__":

@@ -453,6 +453,10 @@ class Usage:
     """Input tokens that the provider wrote to its prompt cache, where it reports and bills them
     apart, as Anthropic does."""
 
+    written_1h_tokens: int = attrs.field(default=0, validator=_check_count)
+    """The part of the written tokens that the cache keeps for an hour without use, and that costs
+    more."""
+
 
 def as_wire_object(value: object) -> Mapping[str, Json] | None:
     """Return a dict of a provider, or an SDK object as a dict without its empty fields.

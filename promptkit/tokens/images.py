@@ -104,7 +104,32 @@ class PatchImages:
         return math.ceil(count * self.multiplier)
 
 
-ImageRule: TypeAlias = TileImages | PatchImages
+@attrs.frozen
+class AreaImages:
+    """A rule that counts pixels, after the image is shrunk: Anthropic's (guide "Vision").
+
+    Args:
+        pixels: Pixels of a token.
+        side: The longest side in pixels.
+        most: The most tokens of an image.
+        checked: Whether the figures were compared with billed requests.
+    """
+
+    pixels: int = 750
+    side: int = 1568
+    most: int = 1_600
+    checked: bool = False
+
+    def count(self, size: tuple[int, int] | None, detail: str) -> int:
+        """Count the tokens of an image of `size` pixels (width, height); of the largest image where the size is unknown."""
+        _ = detail
+        if size is None:
+            return self.most
+        width, height = _fit_side(size, self.side)
+        return min(self.most, math.ceil(width * height / self.pixels))
+
+
+ImageRule: TypeAlias = TileImages | PatchImages | AreaImages
 """A rule that counts the tokens of an image."""
 
 _RECENT = PatchImages(1.2, patches=2500, side=2048, low_side=512, original=(6000, 10_000))
@@ -112,6 +137,7 @@ _NEWEST = attrs.evolve(_RECENT, auto_original=True)
 
 IMAGE_RULES: Mapping[str, ImageRule] = {
     "chatgpt-4o": TileImages(85, 170),
+    "claude": AreaImages(),
     "computer-use-preview": TileImages(65, 129),
     "gpt-4": TileImages(85, 170),
     "gpt-4.1-mini": PatchImages(1.62),

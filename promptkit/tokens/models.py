@@ -24,6 +24,10 @@ Row: TypeAlias = "tuple[int | None, int | None, int | None]"  # window, max inpu
 _NO_ROW: Row = (None, None, None)
 
 
+CACHE_MINIMUM = 1_024
+"""Tokens of the shortest prefix that a provider's prompt cache holds, where no source says otherwise."""
+
+
 class NamedModel(Protocol):
     """A model object: anything with a `name`, such as `OpenAIModel("gpt-5")`."""
 
@@ -53,22 +57,27 @@ class ModelInfo:
     framing: bool = True
     """Whether the framing of messages is counted exactly as well."""
     margin: float = 1.0
-    """The model's tokens for each token of `encoding`, where that is another model's: see
+    """The most tokens of the model for each token of `encoding`, where that is another model's: see
     `MARGINS`."""
+    mean: float = 1.0
+    """These tokens on average, as bills have them."""
     sees_images: bool = True
     """Whether the model is sent images and documents. False: a note in place of each."""
+    cache_minimum: int = CACHE_MINIMUM
+    """Tokens of the shortest prefix that the prompt cache of its provider holds."""
 
 
-MARGINS: tuple[tuple[re.Pattern[str], float], ...] = (
+MARGINS: tuple[tuple[re.Pattern[str], float, float], ...] = (
     # Claude 3 to 4.6, and all later ones: the tokenizer changed with Opus 4.7.
     (
         re.compile(
             r"claude-(?:instant|v?[123](?!\d)|(?:opus|sonnet|haiku)-4(?:$|[-.][0-6](?!\d)|[-@]20\d{6}|[-@:]latest))"
         ),
         1.45,
+        1.21,
     ),
-    (re.compile(r"claude"), 1.85),
-    (re.compile(r"gemini|gemma"), 1.15),
+    (re.compile(r"claude"), 1.85, 1.57),
+    (re.compile(r"gemini|gemma"), 1.15, 1.0),
     # Mistral's models up to 2024 have SentencePiece vocabularies of 32,768 tokens, all later ones
     # and Nemo have Tekken.
     (
@@ -76,19 +85,31 @@ MARGINS: tuple[tuple[re.Pattern[str], float], ...] = (
             r"mixtral|mistral-(?:7b|tiny)|codestral-(?:2[234]|22b|mamba)|mathstral|mistral-(?:small|medium|large)-2[34]"
         ),
         1.55,
+        1.31,
     ),
-    (re.compile(r"mistral|ministral|pixtral|codestral|devstral|magistral|voxtral"), 1.25),
-    (re.compile(r"code-?llama|llama-?2|vicuna|tinyllama"), 1.55),
-    (re.compile(r"llama"), 1.05),
-    (re.compile(r"deepseek"), 1.1),
+    (re.compile(r"mistral|ministral|pixtral|codestral|devstral|magistral|voxtral"), 1.25, 1.1),
+    (re.compile(r"code-?llama|llama-?2|vicuna|tinyllama"), 1.55, 1.32),
+    (re.compile(r"llama"), 1.05, 0.99),
+    (re.compile(r"deepseek"), 1.15, 1.04),
 )
-"""The margins of families whose text o200k_base counts: the first pattern that is found in a
-model's name decides.
+"""The margins of families whose text o200k_base counts, and the means: the first pattern that is found
+in a model's name decides.
 
-A margin is the 95th percentile of the family's tokens for a token of o200k_base, over pieces of
-8,000 characters of recorded agent conversations, rounded up to a multiple of 0.05.
-`python -m benchmarks.margins` measures them; docs/budgets.md has the figures and their sources.
+A mean is the family's tokens for a token of o200k_base, over pieces of 8,000 characters of recorded
+agent conversations. A margin is the 95th percentile of these, rounded up to a multiple of 0.05; that
+of a family with bills of its provider is above the highest of them. Budgets use the margin, so that a
+request fits; bills use the mean. `python -m benchmarks.margins` measures them; docs/tokenizers.md has
+the figures and their sources.
 """
+
+CACHE_MINIMUMS: tuple[tuple[re.Pattern[str], int], ...] = (
+    (re.compile(r"claude-(?:opus-4[-.][56]|haiku-4[-.]5)(?!\d)"), 4_096),
+    (re.compile(r"claude-(?:opus-4[-.]7(?!\d)|3(?:[-.]5)?-haiku|haiku-3|mythos-preview)"), 2_048),
+    (re.compile(r"claude-(?:opus|fable|mythos)-5(?!\d|[-.]\d(?!\d))"), 512),
+)
+"""The shortest cached prefixes of models that differ: the first pattern that is found in a model's name
+decides. They are Anthropic's ("Prompt caching"); for what users see below them:
+https://github.com/anthropics/anthropic-sdk-python, issues 1085 and 1194."""
 
 _registered: dict[str, ModelInfo] = {}
 
@@ -196,7 +217,9 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
         exact=known.exact or encoding is not None,
         framing=known.framing,
         margin=margin or (1.0 if encoding else known.margin),
+        mean=margin or (1.0 if encoding else known.mean),
         sees_images=known.sees_images if sees_images is None else sees_images,
+        cache_minimum=known.cache_minimum,
     )
     return info
 
@@ -213,7 +236,7 @@ def model_name(model: str | NamedModel) -> str:
     return name
 
 
-def tokenizer_for(model: str | NamedModel | None) -> Tokenizer:
+def tokenizer_for(model: str | NamedModel | None, *, mean: bool = False) -> Tokenizer:
     """Return the tokenizer of a model: the same object for all models that count alike.
 
     None means o200k_base with OpenAI's chat framing. For models of other providers, and for unknown
@@ -221,13 +244,17 @@ def tokenizer_for(model: str | NamedModel | None) -> Tokenizer:
     margin of the family where one was measured, as for Claude, Gemini, Mistral, Llama and DeepSeek.
     Where a vocabulary is public, `HuggingFaceTokenizer` or `MistralTokenizer` counts exactly. The
     tokenizer raises TokenizerError at its first count if its vocabulary is not available.
+
+    With `mean`, the margin is the family's mean, for what a provider bills: a count that is too high
+    as often as too low, where a budget needs one that is seldom too low.
     """
     if model is None:
         return _tokenizer(DEFAULT_ENCODING, find_image_rule(""), exact=True)
     name = model_name(model)
     info = _find(name) or _describe(_strip_provider(name))
-    if info.margin != 1:
-        return _calibrated(info.encoding, info.images, info.margin)
+    margin = info.mean if mean else info.margin
+    if margin != 1:
+        return _calibrated(info.encoding, info.images, margin)
     return _tokenizer(info.encoding, info.images, exact=info.exact and info.framing)
 
 
@@ -257,7 +284,8 @@ def _find(name: str) -> ModelInfo | None:
 def _describe(name: str, row: Row = _NO_ROW) -> ModelInfo:
     """Return what the table and the name tell of a model."""
     is_openai = _OPENAI.match(name) is not None
-    margins = [margin for family, margin in MARGINS if family.search(name.lower())]
+    margins = ((margin, mean) for family, margin, mean in MARGINS if family.search(name.lower()))
+    margin, mean = (1.0, 1.0) if is_openai else next(margins, (1.0, 1.0))
     return ModelInfo(
         name=name,
         window=row[0],
@@ -267,14 +295,29 @@ def _describe(name: str, row: Row = _NO_ROW) -> ModelInfo:
         images=find_image_rule(name),
         exact=is_openai and row is not _NO_ROW,
         framing=is_openai and _FRAMED.match(name) is not None,
-        margin=1.0 if is_openai or not margins else margins[0],
+        margin=margin,
+        mean=mean,
         sees_images=_BLIND.match(name) is None,
+        cache_minimum=next(
+            (tokens for family, tokens in CACHE_MINIMUMS if family.search(name.lower())),
+            CACHE_MINIMUM,
+        ),
     )
 
 
 def sees_images(name: str) -> bool:
     """Return whether a model is sent images, as far as its name tells."""
     return (_find(name) or _describe(_strip_provider(name))).sees_images
+
+
+def mean_tokens(name: str) -> float:
+    """Return a model's tokens for each token of its encoding on average, as far as its name tells."""
+    return (_find(name) or _describe(_strip_provider(name))).mean
+
+
+def cache_minimum(name: str) -> int:
+    """Return the tokens of the shortest prefix that a model's prompt cache holds, as far as its name tells."""
+    return (_find(name) or _describe(_strip_provider(name))).cache_minimum
 
 
 def _strip_provider(name: str) -> str:

@@ -35,6 +35,8 @@ class BilledTokens:
     """Input tokens that the provider read from its prompt cache."""
     written_tokens: int = 0
     """Input tokens that the provider processed and wrote to its prompt cache."""
+    written_1h_tokens: int = 0
+    """The part of the written tokens that the cache keeps for an hour."""
     output_tokens: int = 0
 
     def __add__(self, other: BilledTokens) -> BilledTokens:
@@ -42,6 +44,7 @@ class BilledTokens:
             input_tokens=self.input_tokens + other.input_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             written_tokens=self.written_tokens + other.written_tokens,
+            written_1h_tokens=self.written_1h_tokens + other.written_1h_tokens,
             output_tokens=self.output_tokens + other.output_tokens,
         )
 
@@ -59,23 +62,17 @@ class Price:
     cache_write_1h: float | None = None
     """For input written to the prompt cache for an hour; None: as `cache_write`."""
 
-    def cost(self, tokens: BilledTokens, *, one_hour_cache: bool = False) -> float:
-        """Return the cost of tokens in US dollars.
-
-        With `one_hour_cache`, cache writes have the price for an hour.
-        """
+    def cost(self, tokens: BilledTokens) -> float:
+        """Return the cost of tokens in US dollars."""
         cached = self.input if self.cached_input is None else self.cached_input
-        write = (
-            self.cache_write_1h
-            if one_hour_cache and self.cache_write_1h is not None
-            else self.cache_write
-        )
-        written = self.input if write is None else write
+        write = self.input if self.cache_write is None else self.cache_write
+        write_1h = write if self.cache_write_1h is None else self.cache_write_1h
         uncached = tokens.input_tokens - tokens.cached_tokens - tokens.written_tokens
         products = (
             uncached * self.input,
             tokens.cached_tokens * cached,
-            tokens.written_tokens * written,
+            (tokens.written_tokens - tokens.written_1h_tokens) * write,
+            tokens.written_1h_tokens * write_1h,
             tokens.output_tokens * self.output,
         )
         return sum(products) / MILLION

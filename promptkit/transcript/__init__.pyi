@@ -11,6 +11,7 @@ from .log.entries import (
     MessageEntry as MessageEntry,
     Observation as Observation,
     Quote as Quote,
+    RequestBudget as RequestBudget,
     Reset as Reset,
     Setting as Setting,
     UnknownEntry as UnknownEntry,

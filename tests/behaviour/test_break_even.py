@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -14,6 +16,9 @@ from promptkit.testing import WordTokenizer
 from promptkit.tokens import ContextBudget
 from promptkit.transcript import Checkpoint, InMemoryStore
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 BUDGET = ContextBudget(window=200_000, reserved_output_tokens=20_000)
 ROUND = 4_000
 """Tokens of a tool result."""
@@ -23,7 +28,12 @@ class Talk:
     """A conversation in a window of 200,000 tokens: rounds of tool calls, with a bill for each request."""
 
     def __init__(
-        self, settings: BreakEven, store: InMemoryStore, *, cached: float | None = 1.0
+        self,
+        settings: BreakEven,
+        store: InMemoryStore,
+        *,
+        cached: float | None = 1.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.decisions: list[str] = []
         self.cached = cached
@@ -34,6 +44,7 @@ class Talk:
             tokenizer=WordTokenizer(),
             preset=break_even(settings),
             rng=lambda: 0.5,
+            clock=clock,
             events=Events(self._on_event),
         )
         self.rounds = len(self.window.transcript)
@@ -108,15 +119,16 @@ def test_a_window_that_fills_up_is_compacted_at_the_usual_threshold_whatever_bet
 
 
 def test_a_conversation_that_is_opened_again_goes_on_with_what_it_has_read() -> None:
-    whole = count_rounds(BreakEven(beta=3.0))
+    settings = BreakEven(beta=3.0, result_tokens=200_000)  # old results stay
+    whole = count_rounds(settings)
 
     async def main() -> int:
         store = InMemoryStore()
-        talk = Talk(BreakEven(beta=3.0), store)
+        talk = Talk(settings, store)
         for _ in range(whole // 2):
             await talk.add_round()
         await talk.window.close()
-        again = Talk(BreakEven(beta=3.0), store)
+        again = Talk(settings, store)
         again.rounds = whole // 2
         while not again.checkpoints:
             await again.add_round()
@@ -141,6 +153,24 @@ def test_names_that_were_seen_stand_beside_the_summary_within_their_tokens(
     text = asyncio.run(main())
     assert ("<names-seen>" in text) == bool(names_tokens)
     if names_tokens:
-        names = text.partition("<names-seen>\n")[2].partition("\n</names-seen>")[0].split(", ")
+        title, line = text.partition("<names-seen>\n")[2].splitlines()[:2]
+        assert "Look one up before you rely on what it stands for" in title
+        names = line.split(", ")
         assert 0 < len(names) <= names_tokens
         assert all(text.count(name) == 1 for name in names)  # what the summary says is not repeated
+
+
+def test_old_tool_results_leave_where_the_prompt_cache_is_cold_and_only_there() -> None:
+    async def count_results(pause: float) -> int:
+        now = [0.0]
+        talk = Talk(BreakEven(beta=1_000.0), InMemoryStore(), clock=lambda: now[0])
+        for _ in range(8):
+            now[0] += 10.0
+            await talk.add_round()
+        now[0] += pause
+        request = await talk.window.request()
+        await talk.window.close()
+        return sum("word word" in message.text for message in request.messages)
+
+    assert asyncio.run(count_results(10.0)) == 8
+    assert asyncio.run(count_results(1_000.0)) == 1

@@ -34,7 +34,7 @@ def connect(server: Server, api: str) -> tuple[Any, Model]:
     """The SDK's client, and a model over it."""
     if api == "anthropic":
         over = claude.client(server.anthropic_url)
-        return over, AnthropicModel("claude-opus-4-6", client=over)
+        return over, AnthropicModel("claude-sonnet-4-6", client=over)
     chat = gpt.client(server.url)
     return chat, OpenAIModel("gpt-4.1", api=cast("gpt.Api", api), client=chat)
 
@@ -136,7 +136,7 @@ def test_a_session_reaches_nine_tenths_of_what_its_requests_have_in_common(api: 
 
 def test_a_loop_of_one_s_own_over_anthropic_s_sdk_reads_its_requests_from_the_cache() -> None:
     async def ask(url: str) -> None:
-        window = ContextWindow(model="claude-opus-4-6", instructions=RULES, tools=[read_file])
+        window = ContextWindow(model="claude-sonnet-4-6", instructions=RULES, tools=[read_file])
         async with claude.client(url) as over:
             for turn in range(4):
                 window.add(Message(role="user", content=words(300, f"q{turn}")))
@@ -154,7 +154,7 @@ def test_a_loop_of_one_s_own_over_anthropic_s_sdk_reads_its_requests_from_the_ca
 def test_an_hour_is_asked_for_with_an_option_of_the_model() -> None:
     async def ask(url: str) -> None:
         async with claude.client(url) as over:
-            model = AnthropicModel("claude-opus-4-6", client=over, options={"cache_ttl": "1h"})
+            model = AnthropicModel("claude-sonnet-4-6", client=over, options={"cache_ttl": "1h"})
             async with AgentSession(model=model, instructions="Be brief.") as session:
                 await session.run("Hello.")
             await model.complete([Message(role="user", content="Alone.")])

@@ -398,6 +398,7 @@ class NameOf(PromptElement):
 
 def test_in_a_request_a_component_runs_again_if_its_props_cannot_be_compared() -> None:
     renderer, runs = Renderer(budget=50, tokenizer=WordTokenizer()), RequestRuns()
+    sizer = Sizer(WordTokenizer())
     for name in ("one", "two"):
-        made = asyncio.run(renderer.render_request(NameOf(of=NeverEqual(name)), runs))
+        made = asyncio.run(renderer.render_request(NameOf(of=NeverEqual(name)), runs, sizer))
         assert made.messages[0].text == name

@@ -48,6 +48,7 @@ from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
 from promptkit.transcript import Entry, MessageEntry, Setting, SyncingStore, Transcript
+from promptkit.transcript.log.entries import RequestBudget
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -240,6 +241,8 @@ class ContextWindow:
         self.last_request: WindowRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, Origin] = {}
+        self._written_budget = RequestBudget()
+        """The budget that the newest reply of this window in the transcript had."""
         self._offer_promotion()
 
     @property
@@ -674,9 +677,17 @@ class ContextWindow:
         sent = self.compaction.state.pending
         self.compaction.state = attrs.evolve(self.compaction.state, pending=None)
         model = None if sent is None else model_name(sent.model)
+        budget = RequestBudget(window=self.budget.window, limit=self.budget.limit)
         (entry,) = self.transcript.append(
-            MessageEntry(message=message, usage=usage, model=model, finish=finish)
+            MessageEntry(
+                message=message,
+                usage=usage,
+                model=model,
+                finish=finish,
+                budget=None if budget == self._written_budget else budget,
+            )
         )
+        self._written_budget = budget
         if sent is not None:
             self.compaction.on_reply(sent, message)
             if sent.model is self.model:

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 from click.core import ParameterSource
 
@@ -22,6 +23,7 @@ from promptkit.cli.corpus_run import (
 from promptkit.cli.input.params import (
     MODEL,
     POLICIES,
+    SHARE,
     SIZE,
     force_option,
     json_option,
@@ -33,6 +35,7 @@ from promptkit.cli.output.terminal import escape_control_chars, usage_error
 if TYPE_CHECKING:
     from promptkit.lab.corpus import CorpusSummary
     from promptkit.lab.replay import FailedFile, FileResult, ReplayOptions
+    from promptkit.lab.replay.advice import Advice
     from promptkit.messages import Json
 
 # \b keeps click from joining the lines.
@@ -45,6 +48,7 @@ Examples:
   promptkit replay session.jsonl --policy vscode,prompt_poet --plot replay.svg
   promptkit replay logs/*.jsonl --policy vscode,break_even:beta=1 --oracle --lookups 1
   promptkit replay logs/*.jsonl --advise --window 64k --window 128k
+  promptkit replay logs/*.jsonl --assume fixed_tokens=30k --assume cache_misses=0.02 --assume summary_tokens=2600
   promptkit replay "s3://bucket/logs/**/*.jsonl" --engine dask://scheduler:8786 -o replay.parquet
 """
 
@@ -71,6 +75,38 @@ def _check_ttl(
     if seconds is not None and math.isnan(seconds):
         usage_error("--ttl must be a number of seconds, not nan.")
     return seconds
+
+
+@attrs.frozen(kw_only=True)
+class Assumed:
+    """What recordings do not say, as the fields of ReplayRules."""
+
+    fixed_tokens: int | None = None
+    cache_misses: float | None = None
+    summary_tokens: int = 0
+
+
+def _read_assumptions(
+    ctx: click.Context, parameter: click.Parameter, pairs: tuple[str, ...]
+) -> Assumed:
+    """Read `name=value` pairs."""
+    assumed = Assumed()
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        match name:
+            case "fixed_tokens":
+                assumed = attrs.evolve(assumed, fixed_tokens=SIZE.convert(value, parameter, ctx))
+            case "cache_misses":
+                assumed = attrs.evolve(assumed, cache_misses=SHARE.convert(value, parameter, ctx))
+            case "summary_tokens":
+                assumed = attrs.evolve(assumed, summary_tokens=SIZE.convert(value, parameter, ctx))
+            case _:
+                usage_error(
+                    f"--assume {pair!r} names nothing that can be assumed: write fixed_tokens=…, cache_misses=…, summary_tokens=…."
+                )
+    if (assumed.cache_misses or 0.0) > 1:
+        usage_error("--assume cache_misses is a share of the requests: write 0.02 or 2%.")
+    return assumed
 
 
 @click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
@@ -133,6 +169,14 @@ def _check_ttl(
     metavar="SECONDS",
     help="How long the cache keeps an entry that is not used.",
 )
+@click.option(
+    "--assume",
+    "assumed",
+    multiple=True,
+    callback=_read_assumptions,
+    metavar="NAME=VALUE",
+    help="What recordings do not say: fixed_tokens of each request beside them, the share of cache_misses, the least summary_tokens. The first two are otherwise what the provider's bills say.",
+)
 @json_option
 @click.option(
     "--plot",
@@ -143,14 +187,14 @@ def _check_ttl(
 @click.option(
     "--oracle",
     is_flag=True,
-    help="Compare prices with the least possible one, and with that of compactions at the best points.",
+    help="Print a lower bound of the price, and compare prices with the planned optimum.",
 )
 @click.option(
     "--lookups",
     type=click.IntRange(0, 100),
     default=0,
     metavar="N",
-    help="Add the price of N look-ups for each answer that lacks a fact.",
+    help="Add the price of N look-ups for each answer that lacks a line.",
 )
 @click.option(
     "--advise",
@@ -180,6 +224,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     prices: Path | None,
     cache: str,
     ttl: float | None,
+    assumed: Assumed,
     as_json: bool,
     plot: Path | None,
     oracle: bool,
@@ -224,18 +269,23 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     rows = None if results_file else output
     _check_rows(rows, others=bool(as_json or plot or each), state=state)
     if give_advice:
-        _check_advice(ctx, others=bool(output or as_json or plot or each or oracle))
-    price = read_prices(prices).for_model(model)
+        _check_advice(ctx, others=bool(rows or plot or each or oracle))
+    table = read_prices(prices)
     rules = ReplayRules(
         model=model,
         window=windows[0],
         cache=cache_rule_for(model) if cache == "auto" else cache,
         cache_lifetime=ttl,
+        # A real model is sent the messages, and no part that only stands for tokens.
+        fixed_tokens=0 if summaries == "model" else assumed.fixed_tokens,
+        cache_misses=assumed.cache_misses,
+        summary_tokens=assumed.summary_tokens,
     )
     options = ReplayOptions(
         policies=policy_names,
         rules=rules,
-        price=price,
+        price=table.for_model(model),
+        prices=table,
         timeline=plot is not None,
         oracle=oracle,
         lookups=lookups,
@@ -248,7 +298,9 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
     if give_advice:
-        _advise(found, options, windows, engine, workers)
+        _check_outputs(found, results_file, None, force=force)
+        advice = _advise(found, options, windows, engine, workers)
+        _show_advice(advice, model, as_json=as_json, output=results_file)
         return
     _check_outputs(found, results_file, plot, force=force)
     all_results = _play(found, options, engine, workers)
@@ -285,7 +337,7 @@ def _check_advice(ctx: click.Context, *, others: bool) -> None:
         usage_error("--advise compares presets of its own: leave out --policy.")
     if others:
         usage_error(
-            "--advise prints recommendations only: leave out --output, --json, --plot, --each and --oracle."
+            "--advise prints recommendations only: leave out --plot, --each, --oracle and an OUT of rows."
         )
 
 
@@ -295,14 +347,13 @@ def _advise(
     windows: tuple[int, ...],
     engine: str,
     workers: int | None,
-) -> None:
-    """Print a recommendation for each window."""
-    import attrs
-
+) -> list[Advice]:
+    """Return a recommendation for each window."""
     from promptkit.lab.engines import open_engine
     from promptkit.lab.replay.advice import CANDIDATES, advise
     from promptkit.lab.replay.runner import replay_each
 
+    found: list[Advice] = []
     with open_engine(
         engine,
         workers=workers or (min(os.cpu_count() or 1, len(files)) if engine == "local" else None),
@@ -318,7 +369,22 @@ def _advise(
                     executor=executor,
                     on_file_done=lambda done: update(done, len(files)),
                 )
-            click.echo(f"{advise(results, chosen).describe()}\n")
+            found.append(advise(results, chosen))
+    return found
+
+
+def _show_advice(found: list[Advice], model: str, *, as_json: bool, output: Path | None) -> None:
+    """Write recommendations as JSON, and print them."""
+    import json
+
+    text = json.dumps({"model": model, "windows": [each.to_json() for each in found]}, indent=1)
+    if output:
+        write_file(output, f"{text}\n".encode(), mode=0o666)
+    if as_json:
+        click.echo(text)
+        return
+    for each in found:
+        click.echo(f"{each.describe()}\n")
 
 
 def _check_rows(rows: Path | str | None, *, others: bool, state: Path | None) -> None:

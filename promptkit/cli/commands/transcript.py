@@ -333,6 +333,8 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
         print_note(
             f"{output}: {each.name}: {count_nouns(len(each.requests), 'request')}, {count_nouns(checkpoints, 'checkpoint')}{price}"
         )
+    if log.bill:
+        click.echo(log.bill.describe())
     if log.branches > 1:
         print_note(f"conversation {log.branch:,} of {log.branches:,}; --conversation shows another")
 

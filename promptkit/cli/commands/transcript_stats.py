@@ -143,18 +143,23 @@ def print_stats(figures: Figures) -> None:
         if figures["problems"]
         else "",
     }
-    width = read_width(0)
     for name, text in rows.items():
-        start = f"{name:<13} "
-        shown = escape_control_chars(text)
-        lines = (
-            wrap(shown, max(width - len(start), 20), break_on_hyphens=False, break_long_words=False)
-            if width
-            else [shown]
-        )
-        for line in lines if text else ():
-            click.echo(f"{start}{line}")
-            start = " " * len(start)
+        print_row(name, text)
+
+
+def print_row(name: str, text: str) -> None:
+    """Print a figure with its name, in as many lines as the terminal needs; nothing without a text."""
+    width = read_width(0)
+    start = f"{name:<13} "
+    shown = escape_control_chars(text)
+    lines = (
+        wrap(shown, max(width - len(start), 20), break_on_hyphens=False, break_long_words=False)
+        if width
+        else [shown]
+    )
+    for line in lines if text else ():
+        click.echo(f"{start}{line}")
+        start = " " * len(start)
 
 
 def _read_path(file: Path | str, totals: TranscriptTotals) -> list[Entry]:
@@ -211,6 +216,8 @@ def print_requests(log: ConversationLog) -> None:
     click.echo()
     after = f", {checkpoints:,} of them after a checkpoint" if checkpoints else ""
     click.echo(f"requests      {len(rows):,}{after}{escape_control_chars(prices)}")
+    if log.bill:
+        print_row("bill", log.bill.describe())
     head = f"{'request':>8} {'tokens':>9} {'cached':>9} {'price so far':>13}  "
     width = min(max(read_width(0) - len(head), 10), 80) if read_width(0) else BAR_WIDTH
     most = max(1, *(sum(request.parts) for request in rows))
@@ -273,6 +280,7 @@ def requests_to_json(log: ConversationLog) -> dict[str, object]:
         "window": log.window,
         "limit": log.limit,
         "price": requests.price,
+        **({} if log.bill is None else {"bill": log.bill.to_json()}),
         "list": [
             {
                 "tokens": request.tokens,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
@@ -49,10 +50,15 @@ def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
     conversations, messages = file.conversations, file.messages
     counts = f": {conversations:,} conversation{'s' * (conversations != 1)}, {messages:,} message{'s' * (messages != 1)}"
     console.print(Text.assemble((escape_control_chars(file.file), "bold"), counts), soft_wrap=True)
-    if file.hindsight is not None:
-        least, best = file.hindsight.lower_bound, file.hindsight.optimum
+    if file.bill is not None:
+        model = escape_control_chars(file.model)
         console.print(
-            f"At least ${least:,.3f} where every message is read once; ${best:,.3f} with compactions at the best points.",
+            f"{file.bill.describe()} At the prices of {model} it is ${file.bill.model_price:,.2f}.",
+            soft_wrap=True,
+        )
+    if file.lower_bound is not None:
+        console.print(
+            f"No policy can cost less than ${file.lower_bound:,.3f}, where what is new is read once.",
             soft_wrap=True,
         )
     columns = [column for column in _columns(file, options) if column[2]]
@@ -69,6 +75,8 @@ cells of a policy."""
 
 
 def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
+    from promptkit.lab.replay.results import SHOWN
+
     several = "s" * (options.lookups != 1)
     return (
         ("policy", "", True, lambda each: (each.policy,)),
@@ -110,28 +118,30 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             lambda each: (f"{each.price:,.3f}",),
         ),
         (
+            "planned $",
+            "the planned optimum in dollars",
+            file.lower_bound is not None,
+            lambda each: (f"{each.planned_optimum or 0:,.3f}",),
+        ),
+        (
             "ratio",
-            "the price, as a multiple of that with compactions at the best points in hindsight",
-            file.hindsight is not None,
-            lambda each: (_format_ratio(file.over_oracle(each)),),
+            "the price, as a multiple of the planned optimum: compactions at the points that are best by a model of sizes, with summaries as large as the policy's own; a policy can be below it",
+            file.lower_bound is not None,
+            lambda each: (_format_ratio(each.over_planned),),
         ),
         (
             "look-ups $",
-            f"the price with {options.lookups:,} look-up{several} for each answer that lacks an identifier",
+            f"the price with {options.lookups:,} look-up{several} for each answer that lacks a line",
             options.lookups > 0,
             lambda each: (f"{each.price_with_lookups:,.3f}",),
         ),
-        (
-            "facts",
-            "share of the earlier identifiers in answers that the request shows; second figure: with what the model can look up",
-            True,
-            lambda each: (
-                f"{_percent(each.uses_present_share)} {_percent(each.uses_known_share)}",
-            ),
+        *(
+            (name, meaning, True, partial(_format_shown, name=name))
+            for name, meaning in SHOWN.items()
         ),
         (
             "lack",
-            "answers with an identifier that the request does not show",
+            "answers that quote an earlier line which the request does not show",
             True,
             lambda each: (_format_lacking(each),),
         ),
@@ -154,6 +164,10 @@ def _format_input(billed: BilledTokens) -> tuple[str, str]:
 
 def _format_ratio(ratio: float | None) -> str:
     return "-" if ratio is None else f"{ratio:.2f}"
+
+
+def _format_shown(result: PolicyResult, name: str) -> tuple[str]:
+    return (_percent(result.shown[name]),)
 
 
 def _format_lacking(result: PolicyResult) -> str:

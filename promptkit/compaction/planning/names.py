@@ -5,6 +5,7 @@ They are found by fixed rules in linear time, so the same text has the same name
 
 from __future__ import annotations
 
+import builtins
 import json
 import re
 from functools import lru_cache
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 _RUN = re.compile(r"[\w./~@+\-]+")
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 
+NAMES_TAG = "names-seen"
+"""The tag of a list of names beside a summary."""
+
 MIN_LENGTH, MAX_LENGTH = 5, 200
 """Characters of a name."""
 
@@ -28,14 +32,41 @@ KNOWN_RUNS = 1 << 15
 megabytes."""
 
 
+LANGUAGE = frozenset(dir(builtins)).union(
+    ("Array", "Date", "JSON", "Math", "Object", "Promise", "console", "process"),
+    ("json", "os", "re", "self.assertEqual", "sys"),
+    ("bin/bash", "dev/null", "usr/bin/env", "python3", "utf-8"),
+    ("GitHub", "JavaScript", "README.md", "TypeScript"),
+)
+"""Words that a model knows without having read them: those of languages and of every project. A
+name that continues one of them after a dot counts as one, too."""
+
+
 def find_names(text: str) -> set[str]:
     """Return the identifiers and paths of a text.
 
     `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and
     `ValueError`.
     """
-    runs = [run.strip("./-+") for run in set(_RUN.findall(text))]
-    return {run for run in runs if MIN_LENGTH <= len(run) <= MAX_LENGTH and _is_identifier(run)}
+    words = (run.strip("./-+") for run in set(_RUN.findall(text)))
+    return set(filter(is_name, words))
+
+
+def iter_words(text: str) -> Iterator[str]:
+    """Yield the words of a text, each identifier or path as one of them."""
+    words = (match.group().strip("./-+") for match in _RUN.finditer(text))
+    return filter(None, words)
+
+
+def is_name(word: str) -> bool:
+    """Return whether a word is an identifier or a path."""
+    return MIN_LENGTH <= len(word) <= MAX_LENGTH and _is_identifier(word)
+
+
+def is_common(name: str) -> bool:
+    """Return whether a name is one of a language, or of every project."""
+    is_special = name.startswith("__") and name.endswith("__")
+    return is_special or name in LANGUAGE or name.partition(".")[0] in LANGUAGE
 
 
 def iter_texts(message: Message) -> Iterator[str]:
@@ -81,3 +112,10 @@ def _is_dotted(run: str) -> bool:
     """
     before, dot, after = run.rpartition(".")
     return bool(dot) and len(before) > 1 and len(after) > 1 and after[0].islower()
+
+
+def remove_name_list(text: str) -> str:
+    """Return a text without the list of names in it, as a checkpoint shows one."""
+    before, _, rest = text.partition(f"<{NAMES_TAG}>")
+    _, end, after = rest.partition(f"</{NAMES_TAG}>")
+    return f"{before}{after}" if end else text

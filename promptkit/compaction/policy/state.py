@@ -145,6 +145,8 @@ class Rereading:
     cached: bool | None = None
     """Whether the provider reported that it read a part of them from its prompt cache. None: it has
     not reported anything."""
+    missed: int = 0
+    """The part of `tokens` that a cache which served earlier requests did not serve."""
     first: int | None = None
     """The size of the first of them, in tokens. None: there was none yet."""
     checkpoint_id: str | None = None
@@ -166,7 +168,9 @@ class Rereading:
             # the first request was in no cache
             return Rereading(first=tokens, checkpoint_id=checkpoint_id)
         known = self.cached if cached is None else bool(self.cached) or cached
-        return attrs.evolve(self, tokens=self.tokens + max(0, tokens - self.first), cached=known)
+        more = max(0, tokens - self.first)
+        missed = self.missed + (more if known and cached is False else 0)
+        return attrs.evolve(self, tokens=self.tokens + more, missed=missed, cached=known)
 
 
 @attrs.frozen(kw_only=True)
@@ -188,6 +192,9 @@ class PolicyState:
     it is answered, except after a reply."""
     rereading: Rereading = attrs.field(factory=Rereading)
     """What the requests since the last compaction have read again."""
+    summary_tokens: int | None = None
+    """Tokens that the model wrote for a summary of this conversation, its hidden reasoning included:
+    the median of those that it reported. None: it has reported none."""
     warm: bool = False
     """Whether the start of the request is taken to be in the provider's prompt cache, by
     `is_cache_warm`."""

@@ -419,6 +419,19 @@ def iter_provider_counts(
             return
 
 
+def find_summary_tokens(path: Sequence[Entry], model: str) -> int | None:
+    """Return the median of the output tokens that a model reported for the summaries on a path; None without any."""
+    written = [
+        entry.payload.usage.output_tokens
+        for entry in path
+        if isinstance(entry.payload, Checkpoint)
+        and entry.payload.usage is not None
+        and entry.payload.usage.output_tokens > 0
+        and entry.payload.model in {None, model}
+    ]
+    return round(statistics.median(written)) if written else None
+
+
 def _is_consistent(usage: Usage) -> bool:
     return (
         usage.input_tokens > 0

@@ -21,8 +21,10 @@ from promptkit.compaction.policy.decisions import Reason, StartBackground
 from promptkit.compaction.policy.rules import Policy, Rule, Thresholds, default_policy, first_match
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import setting
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.tokens import Price, PriceError, read_prices
+from promptkit.tokens.models import cache_minimum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +38,13 @@ QUESTION_TOKENS = 600
 
 PREFACE_TOKENS = 400
 """Tokens beside the text of a summary: its tags, the breadcrumb, and the user's earlier words."""
+
+TAIL_SHARE = 24
+"""The newest messages that stay take at most a twenty-fourth: in a small window they cost more than
+they help."""
+
+LEAST_SAVING = 1_000
+"""Tokens that placeholders for old tool results must save."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,14 +96,16 @@ def compact_at_break_even(  # noqa: PLR0913  # the figures of the rule
 
     Reading again costs, for each request since the last compaction, the cached price of the tokens
     by which it was larger than the first of them; the full price where the provider reports that it
-    reads nothing from a cache. A compaction costs the output tokens of the summary, the question,
+    reads nothing from a cache, and for a request that its cache missed. A compaction costs the output tokens of the summary, the question,
     and the first request after it: the summary, the user's last message and what stays beside them.
+    The summary has the tokens that the model reported for those of this conversation, its hidden
+    reasoning included. Requests below the model's minimum for caching are not compacted.
 
     Args:
         rng: Returns a number from 0 to below 1. It is called once per check.
         beta: The factor. 1 is the cheapest for steady growth; with 2 or 3 more of the conversation
             is at hand.
-        summary_tokens: Tokens of the summary aimed at.
+        summary_tokens: Tokens of the summary aimed at, until the model has reported those of one.
         beside_tokens: Returns the tokens that stay beside the summary, such as the newest messages.
         ratios: The prices of the model. None: those in the packaged table, by the model's name.
         jitter: Width of the random range around `beta`, as a share of it, so that not all
@@ -113,12 +124,16 @@ def compact_at_break_even(  # noqa: PLR0913  # the figures of the rule
         busy = state.background in {"running", "ready"} or state.compacted or state.pruned
         if busy or state.attempts_exhausted(1, breaker, ignore_failed=True):
             return None
-        summary = min(summary_tokens, compute_target_tokens(state.budget.summary_tokens))
+        aim = min(summary_tokens, compute_target_tokens(state.budget.summary_tokens))
+        summary = state.summary_tokens or aim
         after = summary + PREFACE_TOKENS + state.request_tokens + beside_tokens(state.budget)
-        if state.tokens <= state.fixed_tokens + after:
+        least = cache_minimum(state.model) if state.model else 0
+        if state.tokens <= max(state.fixed_tokens + after, least):
             return None
         price = ratios or find_ratios(state.model or "")
-        spent = state.rereading.tokens * (1.0 if state.rereading.cached is False else price.cached)
+        reread = state.rereading
+        spent = reread.tokens * (1.0 if reread.cached is False else price.cached)
+        spent += reread.missed * (1.0 - price.cached)
         if spent < factor * (summary * price.output + QUESTION_TOKENS + after * price.write):
             return None
         return StartBackground(
@@ -141,9 +156,14 @@ class BreakEven:
     beta: float = setting(2.0, minimum=0)
     """How many times the price of a compaction reading again may cost. 1 is the cheapest; with
     more, more of the conversation is at hand."""
-    tail_tokens: int = setting(0, minimum=0)
-    """Tokens of the newest messages that stay. 0: the newest round stays."""
-    names_tokens: int = setting(2_000, minimum=0)
+    tail_tokens: int = setting(4_000, minimum=0)
+    """Tokens of the newest messages that stay, and at most a twenty-fourth of what a conversation may
+    have. 0: the newest round stays, which is cheaper, and less of what later answers quote is at
+    hand."""
+    result_tokens: int = setting(2_000, minimum=0)
+    """Tokens of the newest tool results that stay where the prompt cache is cold: older results are
+    replaced by a placeholder then, since they would be read again at the full price."""
+    names_tokens: int = setting(1_000, minimum=0)
     """The most tokens of the list of names beside the summary, and a forty-eighth of what a
     conversation may have. 0: there is none."""
     summary_tokens: int = setting(1_000, minimum=500, maximum=2_000)
@@ -182,8 +202,16 @@ class BreakEven:
 
     def keep(self, budget: ContextBudget) -> Keep:
         """Return which messages stay at a compaction."""
-        _ = budget
-        return KeepRecentTokens(tokens=self.tail_tokens) if self.tail_tokens else KeepLastRound()
+        tokens = self.count_tail(budget)
+        return KeepRecentTokens(tokens=tokens) if tokens else KeepLastRound()
+
+    def count_tail(self, budget: ContextBudget) -> int:
+        """Return the tokens of the newest messages that stay."""
+        return (
+            self.tail_tokens
+            if budget.base is None
+            else min(self.tail_tokens, budget.base // TAIL_SHARE)
+        )
 
     def make_policy(self, rng: Callable[[], float]) -> Policy:
         """Make the policy.
@@ -210,7 +238,7 @@ class BreakEven:
     def count_beside(self, budget: ContextBudget) -> int:
         """Return the tokens that stay beside a summary: the newest messages, and the list of names."""
         return (
-            self.tail_tokens
+            self.count_tail(budget)
             + Replacement(names_tokens=self.names_tokens).limited_to(budget.base).names_tokens
         )
 
@@ -227,6 +255,9 @@ def break_even(settings: BreakEven | None = None) -> Preset:
         policy=chosen.make_policy,
         keep=chosen.keep,
         replacement=Replacement(names_tokens=chosen.names_tokens),
+        reduce=ReduceToolResults(
+            protect_tokens=chosen.result_tokens, least_saving=LEAST_SAVING, warm_ratio=1.0
+        ),
         max_summary_tokens=TARGET_SHARE * chosen.summary_tokens,
         summary_model=chosen.summary_model,
         enabled=chosen.enabled,

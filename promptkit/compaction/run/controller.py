@@ -35,7 +35,12 @@ from promptkit.compaction.policy.state import (
     is_cache_warm,
     judge_attempt,
 )
-from promptkit.compaction.policy.usage import UsageReading, WindowUsage, describe_largest
+from promptkit.compaction.policy.usage import (
+    UsageReading,
+    WindowUsage,
+    describe_largest,
+    find_summary_tokens,
+)
 from promptkit.compaction.pruning.processors import (
     Processor,
     RequestLimits,
@@ -457,6 +462,9 @@ class CompactionController:
         )
         tokens = window.on_reply(self.budget.window)
         rereading = window.add_request(self.state.rereading, checkpoint_id=self.view.checkpoint_id)
+        if self.view.checkpoint_id != self.state.rereading.checkpoint_id:
+            written = find_summary_tokens(self.compactor.transcript.path(), self.model)
+            self.state = attrs.evolve(self.state, summary_tokens=written)
         self.state = attrs.evolve(self.state, rereading=rereading)
         decision = self._decide(_Moment(phase="rendered"), tokens, request.state)
         if isinstance(decision, StartBackground):
@@ -524,7 +532,7 @@ class CompactionController:
         self, moment: _Moment, tokens: int | None, request: RequestState
     ) -> PolicyState:
         plan, warm, phase = self.background.plan, self.warm, moment.phase
-        prunable = self._find_prunable(tokens, warm=warm) if phase == "before_render" else Pruning()
+        prunable = self._find_prunable(tokens) if phase == "before_render" else Pruning()
         promotion = self.state.promotion
         return PolicyState(
             phase=phase,
@@ -535,6 +543,7 @@ class CompactionController:
             superseded_tokens=prunable.superseded_tokens,
             request_tokens=self._count_user_request(phase),
             rereading=self.state.rereading,
+            summary_tokens=self.state.summary_tokens,
             warm=warm,
             mid_turn=self.mid_turn,
             enabled=self.enabled,
@@ -672,8 +681,15 @@ class CompactionController:
         self.state = attrs.evolve(self.state, to_smaller_window=None)
         return True
 
-    def _find_prunable(self, tokens: int | None, *, warm: bool) -> Pruning:
-        """Plan the replacement of tool results, for a request of so many tokens."""
+    def _find_prunable(self, tokens: int | None) -> Pruning:
+        """Plan the replacement of tool results, for a request of so many tokens.
+
+        The request after one that the cache did not hold, such as the first after a compaction, is
+        in the cache: that one was written to it.
+        """
+        asked = self.state.asked_at
+        recent = asked is not None and self.clock() - asked <= self.cache_seconds
+        warm = recent and self.state.rereading.cached is not False
         if self.reduce is None or not self.reduce.applies(
             warm=warm, ratio=self.budget.ratio(tokens)
         ):

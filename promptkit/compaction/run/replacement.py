@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary, mark_request
-from promptkit.compaction.planning.names import find_names, iter_texts
+from promptkit.compaction.planning.names import NAMES_TAG, find_names, iter_texts
 from promptkit.compaction.planning.user_messages import (
     HISTORY_SHARE,
     UserMessageHistory,
@@ -61,6 +61,8 @@ _LOGGER = logging.getLogger("promptkit")
 FILES_TAG = "recent-files"
 FILES_TITLE = "The files that were used last, with the text that they had when the summary above was put in place:"
 FILE_MARKER = "\n[The middle of this file is left out here.]\n"
+
+NAMES_TITLE = "Spelled as in the messages that are summarized, the likeliest first. Look one up before you rely on what it stands for:"
 
 MOST_FILES = 4
 """Times `max_files`: so many files are asked for at most, as some may be gone."""
@@ -444,7 +446,7 @@ class Replacement:
             name.text for name in Facts.from_json(summary.facts).names if name.text not in seen
         )
         text = _join_names(names, self.names_tokens, tokenizer)
-        return text and f"<names-seen>\n{text}\n</names-seen>"
+        return text and f"<{NAMES_TAG}>\n{NAMES_TITLE}\n{text}\n</{NAMES_TAG}>"
 
     def _history(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
         """Return the user's messages that this checkpoint and earlier ones drop.
@@ -539,12 +541,11 @@ def _join_names(names: Iterable[str], tokens: int, tokenizer: Tokenizer) -> str:
     shown: list[str] = []
     left = tokens
     for name in names:
-        escaped = escape_block_tags(neutralize_tags(name))
-        left -= tokenizer.count(f" {escaped}") + 1
+        left -= tokenizer.count(f" {name}") + 1
         if left < 0:
             break
-        shown.append(escaped)
-    return ", ".join(shown)
+        shown.append(name)
+    return escape_block_tags(neutralize_tags(", ".join(shown)))
 
 
 def _join_lines(text: str) -> str:

@@ -105,6 +105,8 @@ class ConversationState:
     """The time of the last request or reply; None: there was none since this conversation or this
     model was opened."""
     rereading: Rereading = attrs.field(factory=Rereading)
+    summary_tokens: int | None = None
+    """Tokens that the model reported for a summary of this conversation; None: it has reported none."""
     to_smaller_window: bool | None = None
     """Whether the model was changed to one with a smaller window, until the next request reacts to
     it. None: it was not changed."""

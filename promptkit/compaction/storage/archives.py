@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from promptkit.messages import Message
+    from promptkit.compaction.run.replacement import ReplacementMessages
 
 
 class ArchiveDirectory:
@@ -91,14 +91,14 @@ class ArchivingCompactor(Compactor):
     archives: ArchiveDirectory | None = None
     """Where archives are written. None: nothing is archived."""
 
-    def _write(self, draft: DraftSummary, files: Sequence[Message]) -> Entry | None:
+    def _write(self, draft: DraftSummary, replaced: ReplacementMessages) -> Entry | None:
         """Archive what the checkpoint drops, and append the checkpoint.
 
         If the archive cannot be written, the checkpoint is not written either. Nothing is awaited
         in between: a cancellation would leave one of them without the other.
         """
         if self.archives is None:
-            return super()._write(draft, files)
+            return super()._write(draft, replaced)
         planned = Checkpoint(summary=draft.summary.text, first_kept=draft.plan.first_kept)
         path = self.transcript.path()
         # messages that were added after the plan was made are kept
@@ -107,7 +107,7 @@ class ArchivingCompactor(Compactor):
             path = path[: ids.index(draft.plan.leaf) + 1] if draft.plan.leaf in ids else ()
         archive, entry = self.archives.write(find_covered_entries(path, planned)), None
         try:
-            entry = super()._write(draft, files)
+            entry = super()._write(draft, replaced)
         finally:
             if entry is None and archive is not None:
                 archive.unlink(missing_ok=True)

@@ -7,6 +7,7 @@ list of changed files.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
-from promptkit.compaction.planning.names import find_names, iter_texts
+from promptkit.compaction.planning.names import find_names, is_common, iter_texts
 from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
     PATH_ARGUMENTS,
@@ -76,15 +77,9 @@ COMMAND_ARGUMENTS = ("command", "cmd", "script")
 MAX_NAMES = 600
 """Names that are kept: those that are most likely to be used again."""
 
-POINTS = {"assistant": 10, "user": 3}
-"""Points of a name for each message that contains it, by the message's role: what the model or the
-user wrote is used again more often."""
-
-NAME_CHARACTERS = 3
-"""Characters that a name takes in a list besides its own."""
-
-HALF_LIFE = 200
-"""Messages after which a name that is not repeated has half of its points."""
+WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 1.5, 5
+"""The weights in `rank_names` of a name that the model or the user wrote, and of one that more than
+one message contains; and the messages for which a name is about as likely as a new one."""
 
 PLAN_TOOLS = frozenset(
     {"exitplanmode", "exit_plan_mode", "present_plan", "create_plan", "write_plan"}
@@ -128,8 +123,10 @@ class Name:
 
     text: str
     """The name, as it was written."""
-    points: int
-    """`POINTS` for each message that contained it."""
+    written: int
+    """How many messages of the model and the user contained it."""
+    seen: int
+    """How many messages contained it."""
     last: int
     """The number of the last of these messages, counted over all dropped messages."""
 
@@ -213,7 +210,8 @@ class Facts:
                 data.get("names"),
                 lambda row: Name(
                     _read_text(row.get("text")),
-                    _read_count(row.get("points")),
+                    _read_count(row.get("written")),
+                    _read_count(row.get("seen")),
                     _read_count(row.get("last")),
                 ),
             ),
@@ -244,15 +242,15 @@ def extend_facts(
 
 
 def rank_names(names: Iterable[Name], *, messages: int) -> tuple[Name, ...]:
-    """Sort names by how likely they are used again, for each character that they take.
+    """Sort names by how likely they are used again: what was written, repeated and seen lately comes first.
 
     `messages` is the number of the newest message.
     """
 
     def rank(name: Name) -> tuple[float, str]:
-        return -name.points * 0.5 ** ((messages - name.last) / HALF_LIFE) / (
-            len(name.text) + NAME_CHARACTERS
-        ), name.text
+        weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
+        weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
+        return -weight / math.sqrt(messages - name.last + GRACE), name.text
 
     return tuple(sorted(names, key=rank))
 
@@ -302,7 +300,7 @@ class _FactCollector:
         )
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
-        self.names = {name.text: (name.points, name.last) for name in known.names}
+        self.names = {name.text: (name.written, name.seen, name.last) for name in known.names}
         self._running: dict[str, int] = {}  # call id → index of its command
         self._loading: dict[str, str] = {}  # call id → name of its skill
         # call id → its files, until the result tells that the call did not fail
@@ -380,10 +378,9 @@ class _FactCollector:
     def _add_names(self, message: Message) -> None:
         found = set[str]().union(*map(find_names, iter_texts(message)))
         for text in sorted(found):
-            self.names[text] = (
-                self.names.get(text, (0, 0))[0] + POINTS.get(message.role, 1),
-                self.messages,
-            )
+            if not is_common(text):
+                written, seen, _ = self.names.get(text, (0, 0, 0))
+                self.names[text] = written + (message.role != "tool"), seen + 1, self.messages
 
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)

@@ -369,6 +369,7 @@ def sum_usage(usages: Iterable[Usage | None]) -> Usage | None:
         output_tokens=sum(usage.output_tokens for usage in known),
         cached_tokens=sum(usage.cached_tokens for usage in known),
         written_tokens=sum(usage.written_tokens for usage in known),
+        written_1h_tokens=sum(usage.written_1h_tokens for usage in known),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import attrs
@@ -10,7 +11,13 @@ from promptkit.errors import TranscriptError
 from promptkit.lab.recordings import read_recording
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
+from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for, is_claude
+from promptkit.lab.replay.recorded import (
+    RecordedViews,
+    is_reply,
+    is_shown,
+    measure_bill,
+)
 from promptkit.lab.replay.recordings import Branches, recording_from_path
 from promptkit.lab.replay.request_log import (
     ConversationLog,
@@ -24,14 +31,16 @@ from promptkit.lab.replay.runner import hash_recording
 from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
 from promptkit.pairing import pair_tool_calls
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
+from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
-from promptkit.transcript.log.view import ViewBuilder
+from promptkit.transcript.log.entries import RequestBudget
+from promptkit.transcript.log.usage import read_bill
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from promptkit.messages import Message, ToolDefinition, Usage
+    from promptkit.messages import Message, ToolDefinition
 
 RECORDED = "recorded"
 """The name of the log of what was sent when the conversation was recorded."""
@@ -113,13 +122,25 @@ def log_path(
 
 
 def _find_model(path: Sequence[Entry], prices: Prices) -> str:
-    """Return the last model of a recording that has a price."""
-    names = (
+    """Return the model that answered most of the requests of a recording, of those that have a price."""
+    names = Counter(
         entry.payload.model
-        for entry in reversed(path)
+        for entry in path
         if isinstance(entry.payload, MessageEntry) and entry.payload.model
     )
-    return next((name for name in dict.fromkeys(names) if _find_price(prices, name)), DEFAULT_MODEL)
+    return next(
+        (name for name, _ in names.most_common() if _find_price(prices, name)), DEFAULT_MODEL
+    )
+
+
+def find_budget(path: Sequence[Entry]) -> RequestBudget:
+    """Return the budget that the last requests of a transcript had, as far as it was recorded."""
+    budgets = (
+        entry.payload.budget
+        for entry in reversed(path)
+        if isinstance(entry.payload, MessageEntry) and entry.payload.budget
+    )
+    return next(budgets, RequestBudget())
 
 
 def _find_price(prices: Prices, model: str) -> Price | None:
@@ -145,14 +166,14 @@ class _Logger:
         self._model = model
         self._options = options
         self._tools = tuple(tools)
-        self._tokenizer = tokenizer_for(model)
-        self._counts = MessageCounts(self._tokenizer)
+        self._tokenizer = tokenizer_for(model, mean=True)
+        self._counts = MessageCounts(self._tokenizer, shows_thinking=is_claude(model))
         self._price = _find_price(options.prices, model)
         self._cache_rule = cache_rule_for(model)
         self._said = [
             (entry, entry.message)
             for entry in path
-            if entry.message is not None and _is_shown(entry.message)
+            if entry.message is not None and is_shown(entry.message)
         ]
         counted = self._counts.count_messages([message for _, message in self._said])
         self._numbers: dict[int, list[int]] = {}
@@ -169,8 +190,10 @@ class _Logger:
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
         )
+        recorded = RequestBudget(window=options.window) if options.window else find_budget(path)
+        self._most_tokens = recorded.limit
         self._budget = ContextBudget.for_model(
-            model, tokenizer=self._tokenizer, tools=self._tools, window=options.window
+            model, tools=self._tools, window=recorded.window, max_tokens=recorded.limit
         )
 
     def log(self) -> ConversationLog:
@@ -179,10 +202,14 @@ class _Logger:
             self._log_recorded() if name == RECORDED else self._log_replay(name)
             for name in self._options.sources
         )
+        bill = measure_bill(self._path, tools=self._tools)
         return ConversationLog(
             messages=tuple(self._messages.all),
             length=self._messages.length,
             logs=logs,
+            bill=bill.add_up(self._options.prices, model=self._model, price=self._price)
+            if bill and self._price
+            else None,
             model=self._model,
             window=self._budget.window,
             limit=self._budget.limit,
@@ -192,16 +219,24 @@ class _Logger:
         text = system[0].text if system else False
         return self._tokenizer.count_overhead(self._tools, system=text).tokens
 
+    def _price_of(self, model: str | None) -> Price | None:
+        """Return the prices of a recorded model; those of the log if it has none, or if a model was chosen."""
+        own = None if self._options.model or model is None else model
+        return (own and _find_price(self._options.prices, own)) or self._price
+
     def _log_replay(self, name: str) -> RequestLog:
         """Log what a policy would have sent."""
         policy = find_policy(name)
-        recording = recording_from_path(self._said, tools=self._tools)
+        recording = recording_from_path(self._said, path=self._path, tools=self._tools)
         places = pair_tool_calls([message for _, message in self._said]).sources
         window = self._budget.window
         rules = ReplayRules(
             model=self._model,
             window=UNLIMITED if window is None else window,
             cache=self._cache_rule,
+            max_tokens=self._most_tokens,
+            fixed_tokens=None,
+            cache_misses=None,
         )
         overhead = self._count_overhead(recording.system)
         logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
@@ -223,9 +258,11 @@ class _Logger:
         overhead = self._count_overhead(system)
         logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
-        cache = PromptCache(self._cache_rule)
-        simulates = any(_recorded_usage(entry) is None for entry in self._path if _is_reply(entry))
-        summaries = BilledTokens()
+        cache = PromptCache(self._cache_rule, minimum=cache_minimum(self._model))
+        bills = [read_bill(entry.payload) for entry in self._path if is_reply(entry)]
+        simulates = None in bills
+        # Beside requests with a bill, one whose usage is nothing was billed nothing: it failed.
+        is_billed = any(bills)
         checkpoint = False
         number = 0
         now = 0.0
@@ -233,63 +270,40 @@ class _Logger:
             payload = entry.payload
             if isinstance(payload, Checkpoint):
                 checkpoint = True
-                if payload.usage is not None:
-                    summaries += _bill(payload.usage)
-            if entry.message is None or not _is_shown(entry.message):
+                logger.spend(read_bill(payload) or BilledTokens(), self._price_of(payload.model))
+            if entry.message is None or not is_shown(entry.message):
                 continue
             reply, number = number, number + 1
-            if reply and _is_reply(entry):
+            if reply and is_reply(entry):
                 shown, counts = recorded.at(at)
-                usage = _recorded_usage(entry)
+                bill = read_bill(entry.payload)
                 now = max(now, self._messages.all[reply - 1].time or 0.0)
                 billed = attrs.evolve(
                     cache.send(overhead, counts, now) if simulates else BilledTokens(),
-                    output_tokens=self._messages.all[reply].tokens,
+                    output_tokens=self._counts.count_messages([entry.message])[0].output_tokens,
                 )
                 request = SentRequest(
                     reply=reply,
-                    billed=billed if usage is None else _bill(usage),
-                    summaries_billed=summaries,
+                    billed=billed if bill is None else bill,
                     checkpoint=checkpoint,
                 )
-                logger.add(shown, request, simulated=usage is None)
+                model, usage = (
+                    (payload.model, payload.usage)
+                    if isinstance(payload, MessageEntry)
+                    else (None, None)
+                )
+                failed = is_billed and bill is None and usage is not None
+                price = FREE if failed else self._price_of(model)
+                logger.add(shown, request, simulated=bill is None, price=price)
                 checkpoint = False
-        return logger.finish(RECORDED, summaries)
+        return logger.finish(RECORDED, BilledTokens())
 
+
+FREE = Price(input=0.0, output=0.0)
+"""The prices of a request that its provider did not bill."""
 
 UNLIMITED = 100_000_000
 """Tokens of the window of a replay with a model whose window is not known."""
-
-
-def _is_shown(message: Message) -> bool:
-    return bool(message.content or message.tool_calls) or message.role == "tool"
-
-
-def _is_reply(entry: Entry) -> bool:
-    return (
-        entry.message is not None and entry.message.role == "assistant" and _is_shown(entry.message)
-    )
-
-
-def _recorded_usage(entry: Entry) -> Usage | None:
-    """Return what the provider reported for the request before a reply, if the recording has it."""
-    usage = entry.payload.usage if isinstance(entry.payload, MessageEntry) else None
-    return usage if usage is not None and usage.input_tokens > 0 else None
-
-
-def _bill(usage: Usage) -> BilledTokens:
-    """Return what was billed.
-
-    No more tokens can be read from a cache or written to it than the request had, or its price is
-    negative.
-    """
-    cached = min(usage.cached_tokens, usage.input_tokens)
-    return BilledTokens(
-        input_tokens=usage.input_tokens,
-        cached_tokens=cached,
-        written_tokens=min(usage.written_tokens, usage.input_tokens - cached),
-        output_tokens=usage.output_tokens,
-    )
 
 
 class _RecordedRequests:
@@ -297,25 +311,21 @@ class _RecordedRequests:
 
     def __init__(self, messages: LogMessages, counts: MessageCounts, path: Sequence[Entry]) -> None:
         self._messages = messages
-        self._counter = counts
         self._path = path
-        self._views = ViewBuilder()
+        self._views = RecordedViews(path, counts)
         self._by_entry = {message.entry_id: number for number, message in enumerate(messages.all)}
         self._places = {entry.id: at for at, entry in enumerate(path)}
         self._said_before = _count_before(path)
         self._others: dict[tuple[str, int], int] = {}
         self._shown: list[int] = []
-        self._counts: list[MessageCount] = []
 
     def at(self, place: int) -> tuple[list[int], list[MessageCount]]:
         """Return the numbers and the counts of the messages that were shown before the entry at a place of the path."""
-        items = self._views.build(self._path[:place]).items
-        start = self._views.kept
-        new = items[start:]
-        counts = self._counter.count_messages([item.message for item in new])
-        self._counts[start:] = counts
-        self._shown[start:] = map(self._find, new, counts)
-        return self._shown, self._counts
+        views = self._views
+        start = views.show(place)
+        new = zip(views.items[start:], views.counts[start:], strict=True)
+        self._shown[start:] = [self._find(item, count) for item, count in new]
+        return self._shown, views.counts
 
     def _find(self, item: ViewItem, count: MessageCount) -> int:
         original = self._by_entry.get(item.entry_id)
@@ -339,7 +349,7 @@ class _RecordedRequests:
         entry = self._path[self._places[item.entry_id]]
         if item.kind == "summary":
             return attrs.evolve(
-                changed, kind="summary", time=entry.time, covers=self._covered(entry)
+                changed, kind="summary", time=entry.time or None, covers=self._covered(entry)
             )
         return attrs.evolve(changed, kind="summary") if item.kind == "branch_summary" else changed
 
@@ -356,5 +366,5 @@ def _count_before(path: Sequence[Entry]) -> list[int]:
     """Return for each entry the number of messages before it."""
     counts = [0]
     for entry in path:
-        counts.append(counts[-1] + (entry.message is not None and _is_shown(entry.message)))
+        counts.append(counts[-1] + (entry.message is not None and is_shown(entry.message)))
     return counts

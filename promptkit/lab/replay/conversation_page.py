@@ -65,6 +65,7 @@ def build_columns(log: ConversationLog) -> dict[str, object]:
         "model": log.model,
         "window": log.window,
         "limit": log.limit,
+        "bill": log.bill and {"text": log.bill.describe(), **log.bill.to_json()},
         "branch": log.branch,
         "branches": log.branches,
         "length": log.length,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import Message, OpaquePart
+from promptkit.messages import Message, OpaquePart, Part
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript import message_to_json
 
@@ -27,6 +28,9 @@ class MessageCount:
     number: int
     message: Message
     tokens: int
+    """Its tokens in a request."""
+    output_tokens: int
+    """Its tokens as a reply, with its thinking."""
     blocks: int
     """Content blocks in the provider's format, at least 1. A tool result is one block, whatever is
     in it."""
@@ -39,9 +43,16 @@ class MessageCounts:
     """The counts of all messages, numbered in the order in which they were first counted.
 
     Each message object is kept, so that its identity is not reused for another one.
+
+    Args:
+        tokenizer: Counts the messages.
+        shows_thinking: Whether requests have the thinking of Anthropic's models. Other providers are
+            not sent it.
     """
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, *, shows_thinking: bool = True) -> None:
+        self.tokenizer = tokenizer
+        self._shows_thinking = shows_thinking
         self._count = Sizer(tokenizer).count_message
         self._by_identity: dict[int, MessageCount] = {}
         self._by_value: dict[Message | str, MessageCount] = {}
@@ -74,10 +85,15 @@ class MessageCounts:
         return count
 
     def _add(self, message: Message) -> MessageCount:
+        tokens = written = self._count(message)
+        if not self._shows_thinking and any(map(_is_thinking, message.content)):
+            content = tuple(part for part in message.content if not _is_thinking(part))
+            tokens = self._count(attrs.evolve(message, content=content))
         count = MessageCount(
             number=len(self._all),
             message=message,
-            tokens=self._count(message),
+            tokens=tokens,
+            output_tokens=written,
             blocks=1
             if message.role == "tool"
             else max(1, len(message.content) + len(message.tool_calls)),
@@ -86,6 +102,15 @@ class MessageCounts:
         )
         self._all.append(count)
         return count
+
+
+def _is_thinking(part: Part) -> bool:
+    return (
+        isinstance(part, OpaquePart)
+        and part.provider == "anthropic"
+        and isinstance(part.value, Mapping)
+        and part.value.get("type") in {"thinking", "redacted_thinking"}
+    )
 
 
 def _find_key(message: Message) -> Message | str:

@@ -1,14 +1,15 @@
-"""The price of a conversation in hindsight: the least that it can cost, and the best points at which to compact it.
+"""The price of a conversation in hindsight: what it costs at least under any policy, and its planned optimum.
 
 A policy does not know how long a conversation will be. `find_optimum` does: it tries all sets of
-points by dynamic programming, with the pauses of the recording. Both figures are compared with what
-policies cost; docs/economics.md states the assumptions.
+points by dynamic programming, with the pauses of the recording. It is the optimum of a model of
+sizes: every summary has the same, on average those of the policy that it is compared with, so a
+policy whose summaries differ can cost less. `find_lower_bound` is a bound that no policy goes below.
+docs/economics.md states the assumptions.
 
-Summaries have the sizes of the preset `break_even`, so that what is compared are the points, not
-the lengths. A compaction after a reply costs one request for the summary, behind the request of
-that reply. The next request has the system messages and tools, the summary with what stands beside
-it, the user's message if the turn goes on, and what came after the request of that reply. The
-prompt cache holds the whole request before, or after a compaction what is before its messages.
+A compaction after a reply costs one request for the summary, behind the request of that reply. The
+next request has the system messages and tools, the summary with what stands beside it, the user's
+message if the turn goes on, and what came after the request of that reply. The prompt cache holds
+the whole request before, or after a compaction what is before its messages.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import attrs
 from promptkit.compaction.presets.break_even import PREFACE_TOKENS, QUESTION_TOKENS
 from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
 from promptkit.tokens import BilledTokens, Price
+from promptkit.tokens.models import CACHE_MINIMUM
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,8 +68,15 @@ class PricedConversation:
     """The rule of the prompt cache, one of CACHE_RULES."""
     cache_lifetime: float | None = None
     """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
+    cache_minimum: int = CACHE_MINIMUM
+    """Tokens of the shortest prefix that the cache holds."""
     summary_tokens: int = SUMMARY_TOKENS
     """Tokens of a summary."""
+
+    def bill_prefix(self, tokens: int, prefix: int) -> BilledTokens:
+        """Return the billed input of a request of so many tokens, of which the first `prefix` were sent before."""
+        return bill_prefix(self.cache, tokens, prefix, minimum=self.cache_minimum)
+
     beside_tokens: int = PREFACE_TOKENS
     """Tokens beside a summary: its tags, the breadcrumb, and the user's earlier words."""
 
@@ -112,29 +121,34 @@ def measure_requests(
 
 
 def find_lower_bound(conversation: PricedConversation) -> float:
-    """Compute what the conversation costs at least, in US dollars: see `HindsightPrices.lower_bound`."""
-    counted = [request for request in conversation.requests if request.counted]
-    if not counted:
-        return 0.0
-    price, one_hour = conversation.price, conversation.cache == ONE_HOUR
-    first = next(at for at, request in enumerate(conversation.requests) if request.counted)
-    before = conversation.requests[first - 1].tokens if first else 0
-    read_once = counted[-1].tokens - before
-    cached = 0 if conversation.cache == "off" else conversation.fixed_tokens
-    repeated = conversation.fixed_tokens * (len(counted) - (0 if first else 1))
+    """Compute what the conversation costs at least, in US dollars.
+
+    It has the replies, what every request has from the cache, and of what is new in a request what
+    any policy sends, once: not the reply before it, which a summary may replace, and at most half of
+    what the context window leaves, because larger results may be shortened before they are sent.
+    """
+    requests, fixed = conversation.requests, conversation.fixed_tokens
+    places = [at for at, request in enumerate(requests) if request.counted]
+    room = None if conversation.limit is None else max(0, conversation.limit - fixed) // 2
+    new = [
+        max(0, requests[at].tokens - requests[at - 1].tokens - requests[at - 1].output_tokens)
+        if at
+        else requests[0].tokens - fixed
+        for at in places
+    ]
+    first = fixed if places and not places[0] else 0
+    repeated = fixed * len(places) - first
+    read = sum(tokens if room is None else min(tokens, room) for tokens in new)
     billed = BilledTokens(
-        input_tokens=read_once + repeated,
-        cached_tokens=repeated if cached else 0,
-        output_tokens=sum(request.output_tokens for request in counted),
+        input_tokens=first + read + repeated,
+        cached_tokens=0 if conversation.cache == "off" else repeated,
+        output_tokens=sum(requests[at].output_tokens for at in places),
     )
-    return price.cost(billed, one_hour_cache=one_hour)
-
-
-ONE_HOUR = "anthropic-1h"
+    return conversation.price.cost(billed)
 
 
 def find_optimum(conversation: PricedConversation) -> tuple[float, tuple[int, ...]]:
-    """Find the compactions with which the conversation is cheapest, by dynamic programming.
+    """Find the compactions with which the conversation is cheapest by the model of sizes, by dynamic programming.
 
     A compaction at place `n` is after the first `n` replies. The time is linear in the requests,
     times those that fit a context window.
@@ -187,13 +201,11 @@ def _iter_segment(conversation: PricedConversation, start: int) -> Iterator[tupl
         size = request.tokens + shift
         if conversation.limit is not None and size > conversation.limit and at > start:
             return
-        billed = bill_prefix(
-            conversation.cache, size, before if request.sent - used <= lifetime else 0
-        )
+        billed = conversation.bill_prefix(size, before if request.sent - used <= lifetime else 0)
         yield (
             at,
             size,
-            _cost(conversation, attrs.evolve(billed, output_tokens=request.output_tokens))
+            conversation.price.cost(attrs.evolve(billed, output_tokens=request.output_tokens))
             if request.counted
             else 0.0,
         )
@@ -206,16 +218,12 @@ def _price_summary(conversation: PricedConversation, at: int, size: int) -> floa
     if not request.counted:
         return 0.0
     lifetime = find_lifetime(conversation.cache, conversation.cache_lifetime)
-    billed = bill_prefix(
-        conversation.cache, size, size if request.replied - request.sent <= lifetime else 0
+    billed = conversation.bill_prefix(
+        size, size if request.replied - request.sent <= lifetime else 0
     )
     tokens = attrs.evolve(
         billed,
         input_tokens=billed.input_tokens + QUESTION_TOKENS,
         output_tokens=conversation.summary_tokens,
     )
-    return _cost(conversation, tokens)
-
-
-def _cost(conversation: PricedConversation, tokens: BilledTokens) -> float:
-    return conversation.price.cost(tokens, one_hour_cache=conversation.cache == ONE_HOUR)
+    return conversation.price.cost(tokens)

@@ -17,6 +17,7 @@ from promptkit.bench.plot import (
     format_page,
     format_size,
 )
+from promptkit.lab.replay.results import SHOWN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -166,7 +167,7 @@ def _make_table(file: FileResult) -> Table:
         "input",
         "cached",
         "price",
-        "facts",
+        *SHOWN,
         "asked",
     )
     rows = [
@@ -180,7 +181,7 @@ def _make_table(file: FileResult) -> Table:
             f"{each.totals.requests_billed.input_tokens:,}",
             f"{each.totals.requests_billed.cached_tokens:,}",
             f"${each.price:,.4f}",
-            f"{each.facts_share:.1%}",
+            *(f"{each.shown[name]:.1%}" for name in SHOWN),
             f"{each.requests_share:.1%}",
         )
         for each in file.policies

@@ -3,7 +3,8 @@
 * OpenAI ("Prompt caching"): the longest prefix of an earlier request, from 1,024 tokens on, in
   steps of 128 tokens.
 * Anthropic ("Prompt caching"): prefixes that ended at a breakpoint, at most four in a request. A
-  request looks for them at each of its breakpoints and in the 20 blocks before it.
+  request looks for them at each of its breakpoints and in the 20 blocks before it. The shortest has
+  512 to 4,096 tokens, by the model.
 
 A prefix that was not used for the cache's lifetime expires. In this simulation a prefix always ends
 with a message.
@@ -16,6 +17,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from promptkit.tokens import BilledTokens
+from promptkit.tokens.models import CACHE_MINIMUM
 from promptkit.wire.breakpoints import find_breakpoints
 
 if TYPE_CHECKING:
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 
     from promptkit.lab.replay.message_counts import MessageCount
 
-MIN_PREFIX, PREFIX_STEP = 1_024, 128
-"""Tokens of the shortest prefix that is cached, and tokens by which longer ones grow."""
+PREFIX_STEP = 128
+"""Tokens by which longer prefixes grow in OpenAI's cache."""
 
 LOOK_BACK = 20
 """Blocks before a breakpoint in which a cached prefix is found."""
@@ -43,7 +45,12 @@ longest."""
 
 def cache_rule_for(model: str) -> str:
     """Return the name of the cache rule of a model's provider."""
-    return "anthropic" if "claude" in model else "openai"
+    return "anthropic" if is_claude(model) else "openai"
+
+
+def is_claude(model: str) -> bool:
+    """Return whether a model is one of Anthropic's."""
+    return "claude" in model
 
 
 def find_lifetime(rule: str, lifetime: float | None = None) -> float:
@@ -51,27 +58,34 @@ def find_lifetime(rule: str, lifetime: float | None = None) -> float:
     return LIFETIMES[rule] if lifetime is None else lifetime
 
 
-def bill_prefix(rule: str, tokens: int, prefix: int) -> BilledTokens:
-    """Return the billed input of a request of so many tokens, of which the cache of a rule holds the first `prefix`."""
+def bill_prefix(
+    rule: str, tokens: int, prefix: int, *, minimum: int = CACHE_MINIMUM
+) -> BilledTokens:
+    """Return the billed input of a request of so many tokens, of which the cache of a rule holds the first `prefix`.
+
+    `minimum` is the tokens of the shortest prefix that the cache holds.
+    """
     if rule == "off":
         return BilledTokens(input_tokens=tokens)
     if rule == "openai":
-        cached = _round_down(min(prefix, tokens))
+        cached = _round_down(min(prefix, tokens), minimum)
         return BilledTokens(
             input_tokens=tokens,
             cached_tokens=cached,
-            written_tokens=max(0, _round_down(tokens) - cached),
+            written_tokens=max(0, _round_down(tokens, minimum) - cached),
         )
-    cached = min(prefix, tokens) if prefix >= MIN_PREFIX else 0
+    cached = min(prefix, tokens) if prefix >= minimum else 0
+    written = tokens - cached if tokens >= minimum else 0
     return BilledTokens(
         input_tokens=tokens,
         cached_tokens=cached,
-        written_tokens=tokens - cached if tokens >= MIN_PREFIX else 0,
+        written_tokens=written,
+        written_1h_tokens=written if rule == "anthropic-1h" else 0,
     )
 
 
-def _round_down(tokens: int) -> int:
-    return tokens // PREFIX_STEP * PREFIX_STEP if tokens >= MIN_PREFIX else 0
+def _round_down(tokens: int, minimum: int) -> int:
+    return tokens // PREFIX_STEP * PREFIX_STEP if tokens >= minimum else 0
 
 
 class PromptCache:
@@ -83,10 +97,14 @@ class PromptCache:
     Args:
         rule: One of CACHE_RULES.
         lifetime: Seconds after which an unused prefix leaves the cache. None: as the rule says.
+        minimum: Tokens of the shortest prefix that the cache holds.
     """
 
-    def __init__(self, rule: str, lifetime: float | None = None) -> None:
+    def __init__(
+        self, rule: str, lifetime: float | None = None, *, minimum: int = CACHE_MINIMUM
+    ) -> None:
         self._rule = rule
+        self._minimum = minimum
         self._lifetime = find_lifetime(rule, lifetime)
         self.prefixes = PrefixTree()
         self._sums: list[int] = [0]
@@ -95,7 +113,12 @@ class PromptCache:
         """The time of the newest request, which used all of its prefixes."""
 
     def send(
-        self, request_tokens: int, messages: Sequence[MessageCount], now: float
+        self,
+        request_tokens: int,
+        messages: Sequence[MessageCount],
+        now: float,
+        *,
+        missed: bool = False,
     ) -> BilledTokens:
         """Send a request, and return its billed input tokens.
 
@@ -104,6 +127,7 @@ class PromptCache:
                 the same in every request.
             messages: The messages of the request.
             now: The time in seconds. It never decreases.
+            missed: Whether the provider does not serve it from the cache, although it could.
         """
         prefixes, sums = self.prefixes, self._sums
         kept = prefixes.count_kept(messages)
@@ -120,7 +144,8 @@ class PromptCache:
             if self._rule == "openai"
             else self._use_breakpoints(messages, request_tokens, now)
         )
-        return bill_prefix(self._rule, tokens, request_tokens + sums[length] if length else 0)
+        prefix = request_tokens + sums[length] if length and not missed else 0
+        return bill_prefix(self._rule, tokens, prefix, minimum=self._minimum)
 
     def _use_sent(self, kept: int, known: int, now: float) -> int:
         """Return how many messages are cached as OpenAI does it, and cache the whole request."""
@@ -141,7 +166,9 @@ class PromptCache:
         found = (self._find_cached(messages, place, now) for place in reversed(breakpoints))
         cached = next((place for place in found if place is not None), None)
         used = [
-            place for place in breakpoints if request_tokens + self._sums[place + 1] >= MIN_PREFIX
+            place
+            for place in breakpoints
+            if request_tokens + self._sums[place + 1] >= self._minimum
         ]
         used += [] if cached is None else [cached]
         self.prefixes.last_used.update((nodes[place], now) for place in used)

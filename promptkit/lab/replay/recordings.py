@@ -11,7 +11,15 @@ from promptkit.lab.recordings import read_recording
 from promptkit.lab.recordings.reading.json_values import as_object
 from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
-from promptkit.transcript import CustomEntry, Entry, EntryPayload, MessageEntry, Setting
+from promptkit.transcript import (
+    CustomEntry,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    Observation,
+    Setting,
+)
+from promptkit.transcript.log.usage import read_usage
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +46,10 @@ class Recording:
     reported: tuple[int, ...] = ()
     """For each message the output tokens that its provider reported, if it has thinking whose text
     was not recorded; else 0."""
+    entry_ids: tuple[str, ...] = ()
+    """For each message the id of its entry. Empty: it was not read from entries."""
+    path: tuple[Entry, ...] = ()
+    """The entries of the branch, from which it is known what was sent and billed."""
     tools: tuple[ToolDefinition, ...] = ()
     """The recorded tool definitions. Their tokens count in every request."""
     conversation: int = 0
@@ -79,9 +91,11 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
     tree = Branches(map(_drop_data, entries))
     yielded: set[str] = set()
     for leaf in tree.leaves:
-        said = [(each, each.message) for each in tree.path_to(leaf) if each.message is not None]
+        path = tree.path_to(leaf)
+        said = [(each, each.message) for each in path if each.message is not None]
         yield recording_from_path(
             said,
+            path=path,
             tools=tree.tools_of(leaf),
             conversation=tree.number_of(leaf),
             shared=sum(entry.id in yielded for entry, _ in said),
@@ -91,7 +105,7 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
 
 def _drop_data(entry: Entry) -> Entry:
     """Return an entry without what a replay does not need, so that it need not be kept in memory."""
-    is_needed = entry.message is not None or isinstance(entry.payload, Setting)
+    is_needed = not isinstance(entry.payload, CustomEntry | Observation)
     return entry if is_needed else attrs.evolve(entry, payload=CustomEntry(name="", data=None))
 
 
@@ -147,21 +161,24 @@ class Branches:
 def recording_from_path(
     said: Sequence[tuple[Entry, Message]],
     *,
+    path: Sequence[Entry],
     tools: Sequence[ToolDefinition],
     conversation: int = 0,
     shared: int = 0,
 ) -> Recording:
     """Build a recording from the entries of a branch that have a message, each with it.
 
-    The other arguments are those of `recording_from_messages`.
+    `path` is all entries of the branch. The other arguments are those of
+    `recording_from_messages`.
     """
-    return recording_from_messages(
+    recording = recording_from_messages(
         [(message, entry.time if entry.time > 0 else None) for entry, message in said],
-        reported=[_read_reported_tokens(entry.payload) for entry, _ in said],
+        entries=[entry for entry, _ in said],
         tools=tools,
         conversation=conversation,
         shared=shared,
     )
+    return attrs.evolve(recording, path=tuple(path))
 
 
 def _read_reported_tokens(payload: EntryPayload) -> int:
@@ -173,9 +190,9 @@ def _read_reported_tokens(payload: EntryPayload) -> int:
     """
     if not isinstance(payload, MessageEntry) or payload.usage is None:
         return 0
-    return (
-        payload.usage.output_tokens if any(map(_is_hidden_thinking, payload.message.content)) else 0
-    )
+    is_hidden = any(map(_is_hidden_thinking, payload.message.content))
+    usage = read_usage(payload) if is_hidden else None
+    return 0 if usage is None else usage.output_tokens
 
 
 def _is_hidden_thinking(part: Part) -> bool:
@@ -228,7 +245,7 @@ def _iter_definitions(tools: list[Json]) -> Iterator[ToolDefinition]:
 def recording_from_messages(
     messages: Sequence[tuple[Message, float | None]],
     *,
-    reported: Sequence[int] = (),
+    entries: Sequence[Entry] = (),
     tools: Sequence[ToolDefinition] = (),
     conversation: int = 0,
     shared: int = 0,
@@ -237,8 +254,7 @@ def recording_from_messages(
 
     Args:
         messages: The messages of a conversation with their times.
-        reported: For each message the output tokens that are billed at least, if it is a reply.
-            Empty: the text is billed.
+        entries: For each message its entry, which may have its provider's figures.
         tools: The tool definitions of the conversation.
         conversation: The number of the conversation in its file.
         shared: How many of the first messages an earlier recording of the conversation has, too.
@@ -261,7 +277,10 @@ def recording_from_messages(
         system=paired.messages[:head],
         messages=paired.messages[head:],
         times=tuple(messages[place][1] for place in places[head:]),
-        reported=tuple(reported[place] for place in places[head:]) if reported else (),
+        reported=tuple(
+            _read_reported_tokens(entries[place].payload) for place in places[head:] if entries
+        ),
+        entry_ids=tuple(entries[place].id for place in places[head:] if entries),
         tools=tuple(tools),
         conversation=conversation,
         shared=own,

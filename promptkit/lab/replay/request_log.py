@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
+from promptkit.lab.replay.recorded import BillTotals, is_unrecorded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +60,9 @@ class LoggedMessage:
     @property
     def part(self) -> str:
         """The part of a request that its tokens belong to."""
-        return "summary" if self.kind == "summary" else _PART_OF_ROLE[self.message.role]
+        if self.kind == "summary":
+            return "summary"
+        return "unrecorded" if is_unrecorded(self.message) else _PART_OF_ROLE[self.message.role]
 
 
 @attrs.frozen(kw_only=True)
@@ -120,6 +123,9 @@ class ConversationLog:
     limit: int | None
     """The most tokens that a request may have: the window without what is reserved for the reply;
     None if it is not known."""
+    bill: BillTotals | None = None
+    """What the provider billed for the recorded requests, and what the replay of them says; None without
+    bills or their prices."""
     branch: int = 1
     """The number of this conversation in its file, from 1."""
     branches: int = 1
@@ -178,13 +184,26 @@ class RequestLogger:
         self._sums = dict.fromkeys(PARTS, 0)
         self._spent = 0.0
 
-    def add(self, shown: Sequence[int], request: SentRequest, *, simulated: bool) -> None:
+    def spend(self, billed: BilledTokens, price: Price | None) -> None:
+        """Add the price of tokens to that of all requests."""
+        if price:
+            self._spent += price.cost(billed)
+
+    def add(
+        self,
+        shown: Sequence[int],
+        request: SentRequest,
+        *,
+        simulated: bool,
+        price: Price | None = None,
+    ) -> None:
         """Log a request.
 
         Args:
             shown: The numbers of the messages that it shows, in order.
             request: The request; its `reply` is the number of the message that answered it.
             simulated: Whether what it was billed comes from a simulated prompt cache.
+            price: Its prices. None: those of the log.
         """
         before = self._shown
         appended = shown[: len(before)] == before
@@ -196,9 +215,8 @@ class RequestLogger:
             self._sums[message.part] += message.tokens
         self._shown = list(shown)
         sums = self._sums | {"tools": self._request_tokens}
-        sums["unrecorded"] = max(0, request.billed.input_tokens - sum(sums.values()))
-        if self._price:
-            self._spent += self._price.cost(request.billed)
+        sums["unrecorded"] += max(0, request.billed.input_tokens - sum(sums.values()))
+        self.spend(request.billed, price or self._price)
         self._requests.append(
             LoggedRequest(
                 reply=request.reply,

@@ -7,31 +7,24 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.lab.replay.recorded import BillTotals
 from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.tokens import BilledTokens
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
 
-
-@attrs.frozen(kw_only=True)
-class HindsightPrices:
-    """What a conversation costs at least, in US dollars."""
-
-    lower_bound: float = 0.0
-    """The replies, each token of the conversation read once, and with each request the cached
-    system messages and tools."""
-    optimum: float = 0.0
-    """The conversation with compactions at the best points."""
-
-    def __add__(self, other: HindsightPrices) -> HindsightPrices:
-        return HindsightPrices(
-            lower_bound=self.lower_bound + other.lower_bound, optimum=self.optimum + other.optimum
-        )
+SHOWN = {
+    "quoted": "share of the earlier lines that answers quote word for word which the request shows",
+    "in context": "share of the earlier names in answers that the request shows next to a word next to which they were recorded",
+    "named": "share of the earlier names in answers that the request spells anywhere",
+}
+"""The figures of what requests show, and what they mean. Lines have 20 characters or more; names are
+identifiers and paths, without those that need no memory."""
 
 
 @attrs.frozen(kw_only=True)
@@ -45,17 +38,12 @@ class FileResult:
     """The context window in tokens."""
     model: str
     policies: tuple[PolicyResult, ...]
-    hindsight: HindsightPrices | None = None
-    """What the conversations cost at least, and with compactions at the best points; None unless it
-    was asked for."""
-
-    def over_oracle(self, result: PolicyResult) -> float | None:
-        """Return the price of a policy as a multiple of the price with compactions at the best points; None if that is not known."""
-        return (
-            result.price / self.hindsight.optimum
-            if self.hindsight and self.hindsight.optimum
-            else None
-        )
+    bill: BillTotals | None = None
+    """What providers billed for the recorded requests, and what the replay of them says; None if no
+    recording has bills, or they are not compared."""
+    lower_bound: float | None = None
+    """US dollars that the conversations cost at least under any policy; None unless it was asked
+    for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -94,43 +82,27 @@ class PolicyResult:
     price_summaries: float
     """US dollars of `price` that were spent on summaries."""
     price_with_lookups: float
-    """US dollars of `price`, and of the look-ups of answers that lack a fact."""
+    """US dollars of `price`, and of the look-ups of answers that lack a line."""
+    planned_optimum: float | None = None
+    """US dollars with compactions at the points that are best by a model of sizes, with summaries as
+    large as those of this policy; None unless it was asked for."""
     timeline: tuple[TimelineRequest, ...] = ()
     """All requests in order; empty unless a timeline was requested."""
 
     @property
-    def facts_share(self) -> float:
-        """Of the facts of dropped messages that replies use, the share that the request or its transcript contains; 1 without such facts."""
-        counts = self.totals.retention
-        return _share(counts.facts_present + counts.facts_reachable, counts.facts_dropped)
+    def over_planned(self) -> float | None:
+        """The price as a multiple of the planned optimum; None if that is not known."""
+        return self.price / self.planned_optimum if self.planned_optimum else None
 
     @property
-    def facts_present_share(self) -> float:
-        """Of the facts of dropped messages that replies use, the share that the request itself contains."""
-        return _share(self.totals.retention.facts_present, self.totals.retention.facts_dropped)
-
-    @property
-    def uses_present_share(self) -> float:
-        """Of all earlier facts that replies use, the share that the request contains.
-
-        These facts are the same for all policies.
-        """
+    def shown(self) -> Mapping[str, float]:
+        """What the requests show of that which replies use, by the names in `SHOWN`."""
         counts = self.totals.retention
-        return _share(
-            counts.facts_used - counts.facts_dropped + counts.facts_present, counts.facts_used
-        )
-
-    @property
-    def uses_known_share(self) -> float:
-        """Of all earlier facts that replies use, the share that the request or its transcript contains."""
-        counts = self.totals.retention
-        return _share(
-            counts.facts_used
-            - counts.facts_dropped
-            + counts.facts_present
-            + counts.facts_reachable,
-            counts.facts_used,
-        )
+        return {
+            "quoted": _share(counts.lines_shown, counts.lines_used),
+            "in context": _share(counts.contexts_shown, counts.contexts_used),
+            "named": _share(counts.names_shown, counts.names_used),
+        }
 
     @property
     def requests_present_share(self) -> float:
@@ -182,7 +154,7 @@ class ReplayTotals:
     summaries_billed: BilledTokens = attrs.field(factory=BilledTokens)
     """Tokens of the requests for summaries."""
     lookups_billed: BilledTokens = attrs.field(factory=BilledTokens)
-    """Tokens of one look-up for each answer that lacks a fact. They are not part of the
+    """Tokens of one look-up for each answer that lacks a line. They are not part of the
     requests."""
     retention: RetentionCounts = attrs.field(factory=RetentionCounts)
     faults: tuple[str, ...] = ()
@@ -216,6 +188,12 @@ class TimelineRequest:
     """Whether a summary replaced messages since the request before."""
 
 
+def sum_bills(bills: Sequence[BillTotals | None]) -> BillTotals | None:
+    """Return the sum of bills; None if none is known."""
+    known = [bill for bill in bills if bill is not None]
+    return sum(known, BillTotals()) if known else None
+
+
 def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult) -> str:
     """Return the results as JSON, with a line for each policy.
 
@@ -229,7 +207,7 @@ def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult)
 def _format_file(file: FileResult | FailedFile) -> str:
     if isinstance(file, FailedFile):
         return json.dumps({"file": file.file, "error": file.reason, "policies": []})
-    rows = [f"  {json.dumps(_policy_fields(each, file))}" for each in file.policies]
+    rows = [f"  {json.dumps(_policy_fields(each))}" for each in file.policies]
     return _format_list("policies", rows, before=json.dumps(_file_fields(file))[1:-1])
 
 
@@ -243,24 +221,20 @@ def _format_list(name: str, lines: Sequence[str], *, before: str = "") -> str:
 
 
 def _file_fields(file: FileResult) -> dict[str, object]:
-    prices = file.hindsight
     return {
         "file": file.file,
         "window": file.window,
         "model": file.model,
         "conversations": file.conversations,
         "messages": file.messages,
-        **(
-            {}
-            if prices is None
-            else {"lower_bound": round(prices.lower_bound, 6), "oracle": round(prices.optimum, 6)}
-        ),
+        **({} if file.bill is None else {"bill": file.bill.to_json()}),
+        **({} if file.lower_bound is None else {"lower_bound": round(file.lower_bound, 6)}),
     }
 
 
-def _policy_fields(result: PolicyResult, file: FileResult) -> dict[str, object]:
+def _policy_fields(result: PolicyResult) -> dict[str, object]:
     totals = result.totals
-    ratio = file.over_oracle(result)
+    planned, ratio = result.planned_optimum, result.over_planned
     return {
         "policy": result.policy,
         "requests": totals.requests,
@@ -278,14 +252,16 @@ def _policy_fields(result: PolicyResult, file: FileResult) -> dict[str, object]:
         "price": round(result.price, 6),
         "price_summaries": round(result.price_summaries, 6),
         "price_with_lookups": round(result.price_with_lookups, 6),
-        **({} if ratio is None else {"over_oracle": round(ratio, 4)}),
+        **({} if planned is None else {"planned_optimum": round(planned, 6)}),
+        **({} if ratio is None else {"over_planned": round(ratio, 4)}),
         "answers_lacking": totals.retention.answers_lacking,
-        "facts_share": round(result.facts_share, 4),
-        "facts_present_share": round(result.facts_present_share, 4),
-        "facts_dropped": totals.retention.facts_dropped,
-        "facts_used": totals.retention.facts_used,
-        "uses_present_share": round(result.uses_present_share, 4),
-        "uses_known_share": round(result.uses_known_share, 4),
+        **{
+            f"{name.replace(' ', '_')}_share": round(share, 4)
+            for name, share in result.shown.items()
+        },
+        "lines_used": totals.retention.lines_used,
+        "names_used": totals.retention.names_used,
+        "names_apart": totals.retention.names_apart,
         "requests_present_share": round(result.requests_present_share, 4),
         "requests_share": round(result.requests_share, 4),
         "requests_end_share": round(result.requests_end_share, 4),
@@ -301,12 +277,13 @@ def result_rows(result: FileResult, conversation: int) -> list[dict[str, object]
     """
     fields = _file_fields(result)
     del fields["conversations"]
+    fields.pop("bill", None)  # it is an object, and rows are flat
     return [
         {
             "file": fields["file"],
             "conversation": conversation,
             **fields,
-            **_policy_fields(each, result),
+            **_policy_fields(each),
         }
         for each in result.policies
     ]

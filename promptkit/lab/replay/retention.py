@@ -1,7 +1,8 @@
-"""Measure what a policy's requests still contain of the conversation: the user's messages, and the facts that later replies use.
+"""Measure what a policy's requests still contain of the conversation: the user's messages, and what later replies use of it.
 
-A fact is an identifier, a path or an error text. Facts are found by fixed rules in linear time, so
-the same text has the same facts.
+A reply uses a line that it repeats word for word from an earlier message, and a name, which is an
+identifier or a path. Both are found by fixed rules in linear time, so the same text has the same
+uses.
 """
 
 from __future__ import annotations
@@ -9,15 +10,23 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
+from itertools import accumulate, chain, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.names import find_names, iter_texts
+from promptkit.compaction.planning.names import (
+    MAX_LENGTH,
+    is_common,
+    is_name,
+    iter_texts,
+    iter_words,
+    remove_name_list,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
     from promptkit.lab.replay.recordings import Recording
@@ -27,26 +36,33 @@ OPENING = 120
 """Characters of the words of a user message that a summary must contain, so that the message counts
 as known."""
 
-SYSTEM = -1
-"""The place of facts in system messages, which are never dropped."""
+LINE_LENGTH = 20
+"""Characters of a line that counts as quoted where a later reply repeats it."""
 
 
 @attrs.frozen(kw_only=True)
 class RetentionCounts:
     """Counts over the requests of one policy, from which its shares are computed."""
 
-    facts_used: int = 0
-    """Facts in replies that an earlier message contains, counted once for each reply."""
-    facts_dropped: int = 0
-    """Of these, facts whose first message was not in the request as it was recorded."""
-    facts_present: int = 0
-    """Of the dropped facts, those that another message of the request contained, such as its
-    summary."""
-    facts_reachable: int = 0
-    """Of the dropped facts, those that only the transcript contained whose path the request
-    named."""
+    lines_used: int = 0
+    """Lines of replies that an earlier message contains, counted once for each reply."""
+    lines_shown: int = 0
+    """Of these, lines that the request contained."""
+    names_used: int = 0
+    """Names in replies that an earlier message contains, counted once for each reply, without those
+    that need no memory."""
+    names_shown: int = 0
+    """Of these, names that the request spelled, in a list or anywhere else."""
+    contexts_used: int = 0
+    """Of the used names, those that stood next to another word in an earlier message."""
+    contexts_shown: int = 0
+    """Of these, names that the request contained next to a word next to which they were
+    recorded."""
+    names_apart: int = 0
+    """Names in replies that an earlier message contains and that need no memory: those of tools and
+    of the language, and the working directory."""
     answers_lacking: int = 0
-    """Replies that use an earlier fact which the request did not contain."""
+    """Replies that quote an earlier line which the request did not contain."""
     user_messages: int = 0
     """The user's messages so far, counted once for each request."""
     user_messages_known: int = 0
@@ -68,8 +84,23 @@ class RetentionCounts:
         )
 
 
-class RecordingFacts:
-    """The facts of a recording that its replies use, computed once for all policies."""
+@attrs.frozen(kw_only=True)
+class Uses:
+    """What one reply uses of earlier messages, as items (kind, text)."""
+
+    lines: frozenset[tuple[str, str]]
+    names: frozenset[tuple[str, str]]
+    contexts: frozenset[tuple[str, str]]
+    apart: int
+    """How many names need no memory."""
+
+
+class RecordingUses:
+    """What the replies of a recording use of earlier messages, computed once for all policies.
+
+    An item is a line, a name, or a name beside a word of its context. Only what a reply contains
+    can be used, so nothing else is an item.
+    """
 
     def __init__(self, recording: Recording, counts: MessageCounts) -> None:
         self.counts = counts
@@ -85,30 +116,35 @@ class RecordingFacts:
         """For each message the output tokens that are billed if it is a reply: those of its text,
         or more where thinking is without text."""
         self.recorded_numbers = frozenset(message.number for message in self.messages)
-        replies = {
-            at: find_facts(count.message)
-            for at, count in enumerate(self.messages)
-            if count.role == "assistant"
+        self._directory = find_working_directory(recording.messages)
+        replies = [count.message for count in self.messages if count.role == "assistant"]
+        self._lines = frozenset(line for each in replies for line in iter_lines(each))
+        self._names = frozenset(filter(is_name, chain.from_iterable(map(self._words, replies))))
+        system = counts.count_messages(recording.system)
+        self._pairs = frozenset(
+            pair for count in (*system, *self.messages) for pair in self._iter_pairs(count.message)
+        )
+        self._items: dict[int, frozenset[tuple[str, str]]] = {}
+        tools = {call.name for message in recording.messages for call in message.tool_calls}
+        apart = {
+            name
+            for name in self._names
+            if name in tools or is_common(name) or f"{self._directory}/".startswith(f"{name}/")
         }
-        # Only facts that a reply contains can be used, so all others are ignored.
-        self._fact_numbers = {
-            fact: number
-            for number, fact in enumerate(sorted(frozenset[str]().union(*replies.values())))
-        }
-        self._facts_by_message: dict[int, frozenset[int]] = {}
-        first: dict[int, int] = {}
-        for message in recording.system:
-            first.update(dict.fromkeys(self._number_facts(find_facts(message)), SYSTEM))
-        self.facts_used: dict[int, tuple[int, ...]] = {}
-        """For the place of each reply the facts in it that an earlier message contains."""
+        known = set[tuple[str, str]]().union(*map(self.items_in, system))
+        self.uses: dict[int, Uses] = {}
+        """For the place of each reply what it uses of earlier messages."""
         for at, count in enumerate(self.messages):
-            facts = self.facts_in(count)
-            if at in replies:
-                self.facts_used[at] = tuple(sorted(fact for fact in facts if fact in first))
-            for fact in facts:
-                first.setdefault(fact, at)
-        self.first_mention = first
-        """For each fact the place of the first message that contains it."""
+            items = self.items_in(count)
+            if count.role == "assistant":
+                used = {text for kind, text in items & known if kind == "name"}
+                self.uses[at] = Uses(
+                    lines=frozenset(item for item in items & known if item[0] == "line"),
+                    names=frozenset(("name", name) for name in used - apart),
+                    contexts=frozenset(("context", name) for name in used - apart) & known,
+                    apart=len(used & apart),
+                )
+            known |= items
         self.user_messages = tuple(
             (at, join_words(count.message.text)[:OPENING])
             for at, count in enumerate(self.messages)
@@ -116,17 +152,60 @@ class RecordingFacts:
         )
         """The places of the user's messages, and their first words."""
 
-    def facts_in(self, message: MessageCount) -> frozenset[int]:
-        """Return the numbers of the facts of a message that any reply contains."""
-        facts = self._facts_by_message.get(message.number)
-        if facts is None:
-            facts = self._facts_by_message[message.number] = self._number_facts(
-                find_facts(message.message)
+    def items_in(self, message: MessageCount) -> frozenset[tuple[str, str]]:
+        """Return the items that a message contains."""
+        items = self._items.get(message.number)
+        if items is None:
+            pairs = self._pairs.intersection(self._iter_pairs(message.message))
+            items = self._items[message.number] = frozenset(
+                [("line", line) for line in iter_lines(message.message) if line in self._lines]
+                + [("name", word) for word in self._words(message.message) if word in self._names]
+                + [("context", word) for pair in pairs for word in pair if word in self._names]
             )
-        return facts
+        return items
 
-    def _number_facts(self, facts: frozenset[str]) -> frozenset[int]:
-        return frozenset(self._fact_numbers[fact] for fact in facts if fact in self._fact_numbers)
+    def _words(self, message: Message) -> Iterator[str]:
+        """Yield the words of a message. A path in the working directory begins below it."""
+        for text in iter_texts(message):
+            yield from self._words_of(text)
+
+    def _words_of(self, text: str) -> Iterator[str]:
+        for word in iter_words(text):
+            below = word.removeprefix(f"{self._directory}/")
+            yield below if is_name(below) else word
+
+    def _iter_pairs(self, message: Message) -> Iterator[tuple[str, str]]:
+        """Yield the names of a message with the words beside them. A list of names has no context."""
+        for text in iter_texts(message):
+            for pair in pairwise(self._words_of(remove_name_list(text))):
+                if not self._names.isdisjoint(pair):
+                    yield pair
+
+
+def find_working_directory(messages: Iterable[Message]) -> str:
+    """Return the longest directory that contains more than half of the absolute paths in tool calls, without its first slash.
+
+    An empty text: there are no such paths.
+    """
+    inside = Counter[str]()
+    paths = 0
+    for message in messages:
+        for text in iter_texts(message) if message.tool_calls else ():
+            for path in _ABSOLUTE.findall(text):
+                if len(path) <= MAX_LENGTH:
+                    paths += 1
+                    inside.update(accumulate(path.split("/")[1:-1], "{}/{}".format))
+    found = [directory for directory, count in inside.items() if 2 * count > paths]
+    return max(found, key=len, default="")
+
+
+def iter_lines(message: Message) -> Iterator[str]:
+    """Yield the lines of a message that count as quoted if they are repeated, without the numbers that tools print before them."""
+    for text in iter_texts(message):
+        for line in text.splitlines():
+            words = _NUMBER.sub("", line, count=1).strip()
+            if len(words) >= LINE_LENGTH:
+                yield words
 
 
 class RetentionTracker:
@@ -138,22 +217,22 @@ class RetentionTracker:
     it keeps no transcript.
     """
 
-    def __init__(self, facts: RecordingFacts, *, transcript_path: str | None) -> None:
+    def __init__(self, recording: RecordingUses, *, transcript_path: str | None) -> None:
         self._counts = RetentionCounts()
         self._last = 0, 0
-        self._facts = facts
+        self._recording = recording
         self._transcript_path = transcript_path
         self._request_numbers: frozenset[int] = frozenset()
-        self._fact_mentions: Counter[int] = Counter()
-        """For each fact how many messages of the request contain it."""
+        self._mentions: Counter[tuple[str, str]] = Counter()
+        """For each item how many messages of the request contain it."""
         self._repeated: dict[int, frozenset[int]] = {}
         """For each message that was not recorded, the places of the user messages that it
         repeats."""
         self._with_path: set[int] = set()
         """The messages, among those that were not recorded, that name the transcript's path."""
         self._user_places: dict[int, list[int]] = {}
-        for at, _ in facts.user_messages:
-            self._user_places.setdefault(facts.messages[at].number, []).append(at)
+        for at, _ in recording.user_messages:
+            self._user_places.setdefault(recording.messages[at].number, []).append(at)
         self._present_users: set[int] = set()
 
     @property
@@ -164,60 +243,61 @@ class RetentionTracker:
         )
 
     def on_request(self, messages: Sequence[MessageCount], reply: int) -> bool:
-        """Count a request, and return whether it lacks a fact that its reply uses.
+        """Count a request, and return whether it lacks a line that its reply quotes.
 
         `reply` is the place of the reply in the recording. A reply that an earlier branch has, too,
         counts nothing.
         """
-        facts = self._facts
+        recording = self._recording
         numbers = frozenset(message.number for message in messages)
         for number in self._request_numbers - numbers:
-            self._remove(facts.counts[number])
+            self._remove(recording.counts[number])
         for number in sorted(numbers - self._request_numbers):
-            self._add(facts.counts[number], reply)
+            self._add(recording.counts[number], reply)
         self._request_numbers = numbers
-        if reply < facts.shared:
+        if reply < recording.shared:
             return False
-        reachable = bool(self._with_path)
-        dropped = present = 0
-        for fact in facts.facts_used[reply]:
-            first = facts.first_mention[fact]
-            if first != SYSTEM and facts.messages[first].number not in numbers:
-                dropped += 1
-                present += self._fact_mentions[fact] > 0
-        user_messages = bisect_left(facts.user_messages, reply, key=itemgetter(0))
+        uses = recording.uses[reply]
+        lines_shown = self._count_shown(uses.lines)
+        user_messages = bisect_left(recording.user_messages, reply, key=itemgetter(0))
         shown = self._count_known(reply)
-        known = user_messages if reachable else shown
+        known = user_messages if self._with_path else shown
         self._counts += RetentionCounts(
-            facts_used=len(facts.facts_used[reply]),
-            facts_dropped=dropped,
-            facts_present=present,
-            facts_reachable=dropped - present if reachable else 0,
-            answers_lacking=dropped > present,
+            lines_used=len(uses.lines),
+            lines_shown=lines_shown,
+            names_used=len(uses.names),
+            names_shown=self._count_shown(uses.names),
+            contexts_used=len(uses.contexts),
+            contexts_shown=self._count_shown(uses.contexts),
+            names_apart=uses.apart,
+            answers_lacking=lines_shown < len(uses.lines),
             user_messages=user_messages,
             user_messages_known=known,
             user_messages_present=shown,
         )
         self._last = user_messages, known
-        return dropped > present
+        return lines_shown < len(uses.lines)
+
+    def _count_shown(self, items: Iterable[tuple[str, str]]) -> int:
+        return sum(self._mentions[item] > 0 for item in items)
 
     def _add(self, message: MessageCount, reply: int) -> None:
-        self._fact_mentions.update(self._facts.facts_in(message))
+        self._mentions.update(self._recording.items_in(message))
         self._present_users.update(self._user_places.get(message.number, ()))
-        if message.number in self._facts.recorded_numbers:
+        if message.number in self._recording.recorded_numbers:
             return
         text = message.message.text
         words = join_words(text) if message.role == "user" else ""
         self._repeated[message.number] = frozenset(
             at
-            for at, opening in self._facts.user_messages
+            for at, opening in self._recording.user_messages
             if at < reply and opening and opening in words
         )
         if self._transcript_path is not None and self._transcript_path in text:
             self._with_path.add(message.number)
 
     def _remove(self, message: MessageCount) -> None:
-        self._fact_mentions.subtract(self._facts.facts_in(message))
+        self._mentions.subtract(self._recording.items_in(message))
         self._present_users.difference_update(self._user_places.get(message.number, ()))
         self._repeated.pop(message.number, None)
         self._with_path.discard(message.number)
@@ -227,28 +307,10 @@ class RetentionTracker:
         return sum(at < reply for at in self._present_users.union(*self._repeated.values()))
 
 
-# The pattern matches every character at most once: text between two matches is not searched again.
-_ERROR = re.compile(
-    r"(?:[Ee]rror|[Ee]xception|fatal|panic|FAILED)(?:\[\w{1,20}\])?:[ \t]([^\n]{4,400})"
-)
+# Each pattern matches every character at most once.
 _WORD = re.compile(r"\w+")
-
-ERROR_LENGTH = 80
-"""Characters of an error text that are compared."""
-
-
-def find_facts(message: Message) -> frozenset[str]:
-    """Return the identifiers, paths and error texts of a message and of its tool calls.
-
-    `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py`,
-    `ValueError`, `error: no such row`.
-    """
-    found: set[str] = set()
-    for text in iter_texts(message):
-        found |= find_names(text)
-        for match in _ERROR.finditer(text):
-            found.add(f"error: {' '.join(match[1][: 2 * ERROR_LENGTH].split())[:ERROR_LENGTH]}")
-    return frozenset(found)
+_ABSOLUTE = re.compile(r"(?<![\w./~@+\-])/[\w.~@+\-]+(?:/[\w.~@+\-]+)++")
+_NUMBER = re.compile(r"\A[ \t]*+\d{1,9}(?:→|\t|:|[ ]*\|)")
 
 
 def join_words(text: str) -> str:

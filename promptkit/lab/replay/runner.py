@@ -22,10 +22,10 @@ from promptkit.lab.replay.recordings import read_recordings
 from promptkit.lab.replay.results import (
     FailedFile,
     FileResult,
-    HindsightPrices,
     PolicyResult,
     ReplayTotals,
     TimelineRequest,
+    sum_bills,
 )
 from promptkit.lab.replay.simulate import ReplayRules, Simulation
 from promptkit.transcript.stores.addresses import is_conversation, open_reader
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from concurrent.futures import Executor
 
-    from promptkit.tokens import Price
+    from promptkit.lab.replay.recorded import BillTotals
+    from promptkit.tokens import Price, Prices
 
 BLOCK_SIZE = 1 << 20
 """Bytes that are read at a time."""
@@ -53,16 +54,25 @@ class ReplayOptions:
     """Names of policies, as `parse_policy_names` returns them."""
     rules: ReplayRules
     price: Price
+    prices: Prices | None = None
+    """The prices of the models that recordings name, for what their providers billed. None: bills are
+    not compared."""
     timeline: bool = False
     """Whether results contain the figures of every request."""
     oracle: bool = False
-    """Whether results contain what each conversation costs at least, and with compactions at the
-    best points."""
+    """Whether results contain what each conversation costs at least, and each policy's planned
+    optimum."""
     lookups: int = 0
-    """Look-ups for each answer that lacks a fact, in the price with look-ups."""
+    """Look-ups for each answer that lacks a line, in the price with look-ups."""
     summarize_with_model: bool = False
     """Let the model of the rules write the summaries, through OpenAI's API. By default they are
     extracted from the conversation."""
+
+    def price_bill(self, simulation: Simulation) -> BillTotals | None:
+        """Return what the provider billed for a conversation; None without bills or prices of them."""
+        if self.prices is None or simulation.bill is None:
+            return None
+        return simulation.bill.add_up(self.prices, model=self.rules.model, price=self.price)
 
     def price_totals(
         self, name: str, totals: ReplayTotals, timeline: Iterable[TimelineRequest] = ()
@@ -74,7 +84,7 @@ class ReplayOptions:
             totals: The policy's counts.
             timeline: All requests in order. By default none.
         """
-        cost = partial(self.price.cost, one_hour_cache=self.rules.cache == "anthropic-1h")
+        cost = self.price.cost
         summaries = cost(totals.summaries_billed)
         total = cost(totals.requests_billed) + summaries
         return PolicyResult(
@@ -211,13 +221,17 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
                 messages=len(recording.messages)
                 - recording.shared
                 + (0 if recording.shared else len(recording.system)),
-                hindsight=simulation.find_hindsight_prices(options.price)
-                if options.oracle
-                else None,
+                lower_bound=simulation.find_lower_bound(options.price) if options.oracle else None,
                 window=options.rules.window,
                 model=options.rules.model,
+                bill=options.price_bill(simulation),
                 policies=tuple(
-                    options.price_totals(name, result.totals, result.timeline)
+                    attrs.evolve(
+                        options.price_totals(name, result.totals, result.timeline),
+                        planned_optimum=simulation.find_planned_optimum(options.price, result)
+                        if options.oracle
+                        else None,
+                    )
                     for name, result in zip(options.policies, played, strict=True)
                 ),
             )
@@ -230,22 +244,28 @@ def sum_results(results: Sequence[FileResult], options: ReplayOptions, *, file: 
         file=file,
         conversations=sum(result.conversations for result in results),
         messages=sum(result.messages for result in results),
-        hindsight=sum(
-            (result.hindsight for result in results if result.hindsight), HindsightPrices()
-        )
-        if options.oracle
-        else None,
+        lower_bound=_sum_known([result.lower_bound for result in results]),
         window=options.rules.window,
         model=options.rules.model,
+        bill=sum_bills([result.bill for result in results]),
         policies=tuple(
-            options.price_totals(
-                name,
-                sum((each.totals for each in column), ReplayTotals()),
-                chain.from_iterable(each.timeline for each in column),
+            attrs.evolve(
+                options.price_totals(
+                    name,
+                    sum((each.totals for each in column), ReplayTotals()),
+                    chain.from_iterable(each.timeline for each in column),
+                ),
+                planned_optimum=_sum_known([each.planned_optimum for each in column]),
             )
             for name, column in zip(options.policies, columns, strict=True)
         ),
     )
+
+
+def _sum_known(prices: Sequence[float | None]) -> float | None:
+    """Return the sum of prices; None if none is known."""
+    known = [price for price in prices if price is not None]
+    return sum(known) if known else None
 
 
 def hash_recording(file: Path | str) -> str:

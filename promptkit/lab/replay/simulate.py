@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 import random
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import attrs
@@ -21,11 +22,20 @@ from promptkit.lab.replay.oracle import (
     measure_requests,
 )
 from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
-from promptkit.lab.replay.prompt_cache import PromptCache, bill_prefix
-from promptkit.lab.replay.results import HindsightPrices, ReplayTotals, TimelineRequest
-from promptkit.lab.replay.retention import RecordingFacts, RetentionTracker
+from promptkit.lab.replay.prompt_cache import PromptCache, bill_prefix, is_claude
+from promptkit.lab.replay.recorded import (
+    RecordedBill,
+    make_unrecorded,
+    measure_bill,
+    scale_tokens,
+)
+from promptkit.lab.replay.results import ReplayTotals, TimelineRequest
+from promptkit.lab.replay.retention import RecordingUses, RetentionTracker
 from promptkit.messages import Message, Usage
 from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
+from promptkit.tokens.models import cache_minimum
+from promptkit.transcript import MessageEntry
+from promptkit.transcript.log.usage import read_bill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,6 +59,17 @@ class ReplayRules:
     `off`."""
     cache_lifetime: float | None = None
     """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
+    max_tokens: int | None = None
+    """The most tokens of a request, if that is less than the window leaves."""
+    fixed_tokens: int | None = 0
+    """Tokens of each request that the recording does not have, such as its instructions and tools.
+    None: what the provider's bills say, if that leaves half of the window."""
+    cache_misses: float | None = 0.0
+    """Share of the requests that the provider's cache does not serve although it could. None: those
+    that the recorded one did not serve."""
+    summary_tokens: int = 0
+    """The least tokens that the model writes for a summary, its hidden reasoning included. 0: those
+    of the extract that stands for it."""
 
 
 @attrs.frozen(kw_only=True)
@@ -90,18 +111,75 @@ class Simulation:
         self, recording: Recording, rules: ReplayRules, *, counts: MessageCounts | None = None
     ) -> None:
         """Prepare a conversation. `counts` has the counts of messages that are known already."""
-        self._recording = recording
         self._rules = rules
+        # Budgets use margins, so that requests fit; bills use means.
         self._tokenizer = tokenizer_for(rules.model)
-        self._counts = MessageCounts(self._tokenizer) if counts is None else counts
+        billing = tokenizer_for(rules.model, mean=True)
+        self._counts = (
+            MessageCounts(billing, shows_thinking=is_claude(rules.model))
+            if counts is None
+            else counts
+        )
+        self._minimum = cache_minimum(rules.model)
         budget = ContextBudget.for_model(
-            rules.model, tokenizer=self._tokenizer, tools=recording.tools, window=rules.window
+            rules.model,
+            tools=recording.tools,
+            window=rules.window,
+            max_tokens=rules.max_tokens,
         )
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
-        self._facts = RecordingFacts(recording, self._counts)
         system = recording.system[0].text if recording.system else False
-        self._request_tokens = self._tokenizer.count_overhead(recording.tools, system=system).tokens
+        self._recording = recording
+        if fixed := self._find_fixed_tokens():
+            head = (*recording.system, make_unrecorded(fixed))
+            self._recording = recording = attrs.evolve(recording, system=head)
+        self._uses = RecordingUses(recording, self._counts)
+        self._uses.output_tokens = self._find_output_tokens()
+        self._request_tokens = billing.count_overhead(recording.tools, system=system).tokens
+
+    @cached_property
+    def bill(self) -> RecordedBill | None:
+        """What the provider billed for the recorded requests, and what a replay of them says; None without bills."""
+        recording = self._recording
+        skipped = recording.entry_ids[: recording.shared]
+        return measure_bill(recording.path, tools=recording.tools, skipped=skipped)
+
+    def _find_fixed_tokens(self) -> int:
+        if self._rules.fixed_tokens is not None:
+            return self._rules.fixed_tokens
+        if self.bill is None:
+            return 0
+        fixed = scale_tokens(self.bill.fixed_tokens, self.bill.main_model, self._rules.model)
+        limit = self._budget.limit
+        return fixed if limit is None or 2 * fixed <= limit else 0
+
+    def _find_output_tokens(self) -> tuple[int, ...]:
+        """Return for each message the output tokens that are billed if it is a reply: those that its model was billed, if that is the simulated one."""
+        recorded = {
+            entry.id: bill.output_tokens
+            for entry in self._recording.path
+            if isinstance(entry.payload, MessageEntry)
+            and entry.payload.model == self._rules.model
+            and (bill := read_bill(entry.payload)) is not None
+        }
+        ids = self._recording.entry_ids
+        written = (each.output_tokens for each in self._uses.messages)
+        counted = tuple(map(max, written, self._uses.output_tokens))
+        return tuple(map(recorded.get, ids, counted)) if recorded else counted
+
+    def _find_misses(self, seed: str) -> frozenset[int]:
+        """Return the places of the replies to requests that the provider's cache does not serve."""
+        share = self._rules.cache_misses
+        if share is None:
+            missed = frozenset[str]() if self.bill is None else self.bill.misses
+            return frozenset(
+                at for at, id_ in enumerate(self._recording.entry_ids) if id_ in missed
+            )
+        if not share:
+            return frozenset()
+        draw = random.Random(f"{seed}\0misses")  # noqa: S311  # the same in every run, not a secret
+        return frozenset(at for at in range(len(self._recording.messages)) if draw.random() < share)
 
     def run(
         self,
@@ -130,19 +208,48 @@ class Simulation:
             request_tokens=self._request_tokens,
             rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
             clock=lambda: 0.0,
+            summary_tokens=self._rules.summary_tokens,
         )
+        self._misses = self._find_misses(seed)
         play = self._play_with_model if summarize_with_model else self._play
         return asyncio.run(play(policy, terms, on_request or (lambda _: None)))
 
-    def find_hindsight_prices(self, price: Price) -> HindsightPrices:
-        """Compute what the conversation costs at least, and with compactions at the best points."""
+    def find_lower_bound(self, price: Price) -> float:
+        """Return what the conversation costs at least under any policy, in US dollars."""
+        return find_lower_bound(self.measure(price))
+
+    def find_planned_optimum(self, price: Price, result: SimulationResult) -> float:
+        """Return the price with compactions at the planned points, with summaries as large as those of a policy.
+
+        Args:
+            price: The prices of the model.
+            result: The result of the policy. If it wrote no summary, the sizes are those of
+                `break_even`.
+        """
         conversation = self.measure(price)
-        return HindsightPrices(
-            lower_bound=find_lower_bound(conversation), optimum=find_optimum(conversation)[0]
-        )
+        counted = [at for at, each in enumerate(conversation.requests) if each.counted]
+        after = [
+            (at, request.tokens)
+            for at, request in zip(counted, result.timeline, strict=True)
+            if request.checkpoint and at
+        ]
+        if not after or not (made := result.totals.checkpoints):
+            return find_optimum(conversation)[0]
+        requests = conversation.requests
+        kept = [
+            tokens
+            - conversation.fixed_tokens
+            - (requests[at].tokens - requests[at - 1].tokens)
+            - requests[at - 1].user_tokens
+            for at, tokens in after
+        ]
+        summary = round(result.totals.summaries_billed.output_tokens / made)
+        beside = max(0, round(sum(kept) / len(kept)) - summary)
+        own = attrs.evolve(conversation, summary_tokens=summary, beside_tokens=beside)
+        return find_optimum(own)[0]
 
     def measure(self, price: Price) -> PricedConversation:
-        """Measure the requests of the conversation without compactions, for its price in hindsight.
+        """Measure the requests of the conversation without compactions, for its planned optimum.
 
         Summaries have the sizes of `break_even`.
         """
@@ -151,9 +258,9 @@ class Simulation:
         )
         return PricedConversation(
             requests=measure_requests(
-                self._facts.messages,
+                self._uses.messages,
                 self._recording.times,
-                output_tokens=self._facts.output_tokens,
+                output_tokens=self._uses.output_tokens,
                 fixed_tokens=fixed,
                 shared=self._recording.shared,
             ),
@@ -162,8 +269,9 @@ class Simulation:
             price=price,
             cache=self._rules.cache,
             cache_lifetime=self._rules.cache_lifetime,
+            cache_minimum=self._minimum,
             summary_tokens=min(SUMMARY_TOKENS, compute_target_tokens(self._budget.summary_tokens)),
-            beside_tokens=PREFACE_TOKENS + BreakEven().count_beside(self._budget),
+            beside_tokens=PREFACE_TOKENS + BreakEven(tail_tokens=0).count_beside(self._budget),
         )
 
     async def _play_with_model(
@@ -192,7 +300,14 @@ class Simulation:
     ) -> SimulationResult:
         clock = _Clock(self._recording.times)
         run = policy.start(attrs.evolve(terms, clock=clock))
-        recorder = _RequestRecorder(run, terms, clock, rules=self._rules, facts=self._facts)
+        recorder = _RequestRecorder(
+            run,
+            terms,
+            clock,
+            rules=self._rules,
+            uses=self._uses,
+        )
+        recorder.misses = self._misses
         try:
             for at, message in enumerate(self._recording.messages):
                 clock.advance(at)
@@ -244,18 +359,22 @@ class _RequestRecorder:
         clock: _Clock,
         *,
         rules: ReplayRules,
-        facts: RecordingFacts,
+        uses: RecordingUses,
     ) -> None:
         self.totals = ReplayTotals()
         self.timeline: list[TimelineRequest] = []
         self._run = run
         self._terms = terms
-        self._cache = PromptCache(rules.cache, rules.cache_lifetime)
+        self._minimum = cache_minimum(rules.model)
+        self._cache = PromptCache(rules.cache, rules.cache_lifetime, minimum=self._minimum)
         self._cache_rule = rules.cache
-        self._facts = facts
-        self._retention = RetentionTracker(facts, transcript_path=run.transcript_path)
+        self._summary_tokens = rules.summary_tokens
+        self.misses = frozenset[int]()
+        """The places of the replies to requests that the provider's cache does not serve."""
+        self._uses = uses
+        self._retention = RetentionTracker(uses, transcript_path=run.transcript_path)
         self._system = terms.counts.count_messages(terms.system)
-        self._first_message = facts.messages[0].number if facts.messages else None
+        self._first_message = uses.messages[0].number if uses.messages else None
         self._last_request: list[MessageCount] = []
         self._checkpoints = self._waits = self._billed_summaries = 0
         self._counts_requests = True
@@ -265,20 +384,22 @@ class _RequestRecorder:
 
     def on_request(self, messages: Sequence[Message], *, reply: int) -> SentRequest:
         """Count a request whose reply is at this place of the recording."""
-        self._counts_requests = reply >= self._facts.shared
+        self._counts_requests = reply >= self._uses.shared
         # the request waited for these summaries, so they were requested before it
         self.bill_summaries()
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = attrs.evolve(
-            self._cache.send(terms.request_tokens, counts, self._clock()),
-            output_tokens=self._facts.output_tokens[reply],
+            self._cache.send(
+                terms.request_tokens, counts, self._clock(), missed=reply in self.misses
+            ),
+            output_tokens=self._uses.output_tokens[reply],
         )
         limit = terms.budget.limit
         overflows = limit is not None and billed.input_tokens > limit
         fault = find_fault(counts, first_message=self._first_message)
         last_request, self._last_request = self._last_request, counts
-        lacks_fact = self._retention.on_request(counts, reply)
+        lacks_line = self._retention.on_request(counts, reply)
         checkpoints, self._checkpoints = run.checkpoints - self._checkpoints, run.checkpoints
         waits, self._waits = run.waits - self._waits, run.waits
         if self._counts_requests:
@@ -292,7 +413,7 @@ class _RequestRecorder:
                 longest_request=billed.input_tokens,
                 requests_billed=billed,
                 lookups_billed=self._bill_lookup(billed.input_tokens)
-                if lacks_fact
+                if lacks_line
                 else BilledTokens(),
                 faults=() if fault is None else (fault,),
             )
@@ -321,7 +442,10 @@ class _RequestRecorder:
     def _bill_lookup(self, tokens: int) -> BilledTokens:
         """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
         billed = bill_prefix(
-            self._cache_rule, tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS, tokens
+            self._cache_rule,
+            tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS,
+            tokens,
+            minimum=self._minimum,
         )
         return attrs.evolve(billed, output_tokens=LOOKUP_CALL_TOKENS)
 
@@ -340,7 +464,7 @@ class _RequestRecorder:
                 billed = attrs.evolve(
                     billed,
                     input_tokens=billed.input_tokens + call.uncached_tokens,
-                    output_tokens=call.output_tokens,
+                    output_tokens=max(call.output_tokens, self._summary_tokens),
                 )
             if self._counts_requests:
                 self.totals = attrs.evolve(

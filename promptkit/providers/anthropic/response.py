@@ -213,6 +213,9 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
         output_tokens=as_tokens(usage.get("output_tokens")),
         cached_tokens=read,
         written_tokens=written,
+        written_1h_tokens=as_tokens(
+            as_mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")
+        ),
     )
 
 

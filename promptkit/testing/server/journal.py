@@ -107,6 +107,8 @@ class Stats:
     cached_tokens: int = 0
     written_tokens: int = 0
     """Input tokens that were written to the prompt cache, as far as the API reports them."""
+    written_1h_tokens: int = 0
+    """The part of them that the cache keeps for an hour."""
     output_tokens: int = 0
 
     @property

@@ -3,9 +3,9 @@
 OpenAI: a prefix that an earlier request began with is cached from 1,024 tokens on, in steps of 128
 (OpenAI, "Prompt caching"). Cache breakpoints in requests are ignored.
 
-Anthropic: a request caches what is up to its cache breakpoints, here from 1,024 tokens on. A later
-one reads the longest prefix that ends at one of its own breakpoints, or up to 20 blocks before it
-(Anthropic, "Prompt caching").
+Anthropic: a request caches what is up to its cache breakpoints, from 512 to 4,096 tokens on, by the
+model. A later one reads the longest prefix that ends at one of its own breakpoints, or up to 20
+blocks before it (Anthropic, "Prompt caching").
 
 Entries do not expire here, and there is one machine, so every possible hit happens.
 """
@@ -28,13 +28,13 @@ from promptkit.testing.server.anthropic_validation import list_blocks
 from promptkit.testing.server.validation import extract_text
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
+from promptkit.tokens.models import CACHE_MINIMUM, cache_minimum
 from promptkit.tokens.tool_schemas import format_declarations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-MIN_CACHED_TOKENS = 1024
 BLOCK_TOKENS = 128
 MAX_BLOCKS = 1_000_000
 """Blocks to remember, some 100 bytes each. Beyond it the least recently used ones are forgotten."""
@@ -74,7 +74,7 @@ class PromptCache:
                 self._known.move_to_end(digest)
             while len(self._known) > MAX_BLOCKS:
                 self._known.popitem(last=False)
-        return hits * BLOCK_TOKENS if hits * BLOCK_TOKENS >= MIN_CACHED_TOKENS else 0
+        return hits * BLOCK_TOKENS if hits * BLOCK_TOKENS >= CACHE_MINIMUM else 0
 
 
 def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
@@ -195,7 +195,8 @@ class BreakpointCache:
             body: The request to the Messages API.
             tokens: Its input tokens. Its blocks share them by their length.
         """
-        count = tokenizer_for(str(body.get("model", ""))).base.count
+        model = str(body.get("model", ""))
+        count, minimum = tokenizer_for(model).base.count, cache_minimum(model)
         digest = blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest()
         digests: list[bytes] = []
         sizes: list[int] = []
@@ -223,7 +224,7 @@ class BreakpointCache:
                     default=0,
                 ),
             )
-            entries = [at for at in marked if prefixes[at] >= MIN_CACHED_TOKENS]
+            entries = [at for at in marked if prefixes[at] >= minimum]
             for at in entries:
                 self._known.setdefault(digests[at], prefixes[at])
             cached = max((self._known[digests[at]] for at in entries), default=0)

@@ -19,7 +19,9 @@ class Facts {
   }
 
   update() {
-    this.request.replaceChildren(...this.view.log.sources.map((source) => this.sourceFacts(source)));
+    const { bill, sources } = this.view.log;
+    const billed = bill ? [el('section', { class: 'block' }, el('h2', {}, 'Bill'), el('p', { class: 'note' }, bill.text))] : [];
+    this.request.replaceChildren(...sources.map((source) => this.sourceFacts(source)), ...billed);
     this.updateEntry();
     this.table.draw(true);
     this.table.reveal(this.view.step);

@@ -10,7 +10,7 @@ function openLog(data) {
   const { messages } = data;
   const count = messages.role.length;
   const log = {
-    ...{ title: data.title, model: data.model, window: data.window, limit: data.limit, branch: data.branch, branches: data.branches },
+    ...{ title: data.title, model: data.model, window: data.window, limit: data.limit, branch: data.branch, branches: data.branches, bill: data.bill },
     ...{ length: data.length, count, parts: data.partNames, kind: messages.kind, content: messages.content, time: messages.time },
     ...{ entry: messages.entry, original: messages.original, covers: messages.covers, name: messages.name, callId: messages.callId },
     ...{ calls: messages.calls, tokens: Int32Array.from(messages.tokens), role: Array.from(messages.role, (role) => ROLE_NAMES[role]) },

@@ -49,6 +49,16 @@ class Quote:
 
 
 @attrs.frozen(kw_only=True)
+class RequestBudget:
+    """The budget that a request had, in tokens. None: there was no limit."""
+
+    window: int | None = None
+    """The context window, input and output together."""
+    limit: int | None = None
+    """The most tokens of the input."""
+
+
+@attrs.frozen(kw_only=True)
 class MessageEntry:
     """A message of the conversation: a system, user or assistant message, or a tool result."""
 
@@ -65,6 +75,8 @@ class MessageEntry:
     finish: str | None = None
     """The finish reason: `stop`, `tool_calls`, `length`, `content_filter`, `error` or `aborted`;
     None if it is unknown."""
+    budget: RequestBudget | None = attrs.field(default=None, repr=False)
+    """The budget of the request that this reply answered. None: that of the reply before it."""
 
 
 Author: TypeAlias = Literal["model", "hook", "extract"]

@@ -11,15 +11,9 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import Message, Usage
-from promptkit.transcript.log.entries import (
-    BranchSummary,
-    Checkpoint,
-    CustomMessage,
-    Entry,
-    MessageEntry,
-    UnknownEntry,
-)
+from promptkit.transcript.log.entries import Entry, UnknownEntry
 from promptkit.transcript.log.transcript import EntryTree
+from promptkit.transcript.log.usage import read_usage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -46,9 +40,9 @@ class TranscriptStatistics:
     branches: int
     """Number of leaves: entries without children."""
     first: float | None
-    """When the oldest entry was written, in seconds since 1970; None for an empty transcript."""
+    """When the oldest entry was written, in seconds since 1970; None if no entry has a time."""
     last: float | None
-    """When the latest entry was written, in seconds since 1970; None for an empty transcript."""
+    """When the latest entry was written, in seconds since 1970; None if no entry has a time."""
 
 
 class TranscriptTotals:
@@ -79,13 +73,11 @@ class TranscriptTotals:
         self.tree.add(entry.id, entry.parent_id)
         payload = entry.payload
         self._kinds[payload.kind if isinstance(payload, UnknownEntry) else entry.kind] += 1
-        first, last = self._times or (entry.time, entry.time)
-        self._times = min(first, entry.time), max(last, entry.time)
-        if (
-            isinstance(payload, MessageEntry | Checkpoint | BranchSummary | CustomMessage)
-            and payload.usage is not None
-        ):
-            self._usage = _add_usage(self._usage, payload.usage)
+        if entry.time > 0:  # 0 is no time
+            first, last = self._times or (entry.time, entry.time)
+            self._times = min(first, entry.time), max(last, entry.time)
+        if (usage := read_usage(payload)) is not None:
+            self._usage = _add_usage(self._usage, usage)
         message = entry.message
         if message is not None:
             self._roles[message.role] += 1

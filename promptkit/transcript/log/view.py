@@ -55,6 +55,7 @@ BLOCK_TAGS = (
     "agent",
     "files",
     "errors-seen",
+    "names-seen",
     "user-messages",
     "recent-files",
     "reminder",

@@ -347,3 +347,13 @@ def test_what_has_no_size_has_none(address: str) -> None:
 def test_damaged_images_do_no_harm(data: bytes, start: bytes) -> None:
     size = read_dimensions(url(start + data))
     assert size is None or min(size) > 0
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "tokens"),
+    [(750, 100, 100), (1_000, 1_000, 1_334), (4_000, 400, 327), (3_000, 3_000, 1_600)],
+)
+def test_claudes_images_are_counted_by_their_area(width: int, height: int, tokens: int) -> None:
+    rule = find_image_rule("claude-sonnet-4-5")
+    assert count_image(image(width, height), rule).tokens == tokens
+    assert count_image(ImagePart(url="https://example.org/a.png"), rule).tokens == 1_600

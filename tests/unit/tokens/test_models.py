@@ -13,6 +13,7 @@ from promptkit.tokens import CalibratedTokenizer, OpenAITokenizer, count_request
 from promptkit.tokens.images import PatchImages, TileImages
 from promptkit.tokens.models import (
     ModelInfo,
+    cache_minimum,
     model_info,
     register_model,
     sees_images,
@@ -203,7 +204,7 @@ class TestMargins:
                 )
             ),
             *((name, 1.05) for name in ("meta-llama/Llama-3.3-70B-Instruct", "llama3.1:8b")),
-            ("deepseek-chat", 1.1),
+            ("deepseek-chat", 1.15),
         ],
     )
     def test_each_family_without_a_vocabulary_of_its_own_here_has_the_measured_one(
@@ -213,6 +214,43 @@ class TestMargins:
         assert isinstance(tokenizer, CalibratedTokenizer)
         assert (tokenizer.base.name, tokenizer.margin) == ("o200k_base", margin)
         assert not tokenizer.count_overhead().exact
+
+    @pytest.mark.parametrize(
+        ("name", "mean"),
+        [
+            ("claude-sonnet-4-5", 1.21),
+            ("claude-opus-4-7", 1.57),
+            ("deepseek-chat", 1.04),
+            ("mistral-large-latest", 1.1),
+        ],
+    )
+    def test_a_bill_is_counted_with_the_mean_of_the_family(self, name: str, mean: float) -> None:
+        tokenizer = tokenizer_for(name, mean=True)
+        assert isinstance(tokenizer, CalibratedTokenizer)
+        assert (tokenizer.base.name, tokenizer.margin) == ("o200k_base", mean)
+
+    def test_a_bill_of_a_model_whose_tokens_are_known_is_counted_as_a_budget(self) -> None:
+        assert tokenizer_for("gpt-5", mean=True) is tokenizer_for("gpt-5")
+
+    @pytest.mark.parametrize(
+        ("name", "tokens"),
+        [
+            ("claude-opus-4-5-20251101", 4_096),
+            ("anthropic/claude-opus-4.6", 4_096),
+            ("claude-haiku-4-5", 4_096),
+            ("claude-opus-4-7", 2_048),
+            ("claude-3-5-haiku-latest", 2_048),
+            ("claude-opus-5", 512),
+            ("claude-fable-5", 512),
+            ("claude-sonnet-4-5", 1_024),
+            ("claude-opus-4-8", 1_024),
+            ("claude-opus-5-5", 1_024),
+            ("gpt-5", 1_024),
+            ("mine", 1_024),
+        ],
+    )
+    def test_the_shortest_cached_prefix_is_that_of_the_model(self, name: str, tokens: int) -> None:
+        assert cache_minimum(name) == tokens
 
     @pytest.mark.parametrize(
         "name",

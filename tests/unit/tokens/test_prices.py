@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from benchmarks.maintenance.build_price_table import build_table
@@ -44,8 +45,9 @@ def test_a_bill_is_each_kind_of_token_at_its_own_price() -> None:
     )
     full = Price(input=3.0, cached_input=0.3, cache_write=3.75, cache_write_1h=6.0, output=15.0)
     assert full.cost(bill) == pytest.approx(0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 3.75 + 0.1 * 15.0)
-    assert full.cost(bill, one_hour_cache=True) == pytest.approx(
-        0.3 * 3.0 + 0.5 * 0.3 + 0.2 * 6.0 + 0.1 * 15.0
+    for_an_hour = attrs.evolve(bill, written_1h_tokens=150_000)
+    assert full.cost(for_an_hour) == pytest.approx(
+        0.3 * 3.0 + 0.5 * 0.3 + 0.05 * 3.75 + 0.15 * 6.0 + 0.1 * 15.0
     )
     assert Price(input=2.0, output=8.0).cost(bill) == pytest.approx(2.0 + 0.8)
     assert Price(input=2.0, output=8.0).cost(BilledTokens(input_tokens=1_000_000)) == 2.0

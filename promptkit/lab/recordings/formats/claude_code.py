@@ -27,6 +27,7 @@ from promptkit.lab.recordings.reading.json_values import (
     as_count,
     as_list,
     as_object,
+    as_objects,
     as_text,
     keep_bad_line,
     omit_fields,
@@ -152,16 +153,18 @@ class _Reader:
     def _read_record(self, record: JsonObject, size: int) -> None:
         self._tree.time = parse_time(record.get("timestamp")) or self._tree.time
         uuid = as_text(record.get("uuid"))
-        if record.get("type") == "progress" and isinstance(
-            as_object(record.get("data")).get("message"), Mapping
-        ):
-            self._read_subagent_line(record, uuid, size)
+        messages = _find_subagent_messages(record)
+        if messages:
+            for message in messages:
+                self._read_subagent_line(record, message, uuid, size)
         elif uuid or isinstance(record.get("message"), Mapping):
             self._read_tree_line(record, uuid or f"line-{self._number}", size)
         else:
             self._read_line_without_place(record)
 
-    def _read_subagent_line(self, record: JsonObject, uuid: str | None, size: int) -> None:
+    def _read_subagent_line(
+        self, record: JsonObject, message: JsonObject, uuid: str | None, size: int
+    ) -> None:
         """Read a subagent's line inside a progress line.
 
         The children of the progress line become children of its parent.
@@ -171,9 +174,11 @@ class _Reader:
             self._tree.places[uuid] = parent
         subagent = self._conversations.find_subagent(_subagent_name(record))
         line = _unwrap_subagent_line(
-            record, subagent.last_uuid if subagent else None, begins=subagent is None
+            record, message, subagent.last_uuid if subagent else None, begins=subagent is None
         )
+        read = self._messages
         self._read_tree_line(line, as_text(line.get("uuid")) or f"line-{self._number}", size)
+        self._messages += read
 
     def _read_line_without_place(self, record: JsonObject) -> None:
         """Read a line that has no place in the tree. It is written where it is in the file."""
@@ -542,8 +547,25 @@ def _subagent_name(record: JsonObject) -> str:
     return as_text(data.get("agentId")) or as_text(record.get("parentToolUseID")) or "unknown"
 
 
+def _find_subagent_messages(record: JsonObject) -> list[JsonObject]:
+    """Return the lines of a subagent inside a progress line: its message, what older versions list, or the text alone."""
+    data = as_object(record.get("data"))
+    if record.get("type") != "progress":
+        return []
+    message = data.get("message")
+    if isinstance(message, Mapping):
+        return [message]
+    if data.get("type") != "agent_progress":
+        return []
+    if listed := as_objects(data.get("normalizedMessages")):
+        return listed
+    text = as_text(message) or as_text(data.get("text"))
+    content: JsonObject = {"role": "assistant", "content": text}
+    return [{"type": "assistant", "message": content}] if text else []
+
+
 def _unwrap_subagent_line(
-    record: JsonObject, parent_uuid: str | None, *, begins: bool
+    record: JsonObject, message: JsonObject, parent_uuid: str | None, *, begins: bool
 ) -> JsonObject:
     """Return the subagent's line inside a progress line.
 
@@ -559,7 +581,7 @@ def _unwrap_subagent_line(
         **origin,
         **_session_fields(record),
         "timestamp": record.get("timestamp"),
-        **as_object(data.get("message")),
+        **message,
     }
     return {
         **line,

@@ -249,6 +249,7 @@ def _digest(payload: EntryPayload) -> str:
     if name := DIGEST_NAMES.get(type(payload)):
         text = name + text[len(type(payload).__name__) :]
     text = text.replace("CacheBreakpointPart(", "BoundaryPart(")
+    text = text.replace(", written_1h_tokens=0)", ")")
     return hashlib.blake2s(
         text.encode("utf-8", errors="backslashreplace"), digest_size=4
     ).hexdigest()

@@ -11,7 +11,7 @@ import attrs
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.lab.recordings.reading.json_stream import walk_paths
-from promptkit.lab.recordings.reading.json_values import JsonObject, parse_json
+from promptkit.lab.recordings.reading.json_values import JsonObject, parse_json, split_objects
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource
@@ -129,13 +129,14 @@ def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
         line = file.readline(MAX_LINE_BYTES)
         if not line or found == MAX_RECORDS or _is_cut(line):
             return
-        try:
-            value = parse_json(line)
-        except ValueError:
-            continue
-        if isinstance(value, Mapping):
-            found += 1
-            yield value
+        for part in split_objects(line):
+            try:
+                value = parse_json(part)
+            except ValueError:
+                continue
+            if isinstance(value, Mapping):
+                found += 1
+                yield value
 
 
 def _find_paths(source: RecordingSource) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import TypeAlias
@@ -144,6 +145,28 @@ def parse_object(line: bytes) -> JsonObject | str:
     except ValueError as error:
         return f"{error}."
     return value if isinstance(value, Mapping) else "no JSON object."
+
+
+def split_objects(line: bytes) -> list[bytes]:
+    """Return the JSON objects of a line; the line itself if it is anything but several whole objects."""
+    if not _OBJECTS.search(line):
+        return [line]
+    text, at, parts = line.decode("utf-8", errors="replace").strip(), 0, list[bytes]()
+    while at < len(text):
+        try:
+            _, end = _DECODER.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return [line]
+        if text[at] != "{":
+            return [line]
+        parts.append(text[at:end].encode())
+        at = end + len(text[end:]) - len(text[end:].lstrip())
+    return parts if len(parts) > 1 else [line]
+
+
+_DECODER = json.JSONDecoder()
+_OBJECTS = re.compile(rb"\}\s*\{")
+"""The end of an object and the beginning of another one; also found in texts."""
 
 
 def keep_fields(format_name: str, extra: JsonObject) -> list[EntryPayload]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.files import MAX_LINE_BYTES, read_gzip
+from promptkit.lab.recordings.reading.json_values import split_objects
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -83,14 +84,16 @@ class RecordingSource:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, numbered from 1.
 
-        Only a line feed ends a line; texts may contain other line breaks.
+        Only a line feed ends a line; texts may contain other line breaks. Several JSON objects on one
+        line, as two programs write at once, are yielded one by one with the number of the line.
         """
         file = self.open()
         number = 0
         while line := file.readline(MAX_LINE_BYTES):
             number += 1
             if line.strip():
-                yield number, line
+                for part in split_objects(line):
+                    yield number, part
 
 
 class Readable(Protocol):

@@ -217,7 +217,7 @@ class LangChainRun(PolicyRun):
         text = TOO_LONG
         if selected:
             text = await self._write_summary(selected)
-            output = self._terms.tokenizer.count(text)
+            output = self._terms.counts.tokenizer.count(text)
             self.summary_calls.append(
                 SummaryCall(
                     uncached_tokens=INSTRUCTION_TOKENS + self._terms.count(selected),

@@ -24,6 +24,7 @@ from promptkit.compaction import (
     Wait,
 )
 from promptkit.compaction.planning.blocks import extract_summary_text
+from promptkit.compaction.planning.plan import TARGET_SHARE
 from promptkit.compaction.run.events import CompactionCommitted, DecisionMade
 from promptkit.elements import Group, element_from_message
 from promptkit.errors import ContextWindowFullError
@@ -228,10 +229,15 @@ def make_metered_summarizer(
     if context.model is not None:
         return _BilledSummarizer(summarizer=preset.summarizer(context), calls=calls)
     model = _CountingModel(
-        name=terms.budget.model or "", tokenizer=terms.tokenizer, calls=calls, restore=restore
+        name=terms.budget.model or "",
+        tokenizer=terms.counts.tokenizer,
+        calls=calls,
+        restore=restore,
     )
     return _SimulatedSummarizer(
-        summarizer=_simulate_model(preset.summarizer(attrs.evolve(context, model=model)), model)
+        summarizer=_simulate_model(
+            preset.summarizer(attrs.evolve(context, model=model)), model, terms.summary_tokens
+        )
     )
 
 
@@ -318,17 +324,21 @@ class _CountingModel:
         )
 
 
-def _simulate_model(summarizer: Summarizer, model: _CountingModel) -> Summarizer:
+def _simulate_model(
+    summarizer: Summarizer, model: _CountingModel, summary_tokens: int
+) -> Summarizer:
     """Return a preset's summarizer with extracted texts in place of those of the model.
 
     Its other summarizers stay as they are.
     """
     if isinstance(summarizer, FallbackSummarizer):
-        return FallbackSummarizer([_simulate_model(each, model) for each in summarizer.summarizers])
+        return FallbackSummarizer(
+            [_simulate_model(each, model, summary_tokens) for each in summarizer.summarizers]
+        )
     if not attrs.has(type(summarizer)):
         return summarizer
     if getattr(summarizer, "model", None) is model:
-        return _ExtractedAnswer(summarizer=summarizer, model=model)
+        return _ExtractedAnswer(summarizer=summarizer, model=model, summary_tokens=summary_tokens)
     inner = {
         name: each
         for name in ("summarizer",)
@@ -336,7 +346,7 @@ def _simulate_model(summarizer: Summarizer, model: _CountingModel) -> Summarizer
     }
     if not inner:
         return summarizer
-    simulated = {name: _simulate_model(each, model) for name, each in inner.items()}
+    simulated = {name: _simulate_model(each, model, summary_tokens) for name, each in inner.items()}
     return attrs.evolve(summarizer, **simulated)  # type: ignore[misc]  # an attrs class, as was found above
 
 
@@ -349,10 +359,19 @@ class _ExtractedAnswer:
 
     summarizer: Summarizer
     model: _CountingModel
+    summary_tokens: int = 0
+    """The least tokens that the model reports for the summary. 0: it reports nothing."""
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Have the summarizer build and send its requests, and return the extracted summary."""
+        assumed = self.summary_tokens
+        if assumed:
+            task = attrs.evolve(task, max_tokens=TARGET_SHARE * assumed)
         summary = await ExtractiveSummarizer(tokenizer=self.model.tokenizer).summarize(task)
+        if assumed:
+            written = max(assumed, self.model.tokenizer.count(summary.text))
+            usage = Usage(input_tokens=0, output_tokens=written)
+            summary = attrs.evolve(summary, usage=usage)
         model = attrs.evolve(self.model, answer=summary.text, last_request=task.last_request)
         # The answer has the headings of another template, and what is checked is the summary that
         # is returned.

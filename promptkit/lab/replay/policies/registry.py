@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, get_args, get_type_hints
+from typing import TYPE_CHECKING, TypeVar, get_args, get_type_hints
 
 import attrs
 
 from promptkit.compaction import PRESETS, Preset, load_settings
+from promptkit.compaction.presets.settings import setting
 from promptkit.errors import PromptKitError, SettingsError
 from promptkit.lab.replay.policies.baselines import BASELINE_POLICIES
 from promptkit.lab.replay.policies.promptkit import PresetPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.lab.replay.policies.strategy import ReplayPolicy
+
+
+T = TypeVar("T")
 
 
 class UnknownPolicyError(PromptKitError):
@@ -68,23 +72,40 @@ def parse_policy_names(text: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+@attrs.frozen(kw_only=True)
+class NameList:
+    """The setting that every preset has."""
+
+    names_tokens: int = setting(0, minimum=0)
+    """The most tokens of the list of names beside a summary."""
+
+
 def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
     make: Callable[..., Preset] = PRESETS[name]
     kind = get_type_hints(make, localns={"Preset": Preset}).get("settings")
     settings = next(iter(get_args(kind)), None)
     values = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
-    if settings is None:
+    has_own = settings is not None and "names_tokens" in attrs.fields_dict(settings)
+    listed = {} if has_own else {key: values.pop(key) for key in {"names_tokens"} & values.keys()}
+    if settings is None and values:
         raise SettingsError(
             source=name, setting=next(iter(values)), why="the preset has no settings"
         )
+    preset = make(_load(name, settings, values)) if settings and values else make()
+    if not listed:
+        return preset
+    tokens = _load(name, NameList, listed).names_tokens
+    return attrs.evolve(preset, replacement=attrs.evolve(preset.replacement, names_tokens=tokens))
+
+
+def _load(name: str, settings: type[T], values: Mapping[str, str]) -> T:
+    """Read the settings that stand behind the name of a preset."""
     prefix = f"{name}:"
     try:
-        return make(
-            load_settings(
-                settings,
-                prefix=prefix,
-                environ={f"{prefix}{key}": value for key, value in values.items()},
-            )
+        return load_settings(
+            settings,
+            prefix=prefix,
+            environ={f"{prefix}{key}": value for key, value in values.items()},
         )
     except SettingsError as error:
         raise SettingsError(source=name, setting=error.setting, why=error.why) from None
@@ -93,7 +114,8 @@ def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
 def find_policy(name: str) -> ReplayPolicy:
     """Return the policy with a name.
 
-    Settings of a preset stand behind it: `break_even:beta=1:tail_tokens=4000`.
+    Settings of a preset stand behind it: `break_even:beta=1:tail_tokens=4000`. Every preset has
+    `names_tokens`.
 
     Raises:
         UnknownPolicyError: There is no policy with this name.

@@ -86,7 +86,9 @@ class ReplayTerms:
     """The budget of the window. Policies may use its `limit`: the window without the tokens
     reserved for the reply."""
     tokenizer: Tokenizer
+    """Counts for budgets."""
     counts: MessageCounts
+    """Counts for bills."""
     tools: tuple[ToolDefinition, ...]
     system: tuple[Message, ...]
     """The system messages with which every request starts."""
@@ -96,6 +98,8 @@ class ReplayTerms:
     """Returns a random number from 0 to below 1. The numbers are the same in every run."""
     clock: Callable[[], float]
     """Returns the time in the recording, in seconds."""
+    summary_tokens: int = 0
+    """The least tokens that a model is assumed to write for a summary."""
     model: Model | None = None
     """The model that writes summaries; None: they are extracted from the conversation."""
 

@@ -475,6 +475,7 @@ class TestStats:
             "output_tokens": 5,
             "cached_tokens": 10,
             "written_tokens": 0,
+            "written_1h_tokens": 0,
         }
 
     @pytest.mark.parametrize("content", [b"", b'{"promptkit":"transcript","version":1}\n'])

@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from promptkit.compaction.policy.decisions import StartBackground
 from promptkit.compaction.policy.state import Attempts, PolicyState, Rereading
+from promptkit.compaction.policy.usage import find_summary_tokens
 from promptkit.compaction.presets.break_even import (
     PREFACE_TOKENS,
     QUESTION_TOKENS,
@@ -17,8 +18,10 @@ from promptkit.compaction.presets.break_even import (
     compact_at_break_even,
     find_ratios,
 )
+from promptkit.messages import Usage
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.prices import Price
+from promptkit.transcript import Checkpoint, Entry
 
 BUDGET = ContextBudget(window=200_000, reserved_output_tokens=20_000)
 RATIOS = PriceRatios(output=8.0, cached=0.1, write=1.25)
@@ -195,6 +198,44 @@ def test_a_sum_of_what_was_read_again_begins_anew_with_each_checkpoint() -> None
     )
     assert before.tokens == 500
     assert before.after_request(900, cached=None, checkpoint_id=None).tokens == 500
+
+
+def test_a_request_that_its_cache_missed_was_read_again_at_the_full_price() -> None:
+    rereading = Rereading()
+    for tokens, cached in ((1_000, False), (3_000, True), (4_000, False), (5_000, True)):
+        rereading = rereading.after_request(tokens, cached=cached, checkpoint_id=None)
+    assert (rereading.tokens, rereading.missed) == (9_000, 3_000)
+    spent = 9_000 * 0.1 + 3_000 * 0.9
+    compaction = 1_000 * 8 + QUESTION_TOKENS + (1_000 + PREFACE_TOKENS) * 1.25
+    state = attrs.evolve(state_after(0), rereading=attrs.evolve(rereading, first=5_000))
+    assert starts(state, beta=spent / compaction - 0.01)
+    assert not starts(state, beta=spent / compaction + 0.01)
+
+
+def test_a_summary_costs_what_this_model_reported_for_those_of_the_conversation() -> None:
+    compaction = 2_600 * 8 + QUESTION_TOKENS + (2_600 + PREFACE_TOKENS) * 1.25
+    for reread, is_due in ((int(10 * compaction) + 20, True), (int(10 * compaction) - 20, False)):
+        state = attrs.evolve(state_after(reread), summary_tokens=2_600)
+        assert starts(state) is is_due
+
+
+def test_the_summaries_of_this_model_are_learned_from_their_usage() -> None:
+    def summary(tokens: int, model: str | None = "gpt-5") -> Entry:
+        usage = Usage(input_tokens=1, output_tokens=tokens)
+        payload = Checkpoint(summary="s", model=model, usage=usage)
+        return Entry(id=str(tokens), parent_id=None, time=0, payload=payload)
+
+    path = [summary(900), summary(9_000, "gpt-5-mini"), summary(2_600), summary(4_400)]
+    assert find_summary_tokens(path, "gpt-5") == 2_600
+    assert find_summary_tokens([], "gpt-5") is None
+
+
+@pytest.mark.parametrize(("model", "is_due"), [("claude-opus-4-5", False), ("gpt-5", True)])
+def test_a_request_below_the_models_minimum_for_caching_is_not_compacted(
+    model: str, *, is_due: bool
+) -> None:
+    state = attrs.evolve(state_after(10_000_000, tokens=4_000), fixed_tokens=500, model=model)
+    assert starts(state) is is_due
 
 
 def test_the_cache_counts_as_unused_only_where_the_provider_says_so() -> None:

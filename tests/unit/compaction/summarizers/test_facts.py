@@ -20,7 +20,6 @@ from promptkit.compaction.summarizers.facts import (
     Name,
     Skill,
     extend_facts,
-    rank_names,
 )
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.tools import ToolResult
@@ -407,31 +406,17 @@ def test_all_skills_are_named_and_the_newest_texts_stay_within_the_bounds_of_a_l
     assert extend_facts(facts, ()) == facts == Facts.from_json(facts.to_json())
 
 
-def test_names_are_ranked_by_who_used_them_how_often_and_how_long_ago_for_their_length() -> None:
+def test_names_that_the_user_and_the_model_wrote_come_before_those_that_were_only_read() -> None:
     talk = ConversationBuilder()
     talk.user("look at load_row")
-    talk.answer("load_row and save_row are there")
-    call(
-        talk, "read", "other_row, and a_very_long_name_of_a_function_in_a_library", path="src/io.py"
-    )
+    talk.answer("load_row and save_row are there: ValueError")
+    call(talk, "read", "other_row, in a result", path="src/io.py")
 
     names = [name.text for name in facts_of(talk).names]
 
     assert names[0] == "load_row"  # the user and the model said it
-    assert (
-        names.index("save_row")
-        < names.index("other_row")
-        < names.index("a_very_long_name_of_a_function_in_a_library")
-    )
-
-
-def test_a_name_that_is_not_repeated_falls_behind() -> None:
-    old, newer, newest = (
-        Name("old_name", points=12, last=0),
-        Name("new_name", points=10, last=20),
-        Name("now_name", points=10, last=200),
-    )
-    assert rank_names((newest, newer, old), messages=200) == (newest, old, newer)
+    assert names.index("save_row") < names.index("other_row")
+    assert "ValueError" not in names  # every model knows it
 
 
 def test_names_are_bounded_and_survive_the_way_through_a_checkpoint() -> None:
@@ -440,6 +425,6 @@ def test_names_are_bounded_and_survive_the_way_through_a_checkpoint() -> None:
     facts = facts_of(talk)
     assert len(facts.names) == MAX_NAMES
     assert Facts.from_json(json.loads(json.dumps(facts.to_json()))) == facts
-    assert Facts.from_json({"names": [1, "x", {"text": "a", "points": "b"}]}).names == (
-        Name("a", 0, 0),
+    assert Facts.from_json({"names": [1, "x", {"text": "a", "seen": "b"}]}).names == (
+        Name("a", 0, 0, 0),
     )

@@ -437,7 +437,7 @@ def test_a_replay_has_a_row_for_each_conversation_and_policy_and_its_totals_are_
         (str(tmp_path / "none.jsonl"), None, None),
     ]
     assert rows[-1]["error"] == f"there is no file {tmp_path / 'none.jsonl'}."
-    assert all(0 < row["lower_bound"] <= row["oracle"] for row in rows if "policy" in row)
+    assert all(0 < row["lower_bound"] <= row["planned_optimum"] for row in rows if "policy" in row)
     results = replay(files, options())
     assert [job.read_totals(each) for each in totals] == results
     summed = sum_results([job.read_totals(each) for each in totals], options(), file="2 files")

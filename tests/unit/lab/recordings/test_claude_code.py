@@ -272,6 +272,48 @@ class TestSubagents:
         )
         assert (made.counts.conversations, made.counts.messages) == (1, 2)
 
+    def test_texts_and_reminders_of_a_subagent_in_progress_lines_are_messages_of_it(
+        self, tmp_path: Path
+    ) -> None:
+        def progress(uuid: str, **data: Json) -> Record:
+            return {
+                "type": "progress",
+                "uuid": uuid,
+                "parentUuid": "a1",
+                "sessionId": "s",
+                "data": {"type": "agent_progress", "agentId": "x", **data},
+            }
+
+        reminder: Json = {"type": "critical_system_reminder", "content": "Only read."}
+        made = read(
+            tmp_path,
+            CLAUDE[0],
+            answer("a1", "u1", "m1", text("I ask.")),
+            progress("p1", message={"type": "user", "message": {"role": "user", "content": "Go."}}),
+            progress("p2", message={"type": "attachment", "attachment": reminder}),
+            progress(
+                "p3",
+                message={
+                    "type": "assistant",
+                    "message": {"role": "assistant", "content": [{"type": "text", "text": "Hm."}]},
+                },
+            ),
+            progress("p4", message="Nearly done."),
+            progress(
+                "p5",
+                normalizedMessages=[
+                    {"type": "assistant", "message": {"role": "assistant", "content": "Done."}}
+                ],
+            ),
+        )
+        shown = [
+            entry.message.text
+            for entry in made.entries
+            if entry.message and not entry.message.tool_calls
+        ]
+        for said in ("Go.", "Only read.", "Hm.", "Nearly done.", "Done."):
+            assert sum(said in each for each in shown) == 1, said
+
 
 class TestCompactions:
     def test_what_stood_before_is_shown_as_the_summary(self, tmp_path: Path) -> None:
@@ -366,6 +408,14 @@ class TestNothingIsLost:
             if isinstance(entry.payload, CustomEntry) and entry.payload.name.endswith("bad_line")
         ]
         assert [record["text"] for record in data if isinstance(record, dict)] == bad
+
+    def test_two_objects_on_one_line_are_both_read(self, tmp_path: Path) -> None:
+        first, second = (
+            lines([user("u1", None, "look")]).strip(),
+            lines([user("u9", "u1", "and } { more")]).strip(),
+        )
+        made = read_text(tmp_path, f"{first}{second}\n{second[:-1]}")
+        assert [message.text for message in made.shown] == ["look", "and } { more"]
 
     def test_a_message_that_is_none_is_kept(self, tmp_path: Path) -> None:
         made = read(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from promptkit import JsonlStore, Transcript, Usage
+from promptkit.agent import ContextWindow
 from promptkit.errors import TranscriptError
 from promptkit.lab.replay import ReplayOptions, ReplayRules, find_policy
 from promptkit.lab.replay.conversation_log import RECORDED, LogOptions, log_conversation, log_path
@@ -273,3 +275,20 @@ def test_a_page_grows_with_the_conversation_and_not_with_its_square(tmp_path: Pa
         )
         assert json.dumps(build_columns(log)).count("load_row_7 is mended") == 1
     assert sizes[1] < 2.2 * sizes[0]
+
+
+def test_a_page_shows_the_limit_that_the_conversation_ran_under() -> None:
+    transcript = Transcript()
+    window = ContextWindow(model="gpt-5", budget="8k", transcript=transcript)
+    window.add(user_message("Hello"))
+    asyncio.run(window.request())
+    window.add_reply(assistant_message("Yes"))
+    budgets = [
+        entry.payload.budget
+        for entry in transcript.path()
+        if isinstance(entry.payload, MessageEntry) and entry.payload.budget
+    ]
+    assert [budget.limit for budget in budgets] == [8_000]
+    assert log_path(transcript.path(), LogOptions(prices=PRICES)).limit == 8_000
+    chosen = LogOptions(prices=PRICES, window=100_000)
+    assert log_path(transcript.path(), chosen).limit != 8_000

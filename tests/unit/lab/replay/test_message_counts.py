@@ -24,3 +24,16 @@ def test_equal_messages_share_a_count_also_where_a_providers_part_cannot_be_hash
     assert first is again
     assert other is not first
     assert len(counts) == 2
+
+
+def test_claudes_thinking_is_no_input_of_another_provider_and_is_billed_as_output() -> None:
+    thought = OpaquePart(
+        value={"type": "thinking", "thinking": "hm " * 50, "signature": "s"}, provider="anthropic"
+    )
+    reply = Message(role="assistant", content=(thought, "so"))
+    bare = Message(role="assistant", content=("so",))
+    shown = MessageCounts(WordTokenizer())
+    hidden = MessageCounts(WordTokenizer(), shows_thinking=False)
+    (full,), (without,) = shown.count_messages([reply]), hidden.count_messages([reply])
+    assert without.tokens == hidden.count_messages([bare])[0].tokens
+    assert full.tokens == full.output_tokens == without.output_tokens > without.tokens + 40

@@ -8,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
+from promptkit.lab.replay import find_policy, parse_policy_names
 from promptkit.lab.replay.message_counts import MessageCounts
 from promptkit.lab.replay.oracle import (
     PricedConversation,
@@ -16,10 +17,11 @@ from promptkit.lab.replay.oracle import (
     find_optimum,
     measure_requests,
 )
+from promptkit.lab.replay.simulate import ReplayRules, Simulation
 from promptkit.messages import Message
 from promptkit.testing.word_tokenizer import WordTokenizer
 from promptkit.tokens.prices import Price
-from tests.unit.lab.replay.conversations import price_of
+from tests.unit.lab.replay.conversations import long_conversation, price_of, recording_of
 
 PRICE = Price(input=1.25, output=10.0, cached_input=0.125)
 CLAUDE = Price(input=3.0, output=15.0, cached_input=0.3, cache_write=3.75)
@@ -133,3 +135,39 @@ def test_requests_are_measured_without_any_compaction() -> None:
     assert (first.sent, first.replied, second.sent, second.replied) == (10.0, 12.0, 12.0, 30.0)
     assert [request.output_tokens for request in (first, second)] == [7, 9]
     assert first.user_tokens == 0  # the reply ends the turn
+
+
+@pytest.mark.parametrize("window", [4_000, 16_000])
+def test_no_policy_costs_less_than_the_lower_bound(window: int) -> None:
+    simulation = Simulation(
+        recording_of(long_conversation(14)),
+        ReplayRules(model="gpt-5", window=window, cache="openai"),
+    )
+    least = simulation.find_lower_bound(PRICE)
+    assert least > 0
+    for name in parse_policy_names("all,break_even:beta=0.2"):
+        totals = simulation.run(find_policy(name), seed="s").totals
+        price = PRICE.cost(totals.requests_billed) + PRICE.cost(totals.summaries_billed)
+        assert least <= price, name
+
+
+def test_the_planned_optimum_is_charged_the_sizes_of_the_policys_own_summaries() -> None:
+    simulation = Simulation(
+        recording_of(long_conversation(14)),
+        ReplayRules(model="gpt-5", window=8_000, cache="openai"),
+    )
+    result = simulation.run(find_policy("vscode"), seed="s")
+    assert result.totals.checkpoints
+    large = attrs.evolve(
+        result,
+        totals=attrs.evolve(
+            result.totals,
+            summaries_billed=attrs.evolve(
+                result.totals.summaries_billed,
+                output_tokens=3_000 * result.totals.checkpoints,
+            ),
+        ),
+    )
+    assert simulation.find_planned_optimum(PRICE, result) < simulation.find_planned_optimum(
+        PRICE, large
+    )

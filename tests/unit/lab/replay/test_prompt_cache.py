@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+import pytest
+
 from promptkit import Message, ToolCall
 from promptkit.lab.replay import prompt_cache
 from promptkit.lab.replay.message_counts import MessageCounts
@@ -19,8 +21,6 @@ from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.lab.replay.conversations import run_call
 
 if TYPE_CHECKING:
-    import pytest
-
     from promptkit.lab.replay.message_counts import MessageCount
 
 PIECES = MessageCounts(tokenizer_for("gpt-5"))
@@ -133,6 +133,16 @@ def test_anthropic_reads_what_a_breakpoint_ended_and_writes_the_rest() -> None:
     second = cache.send(0, pieces(*talk), 10)
     assert second.cached_tokens == first.input_tokens
     assert second.cached_tokens + second.written_tokens == second.input_tokens
+
+
+@pytest.mark.parametrize("rule", ["anthropic", "openai"])
+def test_a_prefix_below_the_models_minimum_is_neither_written_nor_read(rule: str) -> None:
+    request = pieces(big("a", 2_000))
+    short, long = PromptCache(rule, minimum=4_096), PromptCache(rule, minimum=1_024)
+    for now in (0, 1):
+        below, above = short.send(0, request, now), long.send(0, request, now)
+        assert (below.cached_tokens, below.written_tokens) == (0, 0)
+        assert above.cached_tokens if now else above.written_tokens
 
 
 def test_anthropic_finds_the_instructions_again_after_a_cut() -> None:

@@ -35,7 +35,12 @@ FIELDS = {
     "cached_tokens",
     "summary_tokens",
     "price",
-    "facts_share",
+    "quoted_share",
+    "in_context_share",
+    "named_share",
+    "lines_used",
+    "names_used",
+    "names_apart",
 }
 
 
@@ -136,8 +141,8 @@ def test_a_beginning_that_branches_share_is_billed_once(tmp_path: Path) -> None:
                 == (parts[0].input_tokens + parts[1].input_tokens - parts[2].input_tokens)
             )
         uses, parts = (
-            result.totals.retention.facts_used,
-            [each.totals.retention.facts_used for each in (first, second, begun)],
+            result.totals.retention.names_used,
+            [each.totals.retention.names_used for each in (first, second, begun)],
         )
         assert uses == parts[0] + parts[1] - parts[2]
         summaries = [each.totals.summaries_billed.output_tokens for each in (first, second, begun)]
@@ -155,7 +160,7 @@ def test_the_json_has_the_figures_of_every_policy(files: list[Path]) -> None:
     assert [row["policy"] for row in file["policies"]] == ["vscode", "langchain", "drop_oldest"]
     for row in file["policies"]:
         assert set(row) >= FIELDS
-        assert 0 <= row["facts_present_share"] <= row["facts_share"] <= 1
+        assert 0 <= row["in_context_share"] <= row["named_share"] <= 1
         assert row["cached_tokens"] <= row["input_tokens"]
     assert file["policies"][0]["invalid_requests"] == 0
 

@@ -509,10 +509,16 @@ def test_settings_stand_behind_the_name_of_a_preset_and_are_checked() -> None:
             find_policy(name)
 
 
-def test_a_look_up_is_billed_for_each_answer_that_lacks_a_fact_and_reads_the_request_once_more() -> (
+def test_a_look_up_is_billed_for_each_answer_that_lacks_a_line_and_reads_the_request_once_more() -> (
     None
 ):
-    talk = long_conversation(30)
+    talk: list[Message] = []
+    for message in long_conversation(30):
+        talk.append(message)
+        if message.role == "assistant" and not message.tool_calls:
+            turn = len(talk) // 10
+            quote = assistant_message(f"It has this line:\ndef load_row_{turn // 2}(): # line 0")
+            talk += [user_message("And before?"), quote]
     found = (
         Simulation(recording_of(talk), rules(4_000))
         .run(find_policy("drop_oldest"), seed="s")

@@ -489,3 +489,14 @@ class TestCache:
     def test_a_short_prefix_is_not_cached(self) -> None:
         with serve(after=lambda _: "ok") as server:
             assert [self.use(server, text("word") | MARK) for _ in range(2)] == [(0, 0), (0, 0)]
+
+    @pytest.mark.parametrize(
+        ("model", "is_cached"), [("claude-opus-4-5", False), ("claude-opus-5", True)]
+    )
+    def test_the_shortest_cached_prefix_is_that_of_the_model(
+        self, model: str, *, is_cached: bool
+    ) -> None:
+        block = text("word " * 800) | MARK
+        with serve(after=lambda _: "ok") as server:
+            assert self.use(server, block, model=model)[1] > 0 if is_cached else True
+            assert bool(self.use(server, block, model=model)[0]) is is_cached

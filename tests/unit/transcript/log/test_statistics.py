@@ -51,6 +51,29 @@ def test_counts_each_entry_once() -> None:
     )
 
 
+def test_no_time_is_no_time() -> None:
+    said = MessageEntry(message=ASKED)
+    made = compute_statistics([entry("a", None, 0, said), entry("b", "a", 7, said)])
+    assert (made.first, made.last) == (7, 7)
+    made = compute_statistics([entry("a", None, 0, said)])
+    assert (made.first, made.last) == (None, None)
+
+
+def test_the_placeholder_of_a_stream_is_no_bill() -> None:
+    said = Message(role="assistant", content=("One word after the other. " * 40,))
+
+    def usage_of(output_tokens: int, finish: str | None = None) -> int:
+        usage = Usage(input_tokens=7, output_tokens=output_tokens)
+        reply = MessageEntry(message=said, usage=usage, model="claude-opus-4-6", finish=finish)
+        return compute_statistics([entry("a", None, 1, reply)]).usage.output_tokens
+
+    written = usage_of(1)
+    assert 240 < written < 320
+    assert usage_of(25) == written
+    assert usage_of(250) == 250
+    assert usage_of(1, finish="aborted") == 1
+
+
 def test_counts_tokens_if_it_is_told_how() -> None:
     assert compute_statistics(
         ENTRIES, count_tokens=lambda message: len(message.text.split()) + 1
