@@ -188,8 +188,9 @@ def baseline(folder: Path) -> Callable[[], object]:
         "9000",
         "--repeat",
         "0",
-        "--json",
+        "-o",
         str(folder / "baseline.json"),
+        "--force",
     ]
     return partial(_command, *arguments)
 
@@ -197,7 +198,14 @@ def baseline(folder: Path) -> Callable[[], object]:
 def trace(folder: Path) -> Callable[[], object]:
     (folder / "trace.html").write_text("before")
     return partial(
-        _command, "trace", _prompt(folder), "--budget", "900", "-o", str(folder / "trace.html")
+        _command,
+        "trace",
+        _prompt(folder),
+        "--budget",
+        "900",
+        "-o",
+        str(folder / "trace.html"),
+        "--force",
     )
 
 

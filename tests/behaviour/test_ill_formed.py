@@ -134,14 +134,14 @@ WHEN_RENDERED: list[tuple[str, Child, type[TreeError], str]] = [
     ),
     ("a reserve below nothing", Group()[Reserve(tokens=-1)], BadPropError, "Group > Reserve"),
     (
-        "a limit that is a text",
-        UserMessage()[TokenLimit(max_tokens=1).replace(max_tokens="1k")["a"]],
+        "a limit that is a list",
+        UserMessage()[TokenLimit(max_tokens=1).replace(max_tokens=[])["a"]],
         BadPropError,
         "UserMessage > TokenLimit",
     ),
     (
-        "a size that is a text",
-        UserMessage()[Truncate().replace(tokens="1k")["a"]],
+        "a size that is a list",
+        UserMessage()[Truncate().replace(max_tokens=[])["a"]],
         BadPropError,
         "UserMessage > Truncate",
     ),

@@ -213,7 +213,7 @@ def test_a_list_that_the_client_may_keep_is_read_anew() -> None:
 
 
 def test_a_call_is_given_up_at_its_time_limit(tmp_path: Path) -> None:
-    (waited,) = results(call("wait", file=str(tmp_path / "end")), seconds=0.05)
+    (waited,) = results(call("wait", file=str(tmp_path / "end")), timeout=0.05)
     assert (
         waited.text
         == "Error: the call took longer than 0.05 seconds. Whether it had an effect is not known."
