@@ -104,7 +104,7 @@ def test_the_page_the_table_and_the_json_have_the_same_figures_of_what_is_shown(
     row = json.loads(results_to_json([one], one))["total"]["policies"][0]
     for name, share in (("quoted", 0.125), ("in context", 0.25), ("named", 0.75)):
         assert result.shown[name] == share == row[f"{name.replace(' ', '_')}_share"]
-        assert f"<th>{name}</th>" in page
+        assert f">{name}</th>" in page
         assert f"<td>{share:.1%}</td>" in page
         assert name in table
         assert f" {share:.0%} " in table
