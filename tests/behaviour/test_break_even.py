@@ -174,3 +174,16 @@ def test_old_tool_results_leave_where_the_prompt_cache_is_cold_and_only_there() 
 
     assert asyncio.run(count_results(10.0)) == 8
     assert asyncio.run(count_results(1_000.0)) == 1
+
+
+def test_one_request_that_the_cache_did_not_hold_makes_the_next_one_no_cold_one() -> None:
+    async def main() -> int:
+        talk = Talk(BreakEven(beta=1_000.0), InMemoryStore(), clock=lambda: 0.0)
+        for cached in (1.0, 1.0, 1.0, 0.0):
+            talk.cached = cached
+            await talk.add_round()
+        request = await talk.window.request()
+        await talk.window.close()
+        return sum("word word" in message.text for message in request.messages)
+
+    assert asyncio.run(main()) == 4

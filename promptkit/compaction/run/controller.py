@@ -205,11 +205,14 @@ class CompactionController:
     @property
     def warm(self) -> bool:
         """Whether the provider's prompt cache is taken to hold the start of the next request."""
+        return self._is_warm(self.usage().cached_share)
+
+    def _is_warm(self, cached_share: float | None) -> bool:
         return is_cache_warm(
             seconds_since_request=None
             if self.state.asked_at is None
             else self.clock() - self.state.asked_at,
-            cached_share=self.usage().cached_share,
+            cached_share=cached_share,
             mid_turn=self.mid_turn,
             cache_seconds=self.cache_seconds,
         )
@@ -687,9 +690,10 @@ class CompactionController:
         The request after one that the cache did not hold, such as the first after a compaction, is
         in the cache: that one was written to it.
         """
-        asked = self.state.asked_at
-        recent = asked is not None and self.clock() - asked <= self.cache_seconds
-        warm = recent and self.state.rereading.cached is not False
+        share = self.usage().cached_share
+        if share is not None and self.state.rereading.cached is not False:
+            share = 1.0
+        warm = self._is_warm(share)
         if self.reduce is None or not self.reduce.applies(
             warm=warm, ratio=self.budget.ratio(tokens)
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 
@@ -9,8 +10,19 @@ import attrs
 import pytest
 
 from promptkit.bench.plot import PlotError
+from promptkit.cli.output.replay_table import print_replay
 from promptkit.lab.replay.plot import MAX_FILES, draw_timeline
-from promptkit.lab.replay.results import FileResult, PolicyResult, ReplayTotals, TimelineRequest
+from promptkit.lab.replay.results import (
+    FileResult,
+    PolicyResult,
+    ReplayTotals,
+    TimelineRequest,
+    results_to_json,
+)
+from promptkit.lab.replay.retention import RetentionCounts
+from promptkit.lab.replay.runner import ReplayOptions
+from promptkit.lab.replay.simulate import ReplayRules
+from promptkit.tokens import Price
 
 
 def policy(name: str, requests: int = 30) -> PolicyResult:
@@ -69,6 +81,33 @@ def test_the_page_has_the_figures_and_no_name_can_break_it() -> None:
     assert "<script" not in page
     assert "&lt;script&gt;alert(1)" in page
     assert re.search(r"<td>30</td>", page)
+
+
+@pytest.mark.slow
+def test_the_page_the_table_and_the_json_have_the_same_figures_of_what_is_shown(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    counts = RetentionCounts(
+        lines_used=8, lines_shown=1, contexts_used=8, contexts_shown=2, names_used=8, names_shown=6
+    )
+    result = attrs.evolve(policy("vscode"), totals=ReplayTotals(retention=counts))
+    one = attrs.evolve(file(), policies=(result,))
+    page = draw_timeline([one], ".html").decode("ascii")
+    rules = ReplayRules(model="gpt-5", window=32_000, cache="openai")
+    print_replay(
+        [one],
+        one,
+        ReplayOptions(policies=("vscode",), rules=rules, price=Price(input=1.0, output=1.0)),
+        each=False,
+    )
+    table = capsys.readouterr().out
+    row = json.loads(results_to_json([one], one))["total"]["policies"][0]
+    for name, share in (("quoted", 0.125), ("in context", 0.25), ("named", 0.75)):
+        assert result.shown[name] == share == row[f"{name.replace(' ', '_')}_share"]
+        assert f">{name}</th>" in page
+        assert f"<td>{share:.1%}</td>" in page
+        assert name in table
+        assert f" {share:.0%} " in table
 
 
 def test_a_file_without_requests_is_drawn() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from promptkit import AgentSession, BudgetExceededError, Message, ToolCall, Transcript
 from promptkit.agent.window.prompt import Conversation, ConversationView
-from promptkit.compaction import ExtractiveSummarizer
+from promptkit.compaction import PRESETS, ExtractiveSummarizer
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
 from promptkit.compaction.presets.break_even import PREFACE_TOKENS
 from promptkit.compaction.presets.vscode import vscode
@@ -504,9 +504,18 @@ def test_settings_stand_behind_the_name_of_a_preset_and_are_checked() -> None:
         ("break_even:bet=1", "did you mean beta"),
         ("vscode:warm=x", "must be a number"),
         ("off:warm=1", "has no settings"),
+        ("off:names_tokens=x", "must be a whole number"),
     ):
         with pytest.raises(SettingsError, match=why):
             find_policy(name)
+
+
+def test_every_preset_can_have_a_list_of_names() -> None:
+    for name in PRESETS:
+        policy = find_policy(f"{name}:names_tokens=1234")
+        assert isinstance(policy, PresetPolicy)
+        assert policy.name == f"{name}:names_tokens=1234"
+        assert policy.preset.replacement.names_tokens == 1_234
 
 
 def test_a_look_up_is_billed_for_each_answer_that_lacks_a_line_and_reads_the_request_once_more() -> (
