@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from docutils import nodes
 from sphinx.addnodes import pending_xref
-from sphinx.ext.napoleon import Config, GoogleDocstring
+from sphinx.ext.napoleon.docstring import GoogleDocstring
 from sphinx.util.logging import getLogger
 
 from promptkit import PromptElement
@@ -64,6 +64,7 @@ autodoc_mock_imports = [
     "litellm",
     "llama_index",
     "mcp",
+    "mcp_types",
     "pydantic_ai",
 ]
 python_maximum_signature_line_length = 90
@@ -150,7 +151,7 @@ def _convert_docstring(
     app: Sphinx, kind: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
     """Convert a docstring in Google's style, with Markdown tables, to reStructuredText."""
-    _ = app, options
+    _ = app, name, options
     text = convert_docstring("\n".join(lines))
     if kind not in {"attribute", "data", "property"}:  # `word: text` is no section there
         if isinstance(obj, type) and obj.__name__ in GROUPED:
@@ -160,9 +161,7 @@ def _convert_docstring(
                 text,
                 flags=re.MULTILINE,
             )
-        text = str(
-            GoogleDocstring(text, Config(napoleon_use_rtype=False), what=kind, name=name, obj=obj)
-        )
+        text = str(GoogleDocstring(text))
     lines[:] = [*text.splitlines(), ""]
 
 

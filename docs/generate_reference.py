@@ -203,7 +203,9 @@ def make_grouped_arguments(cls: type) -> str:
     """
     described = {
         each.arg_name: " ".join((each.description or "").split())
-        for each in parse(inspect.getdoc(cls.__init__) or "", style=DocstringStyle.GOOGLE).params
+        for each in parse(
+            inspect.getdoc(vars(cls)["__init__"]) or "", style=DocstringStyle.GOOGLE
+        ).params
     }
     own = set(inspect.signature(cls).parameters)
     grouped = {name for names in ARGUMENT_GROUPS.values() for name in names}
@@ -349,7 +351,8 @@ def _read_attributes(cls: type) -> dict[str, str]:
 def _show_default(default: object) -> str:
     if default is attrs.NOTHING:
         return ", required"
-    return "" if isinstance(default, attrs.Factory) else f" = ``{default!r}``"
+    is_made = callable(getattr(default, "factory", None))
+    return "" if is_made else f" = ``{default!r}``"
 
 
 def _make_extras() -> str:
