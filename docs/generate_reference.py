@@ -181,7 +181,7 @@ def make_pages() -> Iterator[tuple[str, str]]:
 
 def convert_docstring(text: str) -> str:
     """Convert the Markdown tables and the trees of a docstring to reStructuredText."""
-    paragraphs = []
+    paragraphs: list[str] = []
     for paragraph in text.split("\n\n"):
         lines = paragraph.splitlines()
         if re.search(r"^  x ", paragraph, re.MULTILINE):
