@@ -68,6 +68,7 @@ autodoc_mock_imports = [
     "pydantic_ai",
 ]
 python_maximum_signature_line_length = 90
+toc_object_entries = False  # the navigation of each page would list each method
 _LAYOUT_PROPS = re.compile(
     r", (?:priority|pass_priority|flex_grow|flex_basis|flex_reserve|required|fallback|label): [^=]+ = [^,)]+"
 )

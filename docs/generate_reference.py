@@ -180,7 +180,11 @@ def make_pages() -> Iterator[tuple[str, str]]:
 
 
 def convert_docstring(text: str) -> str:
-    """Convert the Markdown tables and the trees of a docstring to reStructuredText."""
+    """Convert the Markdown tables and the trees of a docstring to reStructuredText.
+
+    The section `Props` of an element goes, since the props are listed as its attributes.
+    """
+    text = re.sub(r"^(?:Props:\n(?:[ ]+.*\n?)*|Set the props\.)", "", text, flags=re.MULTILINE)
     paragraphs: list[str] = []
     for paragraph in text.split("\n\n"):
         lines = paragraph.splitlines()
