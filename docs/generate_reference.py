@@ -266,26 +266,29 @@ def _make_command_line() -> str:
         "The help of each command, as ``promptkit COMMAND --help`` prints it.",
         "",
     ]
-    for names, command in _list_commands(("promptkit",), program):
-        context = click.Context(command, info_name=" ".join(names), max_content_width=WIDTH)
-        context.formatter_class = command.context_class.formatter_class
+    for context in _list_contexts(_open("promptkit", program)):
         lines += [
-            *_head(" ".join(names), "-"),
+            *_head(context.command_path, "-"),
             ".. code-block:: text",
             "",
-            *_indent(command.get_help(context)),
+            *_indent(context.get_help()),
             "",
         ]
     return "\n".join(lines)
 
 
-def _list_commands(
-    names: tuple[str, ...], command: click.Command
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    yield names, command
-    if isinstance(command, click.Group):
-        for name, inner in sorted(command.commands.items()):
-            yield from _list_commands((*names, name), inner)
+def _list_contexts(context: click.Context) -> Iterator[click.Context]:
+    """Yield the context of a command and those of the commands in it, sorted by name."""
+    yield context
+    if isinstance(context.command, click.Group):
+        for name, command in sorted(context.command.commands.items()):
+            yield from _list_contexts(_open(name, command, context))
+
+
+def _open(name: str, command: click.Command, parent: click.Context | None = None) -> click.Context:
+    return command.make_context(
+        name, [], parent=parent, resilient_parsing=True, terminal_width=WIDTH
+    )
 
 
 def _make_settings() -> str:

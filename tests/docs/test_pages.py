@@ -12,11 +12,11 @@ from tests.paths import ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 
-WORDS = 46_700
+WORDS = 46_500
 """The most words that the pages may have, without what `count_words` leaves out. It may only fall; the aim is 30,000."""
 
 UNCOUNTED = {"systems.md", "edge-cases.md", "changelog.md", "reference.md"}
-"""Pages to look something up in, which nobody reads from the beginning to the end."""
+"""Pages to look something up in. They are not read from the beginning to the end."""
 
 WITHOUT_NEXT = {
     "index.md",

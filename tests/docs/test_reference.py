@@ -116,7 +116,10 @@ def test_every_command_is_in_the_reference_with_its_options() -> None:
     text = pages()["command-line"]
     assert [name for name in program.commands if f"\npromptkit {name}\n---" not in text] == []
     assert "\npromptkit transcript show\n---" in text
-    assert "--budget" in text
+    section = text.split("\npromptkit fit\n---")[1].split("\n---")[0]
+    assert "Usage: promptkit fit [OPTIONS]" in section
+    assert "--budget" in section
+    assert "-h, --help" in section
 
 
 def test_a_summary_is_the_first_sentence_of_a_docstring() -> None:
