@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-from generate_reference import (  # noqa: E402  # only now, from the folder of this file
+from generate_reference import (
     COMPONENTS,
     GROUPED,
     NAMESPACES,
@@ -46,7 +46,6 @@ html_copy_source = False
 html_show_copyright = False
 
 myst_heading_anchors = 4
-myst_enable_extensions = ["attrs_inline"]
 
 default_role = "name"  # docstrings write names in single backticks
 autodoc_default_options = {
