@@ -1,0 +1,76 @@
+"""Every page of docs/ is in the contents, begins with what it is for, ends with what is next, and has no word too many."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.paths import ROOT
+
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+
+WORDS = 49_200
+"""The most words that the pages may have, without what `count_words` leaves out. It may only fall; the aim is 30,000."""
+
+UNCOUNTED = {"systems.md", "edge-cases.md", "changelog.md", "reference.md"}
+"""Pages to look something up in. They are not read from the beginning to the end."""
+
+WITHOUT_NEXT = {
+    "index.md",
+    "changelog.md",
+    "benchmarking.md",
+    "compaction.md",
+    "economics.md",
+    "systems.md",
+}
+"""Lists that lead to all pages or to none, and long pages that are still to be divided."""
+
+
+def read_prose(page: Path) -> str:
+    """Read a page without its code blocks and comments."""
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"^(`{3,})[^\n]*\n.*?^\1[ ]*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).strip()
+
+
+def count_words(text: str) -> int:
+    """Count the pieces between spaces that have a letter or a digit: no bars of tables, no dashes."""
+    return sum(bool(re.search(r"\w", word)) for word in text.split())
+
+
+def test_the_pages_have_no_more_words_than_before() -> None:
+    """The aim is 30,000 words. A page that is shortened lowers `WORDS` in the same change."""
+    pages = [page for page in (ROOT / "README.md", *PAGES) if page.name not in UNCOUNTED]
+    counts = {page.name: count_words(read_prose(page)) for page in pages}
+    longest = sorted(counts.items(), key=lambda item: -item[1])[:5]
+    assert sum(counts.values()) <= WORDS, f"{sum(counts.values())} words; the longest: {longest}"
+
+
+def test_every_page_is_in_the_list_and_in_the_contents() -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    contents = re.findall(r"^([\w-]+)$", text, re.MULTILINE)
+    names = [page.stem for page in PAGES if page.stem != "index"]
+    assert [name for name in names if contents.count(name) != 1] == []
+    assert [name for name in names if f"]({name}.md)" not in text] == []
+
+
+@pytest.mark.parametrize("page", [each for each in PAGES if each.name not in WITHOUT_NEXT], ids=str)
+def test_a_page_begins_with_what_it_is_for_and_ends_with_what_is_next(page: Path) -> None:
+    paragraphs = read_prose(page).split("\n\n")
+    assert paragraphs[0].startswith("# ")
+    assert re.match(r"[\w`\[]", paragraphs[1]), "text follows the title"
+    assert re.match(r"Next: .*\]\([\w-]+\.md", paragraphs[-1], re.DOTALL), (
+        "its end leads to another page"
+    )
+
+
+@pytest.mark.parametrize("script", [".ci/run", ".github/workflows/site.yml"])
+def test_the_site_is_built_strictly(script: str) -> None:
+    (command,) = re.findall(
+        r"^.*sphinx.* docs .*$", (ROOT / script).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert " -W --keep-going " in command
+    assert "\nnitpicky = True" in (DOCS / "conf.py").read_text(encoding="utf-8")
