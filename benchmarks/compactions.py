@@ -131,7 +131,10 @@ async def measure(compaction: Compaction) -> Counter[str]:
         "extract": bare,
         "extract and names": whole,
     }
-    shown = {name: set().union(*map(find_uses, messages)) for name, messages in texts.items()}
+    shown = {
+        name: set[tuple[str, str]]().union(*map(find_uses, messages))
+        for name, messages in texts.items()
+    }
     uses = find_uses_from_memory(compaction)
     counts: Counter[str] = Counter(compactions=1)
     for kind in ("name", "line"):
@@ -140,7 +143,9 @@ async def measure(compaction: Compaction) -> Counter[str]:
         for name, there in shown.items():
             counts[f"{kind}s, {name}"] += sum(n for use, n in of_kind.items() if use in there)
     after = _messages(compaction.after)
-    said = set().union(*(find_uses(each) for each in after if each.role == "assistant"))
+    said = set[tuple[str, str]]().union(
+        *(find_uses(each) for each in after if each.role == "assistant")
+    )
     listed = shown["extract and names"] - shown["extract"]
     listed = {use for use in listed if use[0] == "name"}
     counts["listed"], counts["listed and used later"] = len(listed), len(listed & said)

@@ -80,7 +80,7 @@ class Advice:
     """Sessions that either of the two compacts; those that any candidate compacts, where the default
     is recommended."""
     lookups: int = 0
-    """Look-ups in the prices for each answer that lacks a fact."""
+    """Look-ups in the prices for each answer that lacks a line."""
 
     @property
     def is_certain(self) -> bool:
