@@ -1,7 +1,11 @@
 from .session.attachments import Attachment as Attachment, TextAttachment as TextAttachment
 from .session.hooks import ToolDecision as ToolDecision, TurnHooks as TurnHooks
-from .session.session import AgentSession as AgentSession, TurnResult as TurnResult
-from .session.stream import StreamEvent as StreamEvent, TextDelta as TextDelta
+from .session.session import AgentSession as AgentSession
+from .session.stream import (
+    StreamEvent as StreamEvent,
+    TextDelta as TextDelta,
+    TurnResult as TurnResult,
+)
 from .sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
 from .window.prompt import (
     Conversation as Conversation,

@@ -16,11 +16,11 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import get_completion_class
 
 from promptkit.cli.chat.command import chat
 from promptkit.cli.commands.bench import bench
 from promptkit.cli.commands.compact import compact
-from promptkit.cli.commands.completion import completion
 from promptkit.cli.commands.export import export
 from promptkit.cli.commands.fit import fit
 from promptkit.cli.commands.import_ import import_
@@ -139,6 +139,36 @@ def program(ctx: click.Context, *, traceback: bool) -> None:
         ctx.color = False  # click does not read it; rich, which writes the tables, does
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+
+
+# \b keeps click from joining the lines.
+COMPLETION_EXAMPLES = """\b
+Examples:
+  promptkit completion bash > ~/.promptkit-complete.bash
+  promptkit completion zsh > ~/.promptkit-complete.zsh
+  promptkit completion fish > ~/.config/fish/completions/promptkit.fish
+"""
+
+_WHOLE_TARGETS = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//:}"\n'
+"""Keeps bash from splitting `FILE.py:NAME` at the colon before the script sees it."""
+
+
+@click.command(
+    short_help="Print the script that completes promptkit in a shell.", epilog=COMPLETION_EXAMPLES
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, *, shell: str) -> None:
+    """Print the script with which a shell completes commands, options, files and names.
+
+    Names are those of models, policies and presets, and of what a Python file defines.
+    """
+    script = get_completion_class(shell)
+    if script is None:  # SHELL is one of those that click has
+        raise click.BadParameter(shell)
+    program = ctx.find_root().command
+    text = script(program, {}, "promptkit", "_PROMPTKIT_COMPLETE").source()
+    click.echo(f"{_WHOLE_TARGETS if shell == 'bash' else ''}{text}")
 
 
 _COMMANDS: tuple[click.Command, ...] = (

@@ -1,4 +1,5 @@
 from .planning.plan import (
+    CarriedContext as CarriedContext,
     FailedAttempt as FailedAttempt,
     LastRequest as LastRequest,
     Plan as Plan,
@@ -64,7 +65,6 @@ from .run.hooks import (
 )
 from .run.otel import otel_subscriber as otel_subscriber
 from .run.replacement import (
-    CarriedContext as CarriedContext,
     RecentFiles as RecentFiles,
     Replacement as Replacement,
 )

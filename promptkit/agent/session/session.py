@@ -9,9 +9,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Self
-
-import attrs
+from typing import TYPE_CHECKING, Self
 
 from promptkit.agent.session.attachments import (
     Attachment,
@@ -20,7 +18,7 @@ from promptkit.agent.session.attachments import (
     read_attachments,
 )
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
-from promptkit.agent.session.stream import StreamEvent, stream_turn
+from promptkit.agent.session.stream import StreamEvent, TurnResult, stream_turn
 from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
 from promptkit.agent.window.continuation import (
@@ -82,23 +80,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import ContextBudget, Tokenizer
     from promptkit.transcript import Redactor, Transcript, TranscriptStore
-
-
-@attrs.frozen(kw_only=True)
-class TurnResult:
-    """The result of one turn: a user message, and everything until the model's last reply."""
-
-    text: str
-    """The text of the model's last reply. If a reply was cut off and the model continued it, both
-    texts. If the model was asked to go on after a compaction, its replies of before and after, with
-    a blank line between them."""
-    steps: int
-    """The number of requests of the turn."""
-    usages: tuple[Usage, ...]
-    """The cost of each request, in order."""
-    finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
-    """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
-    `content_filter`: the provider withheld the rest."""
 
 
 class AgentSession:

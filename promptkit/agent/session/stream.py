@@ -1,9 +1,9 @@
-"""Turns as streams: pieces of text and events as they happen, and the result at the end."""
+"""Turns: the result of one, and a stream of what happens in it."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
@@ -28,9 +28,26 @@ from promptkit.compaction.run.events import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
-    from promptkit.agent.session.session import TurnResult
     from promptkit.compaction import Event, Events
+    from promptkit.messages import Usage
     from promptkit.transcript import Transcript
+
+
+@attrs.frozen(kw_only=True)
+class TurnResult:
+    """The result of one turn: a user message, and everything until the model's last reply."""
+
+    text: str
+    """The text of the model's last reply. If a reply was cut off and the model continued it, both
+    texts. If the model was asked to go on after a compaction, its replies of before and after, with
+    a blank line between them."""
+    steps: int
+    """The number of requests of the turn."""
+    usages: tuple[Usage, ...]
+    """The cost of each request, in order."""
+    finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
+    """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
+    `content_filter`: the provider withheld the rest."""
 
 
 @attrs.frozen

@@ -11,7 +11,6 @@ from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from promptkit.compaction.run.replacement import CarriedContext
     from promptkit.messages import Json, Message, ToolDefinition, Usage
     from promptkit.providers import Model
     from promptkit.transcript import Redactor, ViewItem
@@ -166,6 +165,30 @@ class FailedAttempt:
     """The duration of the attempt."""
     usage: Usage | None = None
     """The cost in tokens, as far as the provider reported it."""
+
+
+@attrs.frozen(kw_only=True)
+class CarriedContext:
+    """Context that the host program carries past every checkpoint.
+
+    It is repeated verbatim, and never summarized.
+
+    Tags in it that promptkit itself uses are escaped, so that it can neither end its own block nor
+    imitate another one.
+    """
+
+    plan: str | None = None
+    todos: Sequence[str] = ()
+    """The open todos."""
+    skills: Sequence[str] = ()
+    """The loaded skills: of each one its name, and in the next lines its text if the model needs it
+    again."""
+    agent: str | None = None
+    """The description of the custom agent that is active."""
+    files: Sequence[str] = ()
+    """The files that were changed and read, a line for each."""
+    errors: Sequence[str] = ()
+    """The lines that reported the newest errors."""
 
 
 @attrs.frozen(kw_only=True)

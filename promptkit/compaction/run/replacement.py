@@ -17,6 +17,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary, mark_request
 from promptkit.compaction.planning.names import NAMES_TAG, find_names, iter_texts
+from promptkit.compaction.planning.plan import CarriedContext
 from promptkit.compaction.planning.user_messages import (
     HISTORY_SHARE,
     UserMessageHistory,
@@ -68,64 +69,6 @@ MOST_FILES = 4
 """Times `max_files`: so many files are asked for at most, as some may be gone."""
 
 _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) left out here\]")
-
-
-@attrs.frozen(kw_only=True)
-class CarriedContext:
-    """Context that the host program carries past every checkpoint.
-
-    It is repeated verbatim, and never summarized.
-
-    Tags in it that promptkit itself uses are escaped, so that it can neither end its own block nor
-    imitate another one.
-    """
-
-    plan: str | None = None
-    todos: Sequence[str] = ()
-    """The open todos."""
-    skills: Sequence[str] = ()
-    """The loaded skills: of each one its name, and in the next lines its text if the model needs it
-    again."""
-    agent: str | None = None
-    """The description of the custom agent that is active."""
-    files: Sequence[str] = ()
-    """The files that were changed and read, a line for each."""
-    errors: Sequence[str] = ()
-    """The lines that reported the newest errors."""
-
-    def format(self, tokenizer: Tokenizer, *, each: int | None = None) -> str:
-        """Format the context as tagged blocks, or as an empty text if there is none.
-
-        The middle of a block above `each` tokens is cut out. Of the skills each gets an equal share
-        of them, and what short ones leave.
-        """
-        blocks: list[str] = []
-        skills = tuple(f"- {_indent(skill)}" for skill in self.skills)
-        for tag, text in self._blocks(
-            skills if each is None else _shorten_texts(skills, each, tokenizer)
-        ):
-            shown = (
-                text if each is None else truncate_text(text, each, head=0.5, tokenizer=tokenizer)
-            )
-            if shown:
-                blocks.append(f"<{tag}>\n{shown}\n</{tag}>")
-        return "\n\n".join(blocks)
-
-    def _blocks(self, skills: Sequence[str]) -> Iterator[tuple[str, str]]:
-        todos = "\n".join(f"- [ ] {_join_lines(todo)}" for todo in self.todos)
-        files = "\n".join(map(_join_lines, self.files))
-        errors = "\n".join(f"- {_join_lines(error)}" for error in self.errors)
-        blocks = {
-            "plan": self.plan,
-            "todos": todos,
-            "skills": "\n".join(skills),
-            "agent": self.agent,
-            "files": files,
-            "errors-seen": errors,
-        }
-        for tag, text in blocks.items():
-            if text and text.strip():
-                yield tag, escape_block_tags(neutralize_tags(text.strip()))
 
 
 def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
@@ -431,7 +374,7 @@ class Replacement:
     def _carried(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
         """Return the carried context and the user's earlier messages, or an empty text."""
         carried = summary.carried or CarriedContext()
-        context = carried.format(tokenizer, each=self.carry_tokens)
+        context = format_carried(carried, tokenizer, each=self.carry_tokens)
         shown = "\n\n".join(filter(None, (context, self._history(plan, summary, tokenizer))))
         return "\n\n".join(filter(None, (shown, self._names(plan, summary, shown, tokenizer))))
 
@@ -567,3 +510,39 @@ def _fit_file(path: str, text: str, tokens: int, tokenizer: Tokenizer) -> str:
 
 def _format_files(blocks: Sequence[str]) -> str:
     return "\n".join([f"<{FILES_TAG}>", FILES_TITLE, *blocks, f"</{FILES_TAG}>"])
+
+
+def format_carried(
+    context: CarriedContext, tokenizer: Tokenizer, *, each: int | None = None
+) -> str:
+    """Format carried context as tagged blocks, or as an empty text if there is none.
+
+    The middle of a block above `each` tokens is cut out. Of the skills each gets an equal share
+    of them, and what short ones leave.
+    """
+    blocks: list[str] = []
+    skills = tuple(f"- {_indent(skill)}" for skill in context.skills)
+    for tag, text in _list_blocks(
+        context, skills if each is None else _shorten_texts(skills, each, tokenizer)
+    ):
+        shown = text if each is None else truncate_text(text, each, head=0.5, tokenizer=tokenizer)
+        if shown:
+            blocks.append(f"<{tag}>\n{shown}\n</{tag}>")
+    return "\n\n".join(blocks)
+
+
+def _list_blocks(context: CarriedContext, skills: Sequence[str]) -> Iterator[tuple[str, str]]:
+    todos = "\n".join(f"- [ ] {_join_lines(todo)}" for todo in context.todos)
+    files = "\n".join(map(_join_lines, context.files))
+    errors = "\n".join(f"- {_join_lines(error)}" for error in context.errors)
+    blocks = {
+        "plan": context.plan,
+        "todos": todos,
+        "skills": "\n".join(skills),
+        "agent": context.agent,
+        "files": files,
+        "errors-seen": errors,
+    }
+    for tag, text in blocks.items():
+        if text and text.strip():
+            yield tag, escape_block_tags(neutralize_tags(text.strip()))
