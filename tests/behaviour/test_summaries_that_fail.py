@@ -92,7 +92,8 @@ def test_one_long_turn_leaves_nothing_out_without_an_event_and_a_marker(preset: 
     sent = [request for request in model.requests if request.options.get("purpose") != COMPACTION]
     marked = sum(any(map(is_marked, request.messages)) for request in sent)
     committed = sum(isinstance(event, CompactionCommitted) for event in events)
-    assert committed
+    # break_even replaces the older results of the same call, so that nothing has to leave
+    assert committed or preset == "break_even"
     assert marked <= pruned
     if session.last_omitted:
         assert marked
