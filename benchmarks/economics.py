@@ -35,6 +35,7 @@ POLICIES = (
     "break_even:beta=3",
     "break_even:tail_tokens=0",
     "break_even:beta=3:tail_tokens=0",
+    "break_even:beta=3:tail_tokens=0:names_tokens=0",
     "break_even:names_tokens=0",
     "vscode:names_tokens=1000",
     "vscode:threshold=48000",
@@ -57,12 +58,20 @@ class Run(TypedDict):
     window: int
     model: str
     lower_bound: float
+    summary_tokens: int
     policies: dict[str, Figures]
 
 
-def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[str]) -> Run:
+def measure(
+    files: Sequence[Path], window: int, model: str, policies: Sequence[str], summary_tokens: int
+) -> Run:
     """Return the figures of each policy with one model and window."""
-    rules = ReplayRules(model=model, window=window, cache=cache_rule_for(model))
+    rules = ReplayRules(
+        model=model,
+        window=window,
+        cache=cache_rule_for(model),
+        summary_tokens=summary_tokens,
+    )
     options = ReplayOptions(
         policies=tuple(policies), rules=rules, price=read_prices().for_model(model), oracle=True
     )
@@ -90,6 +99,7 @@ def measure(files: Sequence[Path], window: int, model: str, policies: Sequence[s
         "window": window,
         "model": model,
         "lower_bound": round(total.lower_bound or 0.0, 3),
+        "summary_tokens": summary_tokens,
         "policies": figures,
     }
 
@@ -190,6 +200,12 @@ def main() -> None:
         action="append",
         help="instead of all of them; the first is the default that others are compared with",
     )
+    parser.add_argument(
+        "--summary-tokens",
+        type=int,
+        default=0,
+        help="the least tokens that a summary is billed: 2600 is the median of real ones",
+    )
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--markdown", type=Path, help="write the tables into this page")
     parser.add_argument("--plot", type=Path)
@@ -199,7 +215,7 @@ def main() -> None:
     )
     windows = given.window or [parse_tokens(window) for window in WINDOWS]
     runs = [
-        measure(files, window, model, given.policy or POLICIES)
+        measure(files, window, model, given.policy or POLICIES, given.summary_tokens)
         for model in given.model or MODELS
         for window in windows
     ]
