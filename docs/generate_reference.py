@@ -328,12 +328,18 @@ def _list_fields(
 ) -> list[str]:
     """List the fields of an attrs class: name, type, default and docstring, and names that a system has for it."""
     texts = _read_attributes(cls)
+    # the annotations as written: cattrs puts the classes themselves into the fields
+    types = {
+        name: written
+        for base in reversed(cls.__mro__)
+        for name, written in inspect.get_annotations(base).items()
+    }
     lines: list[str] = []
     for field in attrs.fields(cls):
         others = ", ".join(f"``{each.name}``" for each in originals.get(field.name, ()))
         text = " ".join(texts[field.name].split())
         lines += [
-            f"``{field.name}``: ``{field.type}``{_show_default(field.default)}",
+            f"``{field.name}``: ``{types[field.name]}``{_show_default(field.default)}",
             f"   {text}{f' In that system: {others}.' if others else ''}".rstrip() or "   \\",
         ]
     return lines

@@ -68,7 +68,7 @@ SIZES = (100, 100, 300, 400, 100, 400, 1_000, 100)
 TURNS = len(SIZES)
 WINDOW = 2_600
 MARK = re.compile(r"\[(?:said|answer|read) [\w.]+\]")
-MOST_AWAITS = 112
+MOST_AWAITS = 128
 """The awaits of the conversation, at most: how often a stream is waited for is not always the same."""
 
 SUMMARY = summary_reply("It is about the parser.")
