@@ -101,7 +101,7 @@ class CancelAt:
             task = asyncio.current_task()
             if self.count == self._number and task is not None:
                 self.cancelled = True
-                if self._late and isinstance(waiting, asyncio.Future):
+                if self._late and asyncio.isfuture(waiting):
                     waiting.add_done_callback(partial(_cancel, task))
                 else:
                     task.cancel()

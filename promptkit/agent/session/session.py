@@ -28,7 +28,6 @@ from promptkit.agent.window.continuation import (
 )
 from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction.config import resolve_preset
-from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.recall.tool import (
     PAGE_TOKENS,
     RECALL,
@@ -311,7 +310,6 @@ class AgentSession:
         """
         parts = await self._add_attachments(content, check_attachments(attachments))
         async with self._turn:
-            await take_turn()
             self.window.add(Message(role="user", content=parts))
             return await self._run_turn(on_text)
 

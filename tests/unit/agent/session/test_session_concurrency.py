@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Message, PromptElement, Usage, component
+from promptkit import AgentSession, Message, PromptElement, Usage, component
 from promptkit.compaction.run.events import CompactionStarted
 from promptkit.elements import element_from_message
 from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnInProgressError
@@ -213,3 +213,19 @@ def test_compactions_of_a_fork_have_numbers_of_their_own() -> None:
     numbers = [event.number for event in each.told.events if isinstance(event, CompactionStarted)]
     assert len(set(numbers)) == 2
     each.told.check()
+
+
+def test_a_message_is_in_the_transcript_before_its_turn_waits_for_anything() -> None:
+    async def talk() -> None:
+        sessions = [AgentSession(model=ScriptedModel(["Yes."])) for _ in range(3)]
+        turns = [asyncio.ensure_future(each.run("Is it tested?")) for each in sessions]
+        await asyncio.sleep(0)  # each runs until it waits, the second and the third for their turn
+        for turn in turns:
+            turn.cancel()
+        await asyncio.wait(turns)
+        for each in sessions:
+            texts = [entry.message.text for entry in each.transcript.path() if entry.message]
+            assert texts == ["Is it tested?"]
+            assert (await each.resume()).text == "Yes."
+
+    asyncio.run(talk())
