@@ -111,7 +111,8 @@ async def through_copilot_cli(walk: Walk) -> None:
     await walk.rest()
     walk.release()
     await turn
-    await say(7_450, 10)  # 0.95 at once: made now
+    await walk.rest()
+    await say(7_450, 10)  # 0.95 at once: it is there
     await say(10, refusal(), 10)  # the provider refuses
     walk.switch("larger", attrs.evolve(SMALL, window=20_000))
     await say(10, 10)

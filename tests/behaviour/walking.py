@@ -235,7 +235,7 @@ class Walk:
 
     async def rest(self) -> None:
         """A moment for what goes on beside the conversation."""
-        for _ in range(10):
+        for _ in range(20):
             for _ in range(3):
                 await asyncio.sleep(0)
             await run_in_worker(int)  # after what the worker was asked before
