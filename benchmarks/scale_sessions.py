@@ -123,7 +123,7 @@ def measure_floor(messages: Sequence[Message]) -> float:
 
 
 class Gaps:
-    """How long another task of the event loop had to wait for its turn at most, in seconds."""
+    """The longest time, in seconds, that another task of the event loop had to wait for its turn."""
 
     def __init__(self) -> None:
         self.longest = 0.0
