@@ -75,7 +75,7 @@ def measure_view() -> dict[int, float]:
             file = Path(folder, f"{requests}.jsonl")
             # a turn of four messages has two requests
             Transcript(JsonlStore(file)).append_messages(*record(2 * requests).turns)
-            command = [sys.executable, "-m", "promptkit", "transcript", "view", str(file)]
+            command = [sys.executable, "-m", "promptkit", "transcript", "view", str(file), "-q"]
             before = os.times()
             subprocess.run([*command, "-o", str(file.with_suffix(".html"))], check=True)  # noqa: S603  # promptkit itself
             after = os.times()
