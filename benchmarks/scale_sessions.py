@@ -51,8 +51,7 @@ PAUSE: Final = 0.001
 """Seconds that the task sleeps whose waits are measured."""
 
 ROUNDS: Final = 3
-"""How often each figure is measured. A time is the least of all: what a busy machine adds is no
-part of it."""
+"""The number of measurements of each figure. The least time counts, as other programs only add to it."""
 
 _numbers = count()
 

@@ -92,7 +92,7 @@ WIDTH = 100
 
 
 class Definition(NamedTuple):
-    """Where a public name is defined."""
+    """The place where a public name is defined."""
 
     name: str
     module: str

@@ -79,7 +79,7 @@ def _check_ttl(
 
 @attrs.frozen(kw_only=True)
 class Assumed:
-    """What recordings do not say, as the fields of ReplayRules."""
+    """Assumptions about figures that recordings do not have. Their names are those of ReplayRules."""
 
     fixed_tokens: int | None = None
     cache_misses: float | None = None

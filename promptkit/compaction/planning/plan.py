@@ -214,7 +214,7 @@ class Summary:
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """The data that hooks attached. It is stored in the entry of the summary."""
     carried: CarriedContext | None = None
-    """What the checkpoint carries beside the text, once the summary is checked."""
+    """The context that the checkpoint carries beside the text. It is set when the summary is checked."""
     missed: int = 0
     """The number of messages that the summary replaces and the summarizer was not shown, not even in
     part."""

@@ -26,7 +26,7 @@ _LOGGER = logging.getLogger("promptkit")
 
 @attrs.frozen(kw_only=True)
 class PreCompactResult:
-    """What a hook requests before a compaction, or before a branch is left. The default requests nothing."""
+    """The request of a hook before a compaction, or before a branch is left. The default requests nothing."""
 
     cancel: bool = False
     """Cancel the compaction, or the change of the branch. The conversation stays as it is."""
@@ -39,7 +39,7 @@ class PreCompactResult:
     """Memories that are written down already, for a summarizer that lists new ones."""
 
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
-    """What the entry of the summary keeps as its `data`, for the program. The model is never shown
+    """Data of the program that the entry of the summary keeps as its `data`. The model is never shown
     it."""
 
     def join_instructions(self, given: str | None) -> str | None:

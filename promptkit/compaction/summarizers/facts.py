@@ -124,9 +124,9 @@ class Name:
     text: str
     """The name, as it was written."""
     written: int
-    """How many messages of the model and the user contained it."""
+    """The number of messages of the model and the user that contain it."""
     seen: int
-    """How many messages contained it."""
+    """The number of messages that contain it."""
     last: int
     """The number of the last of these messages, counted over all dropped messages."""
 

@@ -42,7 +42,7 @@ CANDIDATES = (
 """The presets and settings that are compared."""
 
 MOST_LINES_LOST = 0.03
-"""How much lower the share of quoted lines that requests show may be than with the default."""
+"""The largest decrease, against the default, of the share of quoted lines that requests show."""
 
 LEAST_SAVING = 0.03
 """Share of the price that another preset must save, or the default stays."""
@@ -75,7 +75,7 @@ class Advice:
     default_quoted: float
     """The same share with the default."""
     sessions: int
-    """All sessions."""
+    """The number of sessions."""
     compacted: int
     """Sessions that either of the two compacts; those that any candidate compacts, where the default
     is recommended."""
@@ -176,7 +176,7 @@ def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advic
 
 
 class _Figures(NamedTuple):
-    """What a choice is made by, of one candidate: small, because it is added up thousands of times."""
+    """The figures of one candidate by which a choice is made. Only these are added up for each sample."""
 
     price: float
     overflows: int

@@ -28,9 +28,9 @@ class MessageCount:
     number: int
     message: Message
     tokens: int
-    """Its tokens in a request."""
+    """Tokens of the message in a request."""
     output_tokens: int
-    """Its tokens as a reply, with its thinking."""
+    """Tokens of the message as a reply, with its thinking."""
     blocks: int
     """Content blocks in the provider's format, at least 1. A tool result is one block, whatever is
     in it."""
