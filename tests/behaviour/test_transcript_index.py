@@ -773,6 +773,20 @@ def test_a_repeated_id_is_answered_as_before(tmp_path: Path) -> None:
     require_same(path, every=60)
 
 
+@pytest.mark.parametrize("place", range(4))
+def test_messages_of_half_a_megabyte_are_indexed_wherever_they_stand(
+    tmp_path: Path, place: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "talk.jsonl"
+    texts = ["short"] * place + ["x" * 500_000] * 3 + ["short"] * (4 - place)
+    Transcript(indexed(path)).append_messages(
+        *(Message(role="user", content=(text,)) for text in texts)
+    )
+    answer = Transcript(indexed(path))
+    assert [entry.message.text for entry in answer.path() if entry.message] == texts
+    assert (index_path(path).is_file(), caplog.messages) == (True, [])
+
+
 @pytest.mark.skipif(
     os.name != "posix" or os.geteuid() == 0, reason="the superuser may write anywhere"
 )

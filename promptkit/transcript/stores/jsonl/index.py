@@ -391,7 +391,11 @@ class IndexedEntries:
         """Compare the rows before `_compared` with their lines, at most `size` of them."""
         stop = self._compared
         found = self._fetch(max(stop - size - 1, 0), stop)
-        while found[2:] and _end(found[-1]) - _end(found[0]) > READ_BYTES:
+        # The first row of all has none before it, so that its line is read, too.
+        while (
+            found[2:]
+            and _end(found[-1]) - (_end(found[0]) if found[0][0] else self._start) > READ_BYTES
+        ):
             found = found[len(found) // 2 :]
         before = _Row._make(found.pop(0)) if found[1:] and (found[0][0] or not found[2:]) else None
         end, entry_id = (before.end, before.id) if before else (self._start, None)
