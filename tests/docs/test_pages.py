@@ -29,11 +29,11 @@ WITHOUT_NEXT = {
 """Lists that lead to all pages or to none, and long pages that are still to be divided."""
 
 
-def read_prose(page: Path) -> str:
-    """Read a page without its code blocks and comments."""
+def read_prose(page: Path, *, marks: bool = False) -> str:
+    """Read a page without its code blocks and, without `marks`, its comments."""
     text = page.read_text(encoding="utf-8")
     text = re.sub(r"^(`{3,})[^\n]*\n.*?^\1[ ]*$", "", text, flags=re.MULTILINE | re.DOTALL)
-    return re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).strip()
+    return (text if marks else re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)).strip()
 
 
 def count_words(text: str) -> int:
@@ -47,6 +47,15 @@ def test_the_pages_have_no_more_words_than_before() -> None:
     counts = {page.name: count_words(read_prose(page)) for page in pages}
     longest = sorted(counts.items(), key=lambda item: -item[1])[:5]
     assert sum(counts.values()) <= WORDS, f"{sum(counts.values())} words; the longest: {longest}"
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
+def test_text_is_wrapped_at_120_columns(page: Path) -> None:
+    """But for tables, pictures, and lines that end with a mark, which are generated."""
+    long = [line for line in read_prose(page, marks=True).split("\n") if len(line) > 120]
+    assert [
+        line for line in long if not re.match(r"\||!\[|    ", line) and line[-3:] != "-->"
+    ] == []
 
 
 def test_every_page_is_in_the_list_and_in_the_contents() -> None:
