@@ -8,7 +8,8 @@ from functools import update_wrapper
 from importlib import import_module
 from inspect import Parameter, Signature
 from operator import attrgetter
-from typing import TYPE_CHECKING, NoReturn
+from types import FunctionType
+from typing import NoReturn
 
 import attrs
 
@@ -20,9 +21,6 @@ from promptkit.elements.component_checks import (
 )
 from promptkit.elements.element import Child, PromptElement, Sizing, describe_props, make_element
 from promptkit.errors import BadPropError, InvalidArgumentError, TreeError
-
-if TYPE_CHECKING:
-    from types import FunctionType
 
 
 def make_function(function: FunctionType, *, pure: bool) -> Callable[..., PromptElement]:

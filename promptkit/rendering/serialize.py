@@ -12,7 +12,7 @@ import json
 from collections.abc import Generator, Hashable, Mapping
 from copy import copy
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -41,11 +41,8 @@ from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import HIGHEST_PRIORITY, Leaf, MessageItem, Node
-from promptkit.tokens import NamedModel, tokenizer_for
+from promptkit.tokens import NamedModel, Tokenizer, tokenizer_for
 from promptkit.tokens.models import model_name
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
 
 _VERSION = 1
 """The version of the format."""

@@ -29,14 +29,13 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_task,
 )
 from promptkit.files import replace_file
-from promptkit.transcript import Checkpoint, Entry
+from promptkit.transcript import Checkpoint, Entry, Redactor, Transcript, ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from promptkit.messages import Json
-    from promptkit.transcript import Redactor, Transcript, ViewItem
 
 CURATED_FILE = "MEMORY.md"
 """The file that the user edits."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -23,12 +24,7 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.messages import ImagePart
 from promptkit.rendering import render
-from promptkit.tokens import tokenizer_for
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer, tokenizer_for
 
 
 @attrs.frozen(kw_only=True)

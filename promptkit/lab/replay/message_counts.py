@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import attrs
@@ -13,8 +13,6 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript import message_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.tokens import Tokenizer
 
 

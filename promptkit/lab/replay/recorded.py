@@ -8,25 +8,18 @@ that recorded and replayed prices compare like with like.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for, find_lifetime
-from promptkit.messages import Message, OpaquePart
-from promptkit.tokens import BilledTokens, PriceError, tokenizer_for
+from promptkit.messages import Message, OpaquePart, ToolDefinition
+from promptkit.tokens import BilledTokens, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum, mean_tokens
-from promptkit.transcript import Checkpoint, MessageEntry, ViewItem
+from promptkit.transcript import Checkpoint, Entry, MessageEntry, ViewItem
 from promptkit.transcript.log.usage import read_bill
 from promptkit.transcript.log.view import ViewBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from promptkit.messages import ToolDefinition
-    from promptkit.tokens import Price, Prices
-    from promptkit.transcript import Entry
 
 UNRECORDED = "promptkit.unrecorded"
 """The provider of a part with the tokens that every request had and the recording does not have."""

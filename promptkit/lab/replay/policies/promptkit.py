@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -20,7 +19,12 @@ from promptkit.compaction import (
     Events,
     ExtractiveSummarizer,
     FallbackSummarizer,
+    LastRequest,
+    Preset,
+    Summarizer,
     SummarizerContext,
+    Summary,
+    SummaryTask,
     Wait,
 )
 from promptkit.compaction.planning.blocks import extract_summary_text
@@ -38,12 +42,8 @@ from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers import Reply
 from promptkit.providers.openai.response import CompactedInput
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens import BilledTokens
+from promptkit.tokens import BilledTokens, Tokenizer
 from promptkit.transcript import InMemoryStore, Transcript
-
-if TYPE_CHECKING:
-    from promptkit.compaction import LastRequest, Preset, Summarizer, Summary, SummaryTask
-    from promptkit.tokens import Tokenizer
 
 WAITING_DECISIONS = frozenset({Wait.__name__, Compact.__name__})
 """Decisions for which the user waits."""
