@@ -128,8 +128,7 @@ def _declare_class(declared: _Declared) -> type[PromptElement]:
     return type(function.__name__, (PromptElement,), body)
 
 
-def _refuse_brackets(self: PromptElement, children: Child) -> NoReturn:
-    _ = children
+def _refuse_brackets(self: PromptElement, _: Child) -> NoReturn:
     problem = f"{type(self).__name__} takes no children: give the function a parameter `children: Children` before its props."
     raise TreeError(problem)
 

@@ -87,7 +87,6 @@ class Conversation(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """Return the messages; all of them are required, unless the view allows pruning."""
-        _ = sizing
         messages = self.view.messages
         if self.view.may_prune:
             last_user = next(

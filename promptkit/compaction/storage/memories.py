@@ -93,7 +93,6 @@ class MemoryExtractionHook(CompactionHooks):
         self, plan: Plan, *, trigger: str, instructions: str | None
     ) -> PreCompactResult:
         """Return the memories that are written down already."""
-        _ = plan, trigger, instructions
         return PreCompactResult(known_memories=await self._read_known())
 
     async def _read_known(self) -> tuple[str, ...]:
@@ -144,7 +143,6 @@ class StatedMemoryExtractor:
         self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
     ) -> tuple[str, ...]:
         """Return the sentences, also those that are known: the directory writes none twice."""
-        _ = known
         texts = (item.message.text for item in items if is_user_request(item))
         sentences = (sentence.strip() for text in texts for sentence in _SENTENCE.split(text))
         return tuple(

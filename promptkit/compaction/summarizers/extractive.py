@@ -138,7 +138,6 @@ class ExtractiveSummary(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """Return the numbered sections, each with its lines or with a note that it is empty."""
-        _ = sizing
         facts = attrs.evolve(self.facts, requests=()) if self.requests_beside else self.facts
         requests = [f"({number}) {request}" for number, request in enumerate(facts.requests, 1)]
         several = (

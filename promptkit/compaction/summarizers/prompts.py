@@ -274,7 +274,6 @@ class SummaryInstructions(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """Render the template."""
-        _ = sizing
         values = {
             "instructions": self.instructions,
             "live": self.live,

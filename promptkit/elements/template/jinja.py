@@ -481,13 +481,11 @@ class _Generator(CodeGenerator):
     def _output_child_pre(
         self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
     ) -> None:
-        _ = node, frame, finalize
         self.write("environment.output_item(")
 
     def _output_child_post(
         self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
     ) -> None:
-        _ = frame, finalize
         self.write(f", {self._format_place(node.lineno)})")
 
 

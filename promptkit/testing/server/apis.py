@@ -67,8 +67,7 @@ def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | No
     return api_error(400, message, code="context_length_exceeded", param="input")
 
 
-def _refuse_messages(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
-    _ = reserved
+def _refuse_messages(tokens: int, _: int, window: int) -> HttpAnswer | None:
     return (
         None
         if tokens <= window

@@ -184,7 +184,6 @@ class PromptSnapshot:
         return f"<{type(self).__name__} of {self.assertion.test_location.testname}>"
 
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
-        _ = stabilizer
         return format_prompt(levels)
 
 
@@ -224,7 +223,6 @@ class MessagesSnapshot(PromptSnapshot):
         return attrs.evolve(self, wire_format=wire_format)
 
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
-        _ = stabilizer
         return build_wire_json(levels, self._wire_format)
 
 
