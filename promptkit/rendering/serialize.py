@@ -9,7 +9,7 @@ can nest.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from copy import copy
 from itertools import accumulate
 from typing import Any
@@ -30,12 +30,7 @@ from promptkit.messages import (
     Repair,
     ToolCall,
 )
-from promptkit.rendering.expand.event_loop import (
-    AwaitedResults,
-    PendingAwaitables,
-    drive,
-    drive_async,
-)
+from promptkit.rendering.expand.event_loop import drive
 from promptkit.rendering.expand.expansion import Expansion
 from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
@@ -147,23 +142,6 @@ def to_json(
     Raises:
         TreeError: The tree is ill-formed, or Metadata has a value that is not JSON.
     """
-    return _write_tree(drive(_expand(budget, tokenizer, model, prompt)))
-
-
-async def to_json_async(
-    prompt: Child,
-    *,
-    budget: int | None = None,
-    tokenizer: Tokenizer | None = None,
-    model: str | NamedModel | None = None,
-) -> dict[str, Json]:
-    """Return a tree as JSON like `to_json`, and await its components in the caller's event loop."""
-    return _write_tree(await drive_async(_expand(budget, tokenizer, model, prompt)))
-
-
-def _expand(
-    budget: int | None, tokenizer: Tokenizer | None, model: str | NamedModel | None, prompt: Child
-) -> Generator[PendingAwaitables, AwaitedResults, Node]:
     sizer = Sizer(tokenizer or tokenizer_for(model))
     name = None if model is None else model_name(model)
     expansion = Expansion(sizer, RenderCache(), RequestRuns(), model=name, fragment=True)
@@ -172,12 +150,8 @@ def _expand(
         if budget is None
         else max(0, budget - sizer.tokenizer.count_overhead().tokens)
     )
-    return expansion.run(flatten(prompt, "to_json"), room)
-
-
-def _write_tree(root: Node) -> dict[str, Json]:
     writer = _Writer()
-    writer.add({"type": "Group"}, root)
+    writer.add({"type": "Group"}, drive(expansion.run(flatten(prompt, "to_json"), room)))
     for node, record in writer.waiting:  # grows while it is walked
         record["children"] = [*writer.write_items(node), *writer.write_attachments(node)]
     return {"version": _VERSION, "nodes": writer.nodes}
