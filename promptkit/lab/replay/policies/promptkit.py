@@ -339,15 +339,11 @@ def _simulate_model(
         return summarizer
     if getattr(summarizer, "model", None) is model:
         return _ExtractedAnswer(summarizer=summarizer, model=model, summary_tokens=summary_tokens)
-    inner = {
-        name: each
-        for name in ("summarizer",)
-        if (each := getattr(summarizer, name, None)) is not None
-    }
-    if not inner:
+    inner: Summarizer | None = getattr(summarizer, "summarizer", None)
+    if inner is None:
         return summarizer
-    simulated = {name: _simulate_model(each, model, summary_tokens) for name, each in inner.items()}
-    return attrs.evolve(summarizer, **simulated)  # type: ignore[misc]  # an attrs class, as was found above
+    simulated = _simulate_model(inner, model, summary_tokens)
+    return attrs.evolve(summarizer, summarizer=simulated)  # type: ignore[misc]  # an attrs class, as was found above
 
 
 @attrs.frozen(kw_only=True)
