@@ -636,12 +636,10 @@ def _repr_element(element: PromptElement) -> list[object]:
     return parts
 
 
-def _join(groups: Iterable[Sequence[object]]) -> list[object]:
+def _join(groups: Iterable[Sequence[object]]) -> Iterator[object]:
     """Join groups of pieces by commas."""
-    joined: list[object] = []
     for index, group in enumerate(groups):
-        joined += [_Verbatim(", "), *group] if index else group
-    return joined
+        yield from [_Verbatim(", "), *group] if index else group
 
 
 def _abbreviate(value: object) -> str:

@@ -9,7 +9,7 @@ can nest.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from copy import copy
 from itertools import accumulate
 from typing import Any
@@ -175,54 +175,46 @@ class _Writer:
             self.waiting.append((node, record))
         return len(self.nodes) - 1
 
-    def write_items(self, node: Node) -> list[Json]:
-        """Write the items of a node: texts as they are, others as indices."""
+    def write_items(self, node: Node) -> Iterator[Json]:
+        """Write the items of a node: yield texts as they are, others as indices."""
         element = node.element
         if isinstance(element, (Rounds, *_MEDIA)) or (
             isinstance(element, text.Tag) and not element.children
         ):
-            return []  # its props are its content
+            return  # its props are its content
         # The children of a Tag are in a group between its two lines.
         content = node.nodes[0] if isinstance(element, text.Tag) and node.nodes else node
-        written: list[Json] = []
         for item in content.items:
             if type(item) is MessageItem and item.element is not None:
-                written.append(
-                    self.add({**self.write_props(item.element), "children": [item.text]})
-                )
+                yield self.add({**self.write_props(item.element), "children": [item.text]})
             elif type(item) is Leaf and item.element is None:
-                written.append(item.text)
+                yield item.text
             elif type(item) is Leaf and item.element is not None:
                 record = self.write_props(item.element)
-                written.append(
-                    self.add(record if item.part else {**record, "children": [item.text]})
-                )
+                yield self.add(record if item.part else {**record, "children": [item.text]})
             elif type(item) is Node and item.replaces is None:
                 record = {
                     **self.write_props(item.element, _find_type(item)),
                     **self._write_groups(item),
                 }
-                written.append(self.add(record, item))
+                yield self.add(record, item)
                 replaced = item
                 while (fallback := replaced.fallback) is not None:
                     group: dict[str, Json] = {"type": "Group"}
                     record["fallback"] = self.add(group, fallback)
                     record, replaced = group, fallback
-        return written
 
-    def write_attachments(self, node: Node) -> list[Json]:
-        """Write the references and the metadata of a node as nodes, and return their indices."""
-        written: list[Json] = [
-            self.add(self.write_props(reference)) for reference in node.references or ()
-        ]
+    def write_attachments(self, node: Node) -> Iterator[Json]:
+        """Write the references and the metadata of a node as nodes, and yield their indices."""
+        for reference in node.references or ():
+            yield self.add(self.write_props(reference))
         for value, local in node.metadata or ():
             plain: Json = (
                 {"repair": attrs.asdict(value)}
                 if isinstance(value, Repair)
                 else {"json": _to_plain_json(value, node)}
             )
-            written.append(self.add({"type": "Metadata", "value": plain, "local": local}))
-        return written
+            yield self.add({"type": "Metadata", "value": plain, "local": local})
 
     def write_props(
         self, element: PromptElement | None, kind: str | None = None

@@ -16,7 +16,7 @@ from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.lab.replay.recorded import BillTotals, is_unrecorded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.lab.replay.message_counts import MessageCount
     from promptkit.lab.replay.simulate import SentRequest
@@ -270,15 +270,13 @@ def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]
     return (*change, *_new_runs(shown, new, at))
 
 
-def _new_runs(shown: Sequence[int], start: int, end: int) -> list[int]:
-    runs: list[int] = []
+def _new_runs(shown: Sequence[int], start: int, end: int) -> Iterator[int]:
     while start < end:
         length = 1
         while start + length < end and shown[start + length] == shown[start] + length:
             length += 1
-        runs += (-1 - shown[start], length)
+        yield from (-1 - shown[start], length)
         start += length
-    return runs
 
 
 def expand_change(before: Sequence[int], change: Sequence[int]) -> list[int]:
