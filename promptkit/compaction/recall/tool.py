@@ -458,13 +458,11 @@ class _Conversation:
 
     def _describe(self, entry: Entry, *, page: int = 1) -> str:
         """Return the title of an entry: who wrote it, and its id."""
-        message = entry.message
+        role = entry.message.role if entry.message else entry.kind
         name = f"entry {entry.id}{f', page {page}' if page > 1 else ''}"
-        if message is None:
-            return f"[{name}]"
-        if message.role == "tool":
+        if role == "tool":
             return f"[result of {self._tools.get(entry.id, 'a tool')}, {name}]"
-        return f"[{message.role}, {name}]"
+        return f"[{role}, {name}]"
 
     def _find_notes(self, entry: Entry) -> dict[int, str]:
         """Return what is shown after the lines with calls: the entries of their results."""

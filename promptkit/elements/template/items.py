@@ -233,7 +233,5 @@ def _build_element(draft: TagDraft, children: Children) -> PromptElement:
         # Any stands for names and types were checked against the fields of the class
         element = cls(**cast("dict[str, Any]", props))
         return element[children] if children else element
-    except TemplateError:
-        raise
     except PromptKitError as error:
         draft.fail(f"{{% {draft.tag} %}}: {error}")
