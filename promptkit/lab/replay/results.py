@@ -9,6 +9,7 @@ import attrs
 
 from promptkit.lab.replay.recorded import BillTotals
 from promptkit.lab.replay.retention import RetentionCounts
+from promptkit.reprs import describe_fields
 from promptkit.tokens import BilledTokens
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class FileResult:
     """US dollars that the conversations cost at least under any policy; None unless it was asked
     for."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class FailedFile:
@@ -52,6 +55,8 @@ class FailedFile:
 
     file: str
     reason: str
+
+    __repr__ = describe_fields
 
     def describe(self) -> str:
         """Return one line: the file and the reason."""
@@ -88,6 +93,8 @@ class PolicyResult:
     large as those of this policy; None unless it was asked for."""
     timeline: tuple[TimelineRequest, ...] = ()
     """All requests in order; empty unless a timeline was requested."""
+
+    __repr__ = describe_fields
 
     @property
     def over_planned(self) -> float | None:
@@ -160,6 +167,8 @@ class ReplayTotals:
     faults: tuple[str, ...] = ()
     """Descriptions of the first invalid requests."""
 
+    __repr__ = describe_fields
+
     def __add__(self, other: ReplayTotals) -> ReplayTotals:
         return ReplayTotals(
             requests=self.requests + other.requests,
@@ -186,6 +195,8 @@ class TimelineRequest:
     """Tokens that were read from the prompt cache."""
     checkpoint: bool
     """Whether a summary replaced messages since the request before."""
+
+    __repr__ = describe_fields
 
 
 def sum_bills(bills: Sequence[BillTotals | None]) -> BillTotals | None:
