@@ -6,22 +6,13 @@ Runs in its environment: see `test_frameworks.py`.
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-import socket
-import subprocess
-import sys
-import time
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
-from openai import OpenAI
 
 from promptkit import ContextBudget
-from promptkit.errors import UnknownModelError
+from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.integrations.litellm import FitHook
 from promptkit.testing.server import Server, serve
 from tests.conversations import words
@@ -261,68 +252,9 @@ def test_the_window_is_the_deployments_then_what_promptkit_or_litellm_knows(
     assert len(fit(FitHook(), talk(8), model="local/mystery")) < len(talk(8))
 
 
-CONFIG = """
-model_list:
-  - model_name: reviewer
-    litellm_params: {{model: openai/gpt-4.1, api_base: "{url}", api_key: none}}
-    model_info: {{max_input_tokens: 2000}}
-litellm_settings:
-  callbacks: hooks.fit_hook
-  num_retries: 0
-"""
-
-
-def test_the_proxy_is_reached_by_its_config(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(CONFIG.format(url=server.url), encoding="utf-8")
-    hook = "from promptkit.integrations.litellm import FitHook\n\nfit_hook = FitHook()\n"
-    (tmp_path / "hooks.py").write_text(hook, encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [
-        str(Path(sys.executable).with_name("litellm")),
-        "--config",
-        "config.yaml",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        port,
-    ]
-    key = f"sk-{secrets.token_hex(32)}"  # without one the proxy does not start
-    with (tmp_path / "log").open("w", encoding="utf-8") as log:
-        proxy = subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "LITELLM_MASTER_KEY": key},
-        )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/health/readiness", proxy)
-        client: Any = OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=key, max_retries=0)
-        answer = client.chat.completions.create(model="reviewer", messages=talk(8))
-        assert answer.choices[0].message.content == "Done."
-        streamed = client.chat.completions.create(model="reviewer", messages=talk(8), stream=True)
-        assert "Done." in "".join(
-            chunk.choices[0].delta.content or "" for chunk in streamed if chunk.choices
-        )
-        assert server.stats.overflows == server.stats.invalid == 0
-        assert all(len(exchange.messages) < len(talk(8)) for exchange in server.requests)
-    except BaseException:
-        print((tmp_path / "log").read_text(encoding="utf-8"))
-        raise
-    finally:
-        proxy.terminate()
-        proxy.wait(30)
-
-
-def wait_for(url: str, proxy: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
-        assert proxy.poll() is None
-        try:
-            if httpx.get(url).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise TimeoutError(url)
+def test_a_wrong_argument_is_refused_at_once_and_all_are_keywords() -> None:
+    with pytest.raises(InvalidArgumentError, match="use 8000, 8k or 1m"):
+        FitHook(budget="8q")
+    with pytest.raises(TypeError, match="positional"):
+        FitHook(*["8k"])  # a list, so that type checkers do not refuse it first
+    assert repr(FitHook(budget="8k")) == "<FitHook budget: '8k', keep: 'newest'>"

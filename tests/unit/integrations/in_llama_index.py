@@ -435,3 +435,12 @@ def test_the_summarizer_is_given_the_agents_tools() -> None:
         summaries = [exchange for exchange in server.requests if "summar" in exchange.text.lower()]
         assert summaries
         assert any(exchange.body.get("tools") == first for exchange in summaries)
+
+
+def test_a_wrong_argument_is_refused_at_once_and_the_memory_is_shown_in_a_line() -> None:
+    with pytest.raises(InvalidArgumentError, match="truncate_only"):
+        WindowMemory.from_defaults(preset="vscod")
+    with pytest.raises(InvalidArgumentError, match="use 8000, 8k or 1m"):
+        WindowMemory.from_defaults(budget="8q")
+    shown = repr(make(talk(8), budget="8k"))
+    assert shown == "<WindowMemory key: 'chat_history', model: 'gpt-4.1', budget: '8k'>"
