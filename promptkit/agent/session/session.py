@@ -51,6 +51,7 @@ from promptkit.errors import (
 from promptkit.messages import Message, Part, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
+from promptkit.reprs import describe
 from promptkit.tools import AnyTool, Tool, parse_content
 from promptkit.transcript import Entry, Reset
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
@@ -227,6 +228,9 @@ class AgentSession:
             settings, model=self._model, transcript=transcript, budget=budget
         )
         self._turn = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return describe(self, model=self.model.name, tools=self.tools, transcript=self.transcript)
 
     @property
     def model(self) -> Model:

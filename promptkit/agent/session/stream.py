@@ -24,6 +24,7 @@ from promptkit.compaction.run.events import (
     WindowLearned,
     get_conversation_id,
 )
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -48,6 +49,8 @@ class TurnResult:
     finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
     """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
     `content_filter`: the provider withheld the rest."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen

@@ -14,6 +14,7 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.rounds import Rounds
 from promptkit.fitting import RecordedMessages, describe_omitted
 from promptkit.pairing import pair_tool_calls
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from promptkit.messages import Message
@@ -40,6 +41,8 @@ class ConversationView:
     """The text in place of the middle of a shortened tool result, by the id of its call: it tells
     the model how to read all of it. Empty if messages may not be pruned, or if the model has no
     tool for that."""
+
+    __repr__ = describe_fields
 
     @property
     def summary(self) -> Message | None:

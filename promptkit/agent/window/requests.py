@@ -33,6 +33,7 @@ from promptkit.rendering import Renderer
 from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.reprs import describe_fields
 from promptkit.transcript import Checkpoint
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
 from promptkit.wire.breakpoints import mark_prefix
@@ -86,6 +87,8 @@ class WindowRequest:
     _origins: Mapping[str, Origin] = attrs.field(
         alias="origins_by_entry", factory=dict[str, "Origin"], repr=False, eq=False
     )
+
+    __repr__ = describe_fields
 
     @cached_property
     def origins(self) -> tuple[object | None, ...]:

@@ -44,6 +44,7 @@ from promptkit.errors import (
 )
 from promptkit.providers.errors import Overflow, overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
+from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
@@ -190,6 +191,11 @@ class ContextWindow:
             clock=clock,
         )
         self._open(settings, model, transcript, budget)
+
+    def __repr__(self) -> str:
+        return describe(
+            self, model=model_name(self.model), limit=self.budget.limit, transcript=self.transcript
+        )
 
     @classmethod
     def from_settings(

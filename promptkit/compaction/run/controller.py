@@ -57,6 +57,7 @@ from promptkit.compaction.run.state import (
     RequestVersion,
 )
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
+from promptkit.reprs import describe
 from promptkit.tokens.models import model_name
 
 if TYPE_CHECKING:
@@ -168,6 +169,9 @@ class CompactionController:
             )
         )
         self._window = self._new_window()
+
+    def __repr__(self) -> str:
+        return describe(self, model=self.model, limit=self.state.budget.limit, enabled=self.enabled)
 
     @property
     def model(self) -> str:

@@ -13,6 +13,7 @@ import attrs
 
 from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.providers import Model, ModelOptions, Reply, with_options
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
@@ -121,6 +122,8 @@ class DecisionMade:
     warm: bool | None = None
     """Whether the provider's prompt cache was assumed to be warm, where that matters."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class CompactionStarted:
@@ -140,6 +143,8 @@ class CompactionStarted:
     """The next request by part, in tokens, as it is without the summary."""
     conversation: str | None = None
     """The id of the conversation: that of its first entry. A fork has the id of its original."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -190,6 +195,8 @@ class CompactionCommitted(_CompactionStep):
     summary: str = attrs.field(default="", repr=False)
     """The text of the summary. Logs and traces leave it out."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class CompactionFailed(_CompactionStep):
@@ -199,6 +206,8 @@ class CompactionFailed(_CompactionStep):
     """A word, such as `too_large`, or the name of the error's class."""
     detail: str
     """The error's text."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -212,10 +221,14 @@ class SummaryAttemptFailed(_CompactionStep):
     detail: str
     """The error's text."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class CompactionCancelled(_CompactionStep):
     """The compaction was cancelled. The transcript is unchanged."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -223,6 +236,8 @@ class SummaryDiscarded(_CompactionStep):
     """A summary was made and is not used, because the conversation changed or is small enough again."""
 
     reason: str
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -242,6 +257,8 @@ class RequestPruned:
     """The names of the functions that made it smaller, such as `truncate_history`. `render`: the
     prompt's own pruning."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class WindowLearned:
@@ -254,6 +271,8 @@ class WindowLearned:
     after: int | None
     why: str
     """The reason, as one clause."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -286,6 +305,8 @@ class TurnEnded(_Ended):
     error: str | None = None
     """The class name of what the turn raised. None: it ended with the model's reply."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class RequestSent:
@@ -310,6 +331,8 @@ class RequestSent:
     messages: tuple[Message, ...] = attrs.field(default=(), repr=False)
     tools: tuple[ToolDefinition, ...] = attrs.field(default=(), repr=False)
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class ReplyReceived(_Ended):
@@ -322,6 +345,8 @@ class ReplyReceived(_Ended):
     """The provider's name for the request, where it gave one."""
     message: Message | None = attrs.field(default=None, repr=False)
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class RequestFailed(_Ended):
@@ -331,6 +356,8 @@ class RequestFailed(_Ended):
     """The class name of what was raised."""
     detail: str = ""
     """The error's text."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -347,6 +374,8 @@ class ToolCalled:
     arguments: str = attrs.field(default="", repr=False)
     """The arguments as JSON."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class ToolReturned(_Ended):
@@ -357,6 +386,8 @@ class ToolReturned(_Ended):
     otherwise. None: the tool has a result."""
     result: str = attrs.field(default="", repr=False)
     """The text of the result."""
+
+    __repr__ = describe_fields
 
 
 Event: TypeAlias = (

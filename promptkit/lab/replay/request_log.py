@@ -14,6 +14,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.lab.replay.recorded import BillTotals, is_unrecorded
+from promptkit.reprs import describe, describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -57,6 +58,9 @@ class LoggedMessage:
     """For a summary: the numbers of the first message that it stands for, and of the one after the
     last."""
 
+    def __repr__(self) -> str:
+        return describe(self, role=self.message.role, text=self.message.text)
+
     @property
     def part(self) -> str:
         """The part of a request that its tokens belong to."""
@@ -89,6 +93,8 @@ class LoggedRequest:
     """The messages that it shows, as a change of those of the request before: pairs of numbers,
     read by `expand_change`."""
 
+    __repr__ = describe_fields
+
     @property
     def tokens(self) -> int:
         """All input tokens."""
@@ -104,6 +110,8 @@ class RequestLog:
     requests: tuple[LoggedRequest, ...]
     price: float | None
     """US dollars for everything, summaries after the last request included; None without prices."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -130,6 +138,8 @@ class ConversationLog:
     """The number of this conversation in its file, from 1."""
     branches: int = 1
     """The conversations in the file. A transcript has one for each branch."""
+
+    __repr__ = describe_fields
 
 
 class LogMessages:

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from promptkit.messages import Json, Message, Part, Usage
+from promptkit.reprs import describe, describe_fields
 
 EntryKind = Literal[
     "message",
@@ -78,6 +79,15 @@ class MessageEntry:
     budget: RequestBudget | None = attrs.field(default=None, repr=False)
     """The budget of the request that this reply answered. None: that of the reply before it."""
 
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            role=self.message.role,
+            text=self.message.text,
+            tool_calls=self.message.tool_calls,
+            model=self.model,
+        )
+
 
 Author: TypeAlias = Literal["model", "hook", "extract"]
 """Who wrote a summary: a model or a hook of the program. An `extract` is taken from the conversation
@@ -132,6 +142,17 @@ class Checkpoint:
     shown: int | None = None
     """The number of those messages that the summarizer was shown, at least in part."""
 
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            trigger=self.trigger,
+            dropped=self.dropped,
+            tokens_before=self.tokens_before,
+            tokens_after=self.tokens_after,
+            model=self.model,
+            summary=self.summary,
+        )
+
 
 @attrs.frozen(kw_only=True)
 class BranchSummary:
@@ -151,6 +172,8 @@ class BranchSummary:
     """The usage of the summary requests."""
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """What hooks attached. The model is never shown it."""
+
+    __repr__ = describe_fields
 
 
 PRUNED_REASON = "pruned"
@@ -175,6 +198,8 @@ class Edit:
     reason: str
     """Why the edit was made, in one word: `pruned`, `undone`, `redacted`."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class Reset:
@@ -193,6 +218,8 @@ class CustomEntry:
     data: Json = None
     """Any JSON value."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class CustomMessage:
@@ -207,6 +234,9 @@ class CustomMessage:
     usage: Usage | None = None
     """The usage of the requests for it."""
 
+    def __repr__(self) -> str:
+        return describe(self, name=self.name, role=self.message.role, text=self.message.text)
+
 
 @attrs.frozen(kw_only=True)
 class Setting:
@@ -216,6 +246,8 @@ class Setting:
     """The name of the setting."""
     value: Json
     """The new value."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -240,6 +272,8 @@ class Observation:
     data: Json = None
     """Any JSON value."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class UnknownEntry:
@@ -249,6 +283,8 @@ class UnknownEntry:
     """The kind as it is written in the file."""
     data: Mapping[str, Json]
     """The data of the entry."""
+
+    __repr__ = describe_fields
 
 
 EntryPayload: TypeAlias = (
@@ -294,6 +330,9 @@ class Entry:
     """When the entry was written, in seconds since 1970 (UTC)."""
     payload: EntryPayload
     """What the entry holds."""
+
+    def __repr__(self) -> str:
+        return describe(self, id=self.id, payload=self.payload)
 
     @property
     def kind(self) -> EntryKind:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import Message, Usage
+from promptkit.reprs import describe
 from promptkit.transcript.log.entries import Entry, UnknownEntry
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.log.usage import read_usage
@@ -43,6 +44,16 @@ class TranscriptStatistics:
     """When the oldest entry was written, in seconds since 1970; None if no entry has a time."""
     last: float | None
     """When the latest entry was written, in seconds since 1970; None if no entry has a time."""
+
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            entries=self.entries,
+            tool_calls=self.tool_calls,
+            checkpoints=self.checkpoints,
+            branches=self.branches,
+            tokens=self.tokens and sum(self.tokens.values()),
+        )
 
 
 class TranscriptTotals:
