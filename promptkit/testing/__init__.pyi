@@ -1,4 +1,5 @@
 from .assertions import (
+    assert_cache_stable as assert_cache_stable,
     assert_dropped as assert_dropped,
     assert_fits as assert_fits,
     assert_kept as assert_kept,

@@ -25,6 +25,7 @@ from promptkit.compaction.run.events import (
     get_conversation_id,
 )
 from promptkit.reprs import describe_fields
+from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -108,7 +109,9 @@ async def stream_turn(
 
     def post_own(event: Event) -> None:
         kind = _KINDS.get(type(event))
-        if kind is None or isinstance(event, DecisionMade | RequestPruned | WindowLearned):
+        if kind is None or isinstance(
+            event, DecisionMade | RequestPruned | WindowLearned | CacheMissed
+        ):
             return
         number = kind, event.number
         if isinstance(

@@ -83,7 +83,10 @@ class WindowRequest:
     rendered: Rendered = attrs.field(repr=False, eq=False)
     """The render behind it, with its receipt. Model-specific additions (`messages`) are not in
     it."""
-    _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
+    items: tuple[ViewItem, ...] = attrs.field(default=(), repr=False, eq=False)
+    """The messages of the view, with their entries."""
+    changed_by: tuple[str, ...] = attrs.field(default=(), repr=False, eq=False)
+    """The names of the processors that changed messages of the view."""
     _origins: Mapping[str, Origin] = attrs.field(
         alias="origins_by_entry", factory=dict[str, "Origin"], repr=False, eq=False
     )
@@ -95,7 +98,7 @@ class WindowRequest:
         """The caller's own object for each of `messages`; None for a message that was changed, or that is not the caller's."""
         if not self._origins:
             return (None,) * len(self.messages)
-        return tuple(map(self._find_origin, match_items(self.messages, self._items)))
+        return tuple(map(self._find_origin, match_items(self.messages, self.items)))
 
     @cached_property
     def sources(self) -> tuple[object | None, ...]:
@@ -106,7 +109,7 @@ class WindowRequest:
         """
         if not self._origins:
             return (None,) * len(self.messages)
-        entries = {key: item.entry_id for item in self._items for key in _call_keys(item.message)}
+        entries = {key: item.entry_id for item in self.items for key in _call_keys(item.message)}
         return tuple(
             self._find_changed(message, entries) if origin is None else origin
             for origin, message in zip(self.origins, self.messages, strict=True)
@@ -354,6 +357,7 @@ class RequestBuilder:
             omitted=omitted,
             pruned=pruned,
             items=view.items,
+            changed_by=by,
         )
 
     def measure(self, view: TranscriptView, target: RequestTarget) -> UsageByPart:

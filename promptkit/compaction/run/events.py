@@ -14,6 +14,7 @@ import attrs
 from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.providers import Model, ModelOptions, Reply, with_options
 from promptkit.reprs import describe_fields
+from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
@@ -407,6 +408,7 @@ Event: TypeAlias = (
     | SummaryDiscarded
     | RequestPruned
     | WindowLearned
+    | CacheMissed
 )
 """Any event that a subscriber receives."""
 

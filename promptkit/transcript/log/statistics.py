@@ -12,7 +12,7 @@ import attrs
 
 from promptkit.messages import Message, Usage
 from promptkit.reprs import describe
-from promptkit.transcript.log.entries import Entry, UnknownEntry
+from promptkit.transcript.log.entries import Entry, MessageEntry, UnknownEntry
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.log.usage import read_usage
 
@@ -38,6 +38,9 @@ class TranscriptStatistics:
     """The sum of the usage that providers reported, including the requests for summaries."""
     checkpoints: int
     """Number of checkpoints."""
+    cache_misses: Mapping[str, int]
+    """Requests that the provider's prompt cache served less of than it could have, by cause, as
+    `CacheMissed.cause` names it."""
     branches: int
     """Number of leaves: entries without children."""
     first: float | None
@@ -73,6 +76,7 @@ class TranscriptTotals:
         self._kinds: Counter[str] = Counter()
         self._roles: Counter[str] = Counter()
         self._tokens: Counter[str] = Counter()
+        self._misses: Counter[str] = Counter()
         self._calls = 0
         self._usage = Usage(input_tokens=0)
         self._times: tuple[float, float] | None = None
@@ -89,6 +93,8 @@ class TranscriptTotals:
             self._times = min(first, entry.time), max(last, entry.time)
         if (usage := read_usage(payload)) is not None:
             self._usage = _add_usage(self._usage, usage)
+        if isinstance(payload, MessageEntry) and payload.cache_miss is not None:
+            self._misses[payload.cache_miss.cause] += 1
         message = entry.message
         if message is not None:
             self._roles[message.role] += 1
@@ -108,6 +114,7 @@ class TranscriptTotals:
             tokens=None if self._count_tokens is None else dict(self._tokens),
             usage=self._usage,
             checkpoints=self._kinds["checkpoint"],
+            cache_misses=dict(self._misses),
             branches=len(self.tree.leaves()),
             first=first,
             last=last,
