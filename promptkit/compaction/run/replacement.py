@@ -261,7 +261,7 @@ class Replacement:
     def tokens_beside(self) -> int:
         """The tokens of the user's earlier messages and of a carried block, at most.
 
-        User messages that may take a larger share than a thirtieth, or stay as messages, do not
+        User messages that may take a larger share than an eighth, or stay as messages, do not
         count.
         """
         history = (
