@@ -55,6 +55,7 @@ BLOCK_TAGS = (
     "agent",
     "files",
     "errors-seen",
+    "extract",
     "names-seen",
     "user-messages",
     "recent-files",
