@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 import attrs
 
 from promptkit.compaction.policy.usage import UsageByPart
+from promptkit.compaction.summarizers.losses import Losses
 from promptkit.providers import Model, ModelOptions, Reply, with_options
 from promptkit.reprs import describe_fields
 from promptkit.transcript import CacheMissed
@@ -193,6 +194,9 @@ class CompactionCommitted(_CompactionStep):
     """Who wrote the summary: a `model`, a `hook`, or `extract` for one without a model."""
     request_id: str | None = None
     """The provider's name for the request that wrote the summary, where it gave one."""
+    losses: Losses = attrs.field(factory=Losses)
+    """What is left of the facts that the conversation showed before. Empty for the summary of a
+    branch and the document of a handoff."""
     summary: str = attrs.field(default="", repr=False)
     """The text of the summary. Logs and traces leave it out."""
 

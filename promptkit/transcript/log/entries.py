@@ -197,6 +197,9 @@ class Checkpoint:
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Data that each checkpoint hands to the next one, such as the files that were read and
     changed."""
+    losses: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What is left of the facts that the conversation showed: their number by kind and level, and
+    the newest that are no longer shown."""
     dropped: int | None = None
     """The number of messages that the summary replaces, the previous summary aside."""
     shown: int | None = None

@@ -56,6 +56,7 @@ BLOCK_TAGS = (
     "agent",
     "files",
     "errors-seen",
+    "extract",
     "names-seen",
     "user-messages",
     "recent-files",
