@@ -12,6 +12,7 @@ from .network_guard import (
     Refusal as Refusal,
     loopback_only as loopback_only,
 )
+from .recorded_model import NotRecordedError as NotRecordedError, RecordedModel as RecordedModel
 from .scripted_model import (
     NoStepLeftError as NoStepLeftError,
     Request as Request,
@@ -23,6 +24,7 @@ from .snapshots.snapshot import (
     MessagesSnapshot as MessagesSnapshot,
     PromptSnapshot as PromptSnapshot,
     ReceiptSnapshot as ReceiptSnapshot,
+    WireSnapshot as WireSnapshot,
 )
 from .store_contracts import StoreContract as StoreContract
 from .word_tokenizer import WordTokenizer as WordTokenizer

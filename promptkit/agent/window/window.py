@@ -251,6 +251,7 @@ class ContextWindow:
             settings,
             processor=self.compaction.processor,
             find_cut_markers=self.compaction.compactor.find_cut_markers,
+            measure=self.context_usage,
         )
         self.last_request: WindowRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
