@@ -122,7 +122,7 @@ class WindowRequest:
 
         What the prompt shows behind the conversation, such as a `ContextStatus`, is not among them.
         """
-        last = self._items[-1].message if self._items else None
+        last = self.items[-1].message if self.items else None
         count = len(self.messages)
         while last is not None and count and not _is_form_of(self.messages[count - 1], last):
             count -= 1
