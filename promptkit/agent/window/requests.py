@@ -82,8 +82,7 @@ class WindowRequest:
     rendered: Rendered = attrs.field(repr=False, eq=False)
     """The render behind it, with its receipt. Model-specific additions (`messages`) are not in
     it."""
-    items: tuple[ViewItem, ...] = attrs.field(default=(), repr=False, eq=False)
-    """The messages of the view, with their entries."""
+    _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
     changed_by: tuple[str, ...] = attrs.field(default=(), repr=False, eq=False)
     """The names of the processors that changed messages of the view."""
     _origins: Mapping[str, Origin] = attrs.field(
@@ -95,7 +94,7 @@ class WindowRequest:
         """The caller's own object for each of `messages`; None for a message that was changed, or that is not the caller's."""
         if not self._origins:
             return (None,) * len(self.messages)
-        return tuple(map(self._find_origin, match_items(self.messages, self.items)))
+        return tuple(map(self._find_origin, match_items(self.messages, self._items)))
 
     @cached_property
     def sources(self) -> tuple[object | None, ...]:
@@ -106,11 +105,16 @@ class WindowRequest:
         """
         if not self._origins:
             return (None,) * len(self.messages)
-        entries = {key: item.entry_id for item in self.items for key in _call_keys(item.message)}
+        entries = {key: item.entry_id for item in self._items for key in _call_keys(item.message)}
         return tuple(
             self._find_changed(message, entries) if origin is None else origin
             for origin, message in zip(self.origins, self.messages, strict=True)
         )
+
+    def find_entry(self, message: Message | None) -> str | None:
+        """Return the id of the entry that one of `messages` shows as the view does; None if there is none."""
+        shown = zip(self.messages, match_items(self.messages, self._items), strict=True)
+        return next((item.entry_id for each, item in shown if each is message and item), None)
 
     def _find_changed(
         self, message: Message, entries: Mapping[tuple[str, str], str]
@@ -282,7 +286,7 @@ class RequestBuilder:
         self._defaults: Defaults = settings.defaults
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._tool_tokens: tuple[Tokenizer, int] | None = None
+        self._tool_tokens: tuple[object, int] | None = None
         self._earlier: tuple[Message, ...] = ()
 
     async def build(
@@ -411,11 +415,12 @@ class RequestBuilder:
         """Count the tokens of the tool definitions, each tokenizer once."""
         if not self.tools:
             return 0
-        if self._tool_tokens is None or self._tool_tokens[0] != tokenizer:
+        key = tokenizer, self.tools
+        if self._tool_tokens is None or self._tool_tokens[0] != key:
             counts = [
                 tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())
             ]
-            self._tool_tokens = tokenizer, counts[0] - counts[1]
+            self._tool_tokens = key, counts[0] - counts[1]
         return self._tool_tokens[1]
 
     def _adapt_to(self, target: RequestTarget, checkpoint: str | None) -> RequestAdaptation:
@@ -456,7 +461,7 @@ class RequestBuilder:
 
     def _renderer_for(self, target: RequestTarget, limit: int | None) -> Renderer:
         budget = UNLIMITED if limit is None else limit
-        key = target.model, budget, target.tokenizer
+        key = target.model, budget, target.tokenizer, self.tools
         if self._renderer is None or self._renderer[0] != key:
             self._renderer = (
                 key,
