@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from promptkit.agent import WindowRequest
 
 
-def tool(name: str, **settings: object) -> Tool:
+def tool(name: str) -> Tool:
     """A tool that returns its name."""
     definition = ToolDefinition(
         name=name,
         description=f"Do {name}.",
         parameters={"type": "object", "properties": {"what": {"type": "string"}}},
     )
-    return attrs.evolve(Tool(definition=definition, run=lambda _: f"{name} ran"), **settings)
+    return Tool(definition=definition, run=lambda _: f"{name} ran")
 
 
 READ, GREP, SEARCH_WEB = tool("read"), tool("grep"), tool("search_web")
