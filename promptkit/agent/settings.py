@@ -41,6 +41,7 @@ class WindowSettings(CompactionConfig):
     tokenizer: Tokenizer | None = None
     defaults: Defaults = "promptkit"
     promotions: Sequence[Model] = ()
+    freeze_tools: bool = True
 
     def __attrs_post_init__(self) -> None:
         check_types(**{name: getattr(self, name) for name in _CHECKS if hasattr(self, name)})
