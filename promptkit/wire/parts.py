@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -153,7 +153,7 @@ def move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message
         media = [part for part in message.content if is_media(part)]
         if media and message.role in roles:
             moved += media
-            yield _replace_media(message, "[{}, shown in the message behind the results]")
+            yield _name_all(message, "shown in the message behind the results")
         else:
             yield message
     if moved:
@@ -162,10 +162,11 @@ def move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message
 
 def name_media(messages: Iterable[Message], why: str) -> list[Message]:
     """Return messages in which a note stands for each image and document, with a clause that says why."""
-    return [
-        replace_media(message, lambda _, part: f"[{_describe_media(part)}, {why}]")
-        for message in messages
-    ]
+    return [_name_all(message, why) for message in messages]
+
+
+def _name_all(message: Message, why: str) -> Message:
+    return replace_media(message, lambda _, part: f"[{_describe_media(part)}, {why}]")
 
 
 def is_media(part: Part) -> bool:
