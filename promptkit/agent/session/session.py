@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         CompactionHooks,
         Events,
         LeastSize,
+        MediaLimits,
         MemoryDirectory,
         Policy,
         Preset,
@@ -137,6 +138,7 @@ class AgentSession:
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
         reduce: ReduceToolResults | None = None,
+        media: MediaLimits | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         turn_hooks: TurnHooks | None = None,
@@ -174,6 +176,8 @@ class AgentSession:
             keep: Replaces what the preset keeps verbatim.
             reduce: Replaces which old and superseded tool results the preset takes out of the
                 conversation.
+            media: How much of a request pictures and documents may take. By default what the
+                model's provider accepts.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             turn_hooks: Run before each request, and before and after each tool call, which they can
@@ -241,6 +245,7 @@ class AgentSession:
             summarizer=summarizer,
             keep=keep,
             reduce=reduce,
+            media=media,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,

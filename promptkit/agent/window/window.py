@@ -37,11 +37,11 @@ from promptkit.agent.window.tool_list import (
 )
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
-from promptkit.compaction import LeastSize, UsageByPart
+from promptkit.compaction import LeastSize, MediaLimits, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
-from promptkit.compaction.run.events import ToolsChanged, WindowLearned
+from promptkit.compaction.run.events import RequestPruned, ToolsChanged, WindowLearned
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import (
@@ -130,6 +130,7 @@ class ContextWindow:
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
         reduce: ReduceToolResults | None = None,
+        media: MediaLimits | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
@@ -164,6 +165,8 @@ class ContextWindow:
             keep: Replaces what the preset keeps verbatim.
             reduce: Replaces which old and superseded tool results the preset takes out of the
                 conversation.
+            media: How much of a request pictures and documents may take. By default what the
+                model's provider accepts.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             redactor: Removes secrets from summaries, and from copies of the conversation that
@@ -197,6 +200,7 @@ class ContextWindow:
             summarizer=summarizer,
             keep=keep,
             reduce=reduce,
+            media=media,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,
@@ -246,6 +250,9 @@ class ContextWindow:
         self._written_tools: tuple[str | None, Sequence[ToolDefinition]] = None, ()
         """The checkpoint and the tools of the newest reply of this window in the transcript."""
         self._counts_tools = not (isinstance(budget, ContextBudget) and budget.tools)
+        self._media = settings.media or MediaLimits()
+        self._media_checkpoint: str | None = None
+        """The checkpoint for which the oldest pictures were left out."""
         tokenizer = settings.tokenizer or tokenizer_for(model_name(model))
         resolved = resolve_budget(
             budget, model=model_name(model), tokenizer=tokenizer, tools=settings.definitions
@@ -488,6 +495,7 @@ class ContextWindow:
             self._release_holder()
         while True:
             self._update_tools()
+            self._limit_media()
             version, model = compaction.version, self.model
             request = await self._build(state, runs)
             if isinstance(request, int):
@@ -523,6 +531,28 @@ class ContextWindow:
             origins_by_entry=dict(self._origins),
         )
         return self.last_request
+
+    def _limit_media(self, *, refused: bool = False) -> bool:
+        """Write a line in place of each of the oldest pictures and documents, if they take too much. Returns True if it did."""
+        view, before = self.view, self._media_checkpoint
+        self._media_checkpoint = view.checkpoint_id
+        edits = self._media.plan(
+            view,
+            model_name(self.model),
+            self.compaction.sizer.count_part,
+            compacted=view.checkpoint_id != before,
+            refused=refused,
+        )
+        if edits:
+            size = self.compaction.usage().local
+            self.transcript.append(*edits)
+            after = self.compaction.usage().local
+            self._settings.events.emit(
+                RequestPruned(
+                    messages=len(edits), before=size, after=after, by=(MediaLimits.__name__,)
+                )
+            )
+        return bool(edits)
 
     async def _build(self, state: RequestState, runs: RequestRuns) -> WindowRequest | int:
         """Build the next request, or return its tokens if it exceeds the budget. That may be known without a render."""
@@ -831,6 +861,8 @@ class ContextWindow:
         is_lower = sent.model is not self.model or self._learn_window(sent.tokens, overflow)
         if state.refused:
             return False
+        if overflow.is_body and self._limit_media(refused=True):
+            return True
         if not is_lower:
             self._check_newest(sent, error, overflow)
             state = attrs.evolve(state, limit=int(sent.tokens * BUFFER_STEP))
