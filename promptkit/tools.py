@@ -42,6 +42,7 @@ from promptkit.messages import (
     ToolDefinition,
     is_instance,
 )
+from promptkit.reprs import describe
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -175,6 +176,11 @@ class Tool:
             wanted = f"at least {MIN_RESULT_TOKENS}, and a whole number, or None"
             problem = f"max_tokens of the tool {self.definition.name!r} must be {wanted}, not {max_tokens!r:.80}."
             raise InvalidArgumentError(problem)
+
+    def __repr__(self) -> str:
+        return describe(
+            self, name=self.definition.name, timeout=self.timeout, max_tokens=self.max_tokens
+        )
 
 
 Function: TypeAlias = Callable[..., Any]  # Any: a tool may have any arguments and return anything

@@ -406,12 +406,11 @@ class PromptElement:
         """
         cls = type(self)
         clone = object.__new__(cls)
+        set_field = object.__setattr__  # the class is frozen
         for field in cls.__attrs_attrs__:
             name = field.name
             prop = field.alias or name
-            object.__setattr__(
-                clone, name, changes.pop(prop) if prop in changes else getattr(self, name)
-            )
+            set_field(clone, name, changes.pop(prop) if prop in changes else getattr(self, name))
         if changes:
             raise BadPropError(describe_props(cls.__name__, cls, changes))
         return clone

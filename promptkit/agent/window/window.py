@@ -19,6 +19,7 @@ import attrs
 
 from promptkit.agent.settings import WindowSettings, check_origins, check_types
 from promptkit.agent.window.branches import Branches, find_branch
+from promptkit.agent.window.cache_misses import CacheMonitor, find_answered
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.refusals import SMALLEST_BODY, find_newest
 from promptkit.agent.window.requests import (
@@ -44,10 +45,18 @@ from promptkit.errors import (
 )
 from promptkit.providers.errors import Overflow, overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
+from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
-from promptkit.transcript import Entry, MessageEntry, Setting, SyncingStore, Transcript
+from promptkit.transcript import (
+    CacheMissed,
+    Entry,
+    MessageEntry,
+    Setting,
+    SyncingStore,
+    Transcript,
+)
 from promptkit.transcript.log.entries import RequestBudget
 
 if TYPE_CHECKING:
@@ -191,6 +200,11 @@ class ContextWindow:
         )
         self._open(settings, model, transcript, budget)
 
+    def __repr__(self) -> str:
+        return describe(
+            self, model=model_name(self.model), limit=self.budget.limit, transcript=self.transcript
+        )
+
     @classmethod
     def from_settings(
         cls,
@@ -237,10 +251,12 @@ class ContextWindow:
             settings,
             processor=self.compaction.processor,
             find_cut_markers=self.compaction.compactor.find_cut_markers,
+            measure=self.context_usage,
         )
         self.last_request: WindowRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, Origin] = {}
+        self._cache = CacheMonitor(self.transcript, last=find_answered(self.transcript.path()))
         self._written_budget = RequestBudget()
         """The budget that the newest reply of this window in the transcript had."""
         self._offer_promotion()
@@ -478,6 +494,7 @@ class ContextWindow:
                 tokens=request.tokens,
                 model=model,
                 runs=runs,
+                seconds=compaction.seconds_since_request,
             )
         )
         self._check_least()  # the size of a prompt function's own messages is known now
@@ -678,6 +695,7 @@ class ContextWindow:
         self.compaction.state = attrs.evolve(self.compaction.state, pending=None)
         model = None if sent is None else model_name(sent.model)
         budget = RequestBudget(window=self.budget.window, limit=self.budget.limit)
+        missed = None if sent is None else self._explain_miss(sent, usage)
         (entry,) = self.transcript.append(
             MessageEntry(
                 message=message,
@@ -685,9 +703,12 @@ class ContextWindow:
                 model=model,
                 finish=finish,
                 budget=None if budget == self._written_budget else budget,
+                cache_miss=missed,
             )
         )
         self._written_budget = budget
+        if missed is not None:
+            self._settings.events.emit(missed)
         if sent is not None:
             self.compaction.on_reply(sent, message)
             if sent.model is self.model:
@@ -697,6 +718,19 @@ class ContextWindow:
                 if usage is not None and usage.cached_tokens <= usage.input_tokens:
                     self._learn(sent.tokens, usage.input_tokens)
         return entry
+
+    def _explain_miss(self, sent: PendingRequest, usage: Usage | None) -> CacheMissed | None:
+        """Return why the provider's cache served less of a request than it could have; None if it did not, or if nothing is known."""
+        request, compaction = self.last_request, self.compaction
+        if request is None or request.messages is not sent.content.messages:
+            return None
+        return self._cache.explain(
+            request,
+            usage,
+            seconds=sent.seconds,
+            cache_seconds=compaction.cache_seconds,
+            count=compaction.sizer.count_message,
+        )
 
     @property
     def pending_calls(self) -> tuple[ToolCall, ...]:

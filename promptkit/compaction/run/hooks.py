@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import is_instance
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -41,6 +42,8 @@ class PreCompactResult:
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Data of the program that the entry of the summary keeps as its `data`. The model is never shown
     it."""
+
+    __repr__ = describe_fields
 
     def join_instructions(self, given: str | None) -> str | None:
         """Return the user's instructions (None: there are none) with these, or None without any."""

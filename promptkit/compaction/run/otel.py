@@ -36,6 +36,7 @@ from promptkit.compaction.run.events import (
     WindowLearned,
 )
 from promptkit.messages import Json, Message, Usage
+from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -227,6 +228,8 @@ class _Recorder:
                 get_current_span().add_event(f"{PREFIX}decision_made", _select_attributes(event))
             case RequestPruned():
                 get_current_span().add_event(f"{PREFIX}request_pruned", _select_attributes(event))
+            case CacheMissed():
+                get_current_span().add_event(f"{PREFIX}cache_missed", _select_attributes(event))
             case WindowLearned():
                 get_current_span().add_event(f"{PREFIX}window_learned", _select_attributes(event))
             case (

@@ -29,6 +29,7 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_task,
 )
 from promptkit.files import replace_file
+from promptkit.reprs import describe
 from promptkit.transcript import Checkpoint, Entry, Redactor, Transcript, ViewItem
 
 if TYPE_CHECKING:
@@ -200,6 +201,9 @@ class MemoryDirectory:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def __repr__(self) -> str:
+        return describe(self, folder=str(self.folder))
 
     def has(self, key: str) -> bool:
         """Return whether memories with this key were written, on any day. Raises OSError."""

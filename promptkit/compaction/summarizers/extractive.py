@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
@@ -25,6 +25,13 @@ from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.messages import ImagePart
 from promptkit.rendering import render
 from promptkit.tokens import Tokenizer, tokenizer_for
+
+if TYPE_CHECKING:
+    from promptkit.compaction.summarizers.losses import MeasuredFact
+
+
+EXTRACTIVE = "extractive"
+"""The mode of a summary that was extracted from the conversation."""
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +78,7 @@ class ExtractiveSummarizer:
                 detail=f"{task.target_tokens:,} tokens are too few even for the headings.",
             ) from error
         text = "".join(message.text for message in rendered.messages)
-        return Summary(text=text, mode="extractive", author="extract", facts=facts.to_json())
+        return Summary(text=text, mode=EXTRACTIVE, author="extract", facts=facts.to_json())
 
 
 @attrs.frozen(kw_only=True)
@@ -108,6 +115,28 @@ class PlaceholderSummarizer:
         raise SummaryError(
             reason="does_not_fit", detail=f"{task.max_tokens:,} tokens are too few even for a note."
         )
+
+
+def format_left_out(
+    facts: Iterable[MeasuredFact], known: Facts, max_tokens: int, tokenizer: Tokenizer
+) -> tuple[str, ...]:
+    """Format facts as the lines that an extract has for them, as many of the first as fit."""
+    commands = {command.what: command for command in known.commands}
+    lines: list[str] = []
+    for fact in facts:
+        match fact.kind:
+            case "paths":
+                use = "Changed" if fact.text in known.changed else "Read"
+                line = f"{use}: {fact.text}"
+            case "commands":
+                (line,) = _describe_commands([commands[fact.text]])
+            case _:
+                line = fact.text
+        max_tokens -= tokenizer.count(f"- {line}\n")
+        if max_tokens < 0:
+            break
+        lines.append(line)
+    return tuple(lines)
 
 
 RECENT_COMMANDS = 12

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from threading import Thread
 from typing import TYPE_CHECKING, Self
 
+from promptkit.reprs import describe
 from promptkit.testing.server.backend import Backend
 from promptkit.testing.server.http_handler import Listener
 from promptkit.testing.server.replies import Answer, Fault, Rule, Step, normalize_answer
@@ -98,6 +99,9 @@ class Server:
             name="promptkit-testing-server",
         )
         self._thread.start()
+
+    def __repr__(self) -> str:
+        return describe(self, url=self.url, requests=len(self.requests))
 
     @property
     def port(self) -> int:

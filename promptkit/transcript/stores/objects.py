@@ -27,6 +27,7 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
 )
+from promptkit.reprs import describe
 from promptkit.transcript.stores.jsonl.format import (
     EntryLine,
     Header,
@@ -102,6 +103,9 @@ class ObjectStore:
         self._batch = 0  # the number of the last batch that was read or written
         self._count = 0  # entries up to there
         self._last_id = ""
+
+    def __repr__(self) -> str:
+        return describe(self, address=self.address)
 
     @property
     def address(self) -> str:

@@ -23,6 +23,7 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
 )
+from promptkit.reprs import describe
 from promptkit.transcript.log.search import encode_words, extract_words, list_lines
 from promptkit.transcript.stores.jsonl.format import EntryLine, encode_batch, line_from_bytes
 from promptkit.transcript.stores.store import (
@@ -111,6 +112,9 @@ class SqlStore:
         self._conversation = check_conversation(conversation)
         self._read_archives = read_archives
         self._number = 0  # the number of the last entry that was read or written
+
+    def __repr__(self) -> str:
+        return describe(self, address=self.address)
 
     @property
     def address(self) -> str:
