@@ -124,12 +124,12 @@ class Talk:
         """Open the window with a model of its own."""
         given: dict[str, Any] = {
             "instructions": RULES,
+            "events": Events(self._note),
             "budget": ContextBudget(window=60_000, reserved_output_tokens=0),
         }
         self.window = ContextWindow(
             model=settings.pop("model", None) or self.make_model(),
             tokenizer=TOKENIZER,
-            events=Events(self._note),
             clock=lambda: self.now,
             rng=lambda: 0.5,
             **given | settings,
@@ -267,7 +267,41 @@ async def pruning() -> Talk:
     return talk
 
 
+def make_tools(*names: str) -> list[ToolDefinition]:
+    """Return tools of these names."""
+    return [ToolDefinition(name=name, description=f"Do {name}.") for name in names]
+
+
+async def tools_at_once() -> Talk:
+    """Add a tool after each third turn, and let the next request offer it."""
+    names = ["read_file"]
+    talk = Talk("added").open(tools=make_tools(*names), freeze_tools=False)
+    for number in range(TURNS):
+        await talk.turn()
+        if number % 3 == 2:
+            names.append(f"tool_{number}")
+            talk.window.set_tools(make_tools(*names))
+    return talk
+
+
+async def changing_tools(*, freeze_tools: bool = True) -> Talk:
+    """Add, remove and reorder tools between turns, with the default settings, over a pause and compactions."""
+    talk = Talk("compaction").open(
+        tools=make_tools("read_file", "grep"),
+        freeze_tools=freeze_tools,
+        budget=ContextBudget(window=9_000, reserved_output_tokens=0),
+    )
+    lists = (("read_file",), ("read_file", "search_web"), ("search_web", "read_file", "grep"))
+    for number in range(3 * TURNS):
+        await talk.read(number)
+        talk.window.set_tools(make_tools(*lists[number % 3]))
+        await talk.window.wait_idle()
+        talk.now += TTL + 60 if number == TURNS else 0
+    return talk
+
+
 SCENARIOS = (
+    tools_at_once,
     other_instructions,
     clock_in_system_message,
     other_model,
@@ -277,6 +311,15 @@ SCENARIOS = (
     pruning,
 )
 """The conversations whose misses are to be explained."""
+
+
+async def prefix_breaks(*, freeze_tools: bool = True) -> int:
+    """Return how often a change of the tools broke a prefix that the cache held, and that no compaction broke."""
+    told = (await changing_tools(freeze_tools=freeze_tools)).told
+    return sum(
+        each.reason == "changed" and each.block == "tools" and "compaction" not in each.cause
+        for each in told
+    )
 
 
 async def explained_share() -> float:
@@ -298,6 +341,7 @@ async def measure() -> dict[str, object]:
         }
     return {
         "cache_misses_explained_share": round(await explained_share(), 4),
+        "prefix_breaks_by_tool_changes": await prefix_breaks(),
         "conversations": rows,
     }
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate_reference import NAMESPACES
+from generate_reference import NAMESPACES
 from promptkit import (
     AgentSession,
     ContextBudget,
@@ -50,7 +50,7 @@ def collect_session(folder: Path) -> list[object]:
     """Results of a conversation with a summary."""
     events: list[object] = []
     transcript = Transcript(JsonlStore(folder / "talk.jsonl"))
-    steps = [
+    steps: list[ToolCall | str] = [
         ToolCall(id="c", name="read_file", arguments='{"path": "a"}'),
         LONG,
         LONG,

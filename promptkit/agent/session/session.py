@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         CompactionHooks,
         Events,
         LeastSize,
+        MediaLimits,
         MemoryDirectory,
         Policy,
         Preset,
@@ -137,6 +138,7 @@ class AgentSession:
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
         reduce: ReduceToolResults | None = None,
+        media: MediaLimits | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         turn_hooks: TurnHooks | None = None,
@@ -149,6 +151,7 @@ class AgentSession:
         compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
+        freeze_tools: bool = True,
         enabled: bool = True,
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
@@ -173,6 +176,8 @@ class AgentSession:
             keep: Replaces what the preset keeps verbatim.
             reduce: Replaces which old and superseded tool results the preset takes out of the
                 conversation.
+            media: How much of a request pictures and documents may take. By default what the
+                model's provider accepts.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             turn_hooks: Run before each request, and before and after each tool call, which they can
@@ -195,6 +200,9 @@ class AgentSession:
             auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
                 each user message, and again if it has called tools since. By default as the preset
                 does: `opencode` and `oh_my_pi`.
+            freeze_tools: Offer changed tools only where that does not break the prompt cache, and
+                tell the model of them until then, as `set_tools` describes. False: the next request
+                offers them.
             enabled: False: nothing is compacted automatically; a request that is too large is
                 pruned.
             max_steps: The most requests of one turn.
@@ -237,6 +245,7 @@ class AgentSession:
             summarizer=summarizer,
             keep=keep,
             reduce=reduce,
+            media=media,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,
@@ -245,6 +254,7 @@ class AgentSession:
             promotions=promotions,
             read_tool=read_tool,
             defaults=defaults,
+            freeze_tools=freeze_tools,
             enabled=enabled,
             rng=rng,
         )
@@ -529,6 +539,31 @@ class AgentSession:
             budget: What requests may take; by default what is known of the model.
         """
         self.window.set_model(_resolve_model(model), budget=budget)
+
+    def set_tools(self, tools: Sequence[AnyTool]) -> None:
+        """Give the conversation other tools.
+
+        The model may call them from the next request on. Requests offer them, in the given order,
+        where that does not break the provider's prompt cache: before the first reply, after a
+        checkpoint, after the time for which the cache keeps a prompt, or with another model. Until
+        then a message at the end tells the model of them; a tool that the user or the model asks for
+        by its name is offered at once. With `freeze_tools=False` the next request offers them.
+
+        A call of a tool that has left is answered with an error. The session's own tools, such as
+        `recall`, stay.
+
+        Args:
+            tools: All tools from now on.
+
+        Raises:
+            TypeError: A value is no tool that can be run.
+            InvalidArgumentError: Two tools have the same name.
+            ToolsFillBudgetError: The tool definitions leave nothing for messages.
+        """
+        own = [tool for tool in self.tools.values() if tool.definition == RECALL]
+        given = [tool for tool in check_tools(tools) if tool.definition != RECALL]
+        self.window.set_tools((*given, *own))
+        self.tools = tools_by_name((*given, *own))
 
     async def run_maintenance(
         self, *, idle_seconds: float = 0.0, memory_pressure: bool = False

@@ -21,6 +21,7 @@ from promptkit.compaction.run.events import (
     SummaryDiscarded,
     ToolCalled,
     ToolReturned,
+    ToolsChanged,
     WindowLearned,
     get_conversation_id,
 )
@@ -110,7 +111,7 @@ async def stream_turn(
     def post_own(event: Event) -> None:
         kind = _KINDS.get(type(event))
         if kind is None or isinstance(
-            event, DecisionMade | RequestPruned | WindowLearned | CacheMissed
+            event, DecisionMade | RequestPruned | WindowLearned | ToolsChanged | CacheMissed
         ):
             return
         number = kind, event.number

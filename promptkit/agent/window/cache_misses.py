@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.agent.window.requests import match_items
+from promptkit.agent.window.tool_list import describe_tool_changes
 from promptkit.compaction.policy.usage import find_last_reply
 from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.tokens.models import cache_minimum
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from promptkit.agent.window.requests import WindowRequest
     from promptkit.compaction import LastRequest
-    from promptkit.messages import ToolDefinition, Usage
-    from promptkit.transcript import Entry, Transcript
+    from promptkit.messages import Usage
+    from promptkit.transcript import Entry, EntryPayload, Transcript
 
 BLOCK_TOKENS = 128
 """OpenAI caches prompts in blocks of so many tokens."""
@@ -99,16 +99,15 @@ class CacheMonitor:
             return None
         missed = attrs.evolve(missed, cached=cached, seconds=seconds)
         may_be_cached = has_served and last.tokens >= cache_minimum(model)
-        is_late = seconds is not None and seconds > cache_seconds
+        is_late = may_be_cached and seconds is not None and seconds > cache_seconds
         if last.model != model:
-            return attrs.evolve(missed, reason="model")
-        if missed.block and (not is_late or _is_enough(cached, missed.common)):
-            return missed
-        if is_late and may_be_cached:
-            return attrs.evolve(missed, reason="expired")
-        if missed.block:
-            return missed
-        return attrs.evolve(missed, reason="provider") if may_be_cached and last.content else None
+            missed = attrs.evolve(missed, reason="model")
+        elif is_late and not (missed.block and _is_enough(cached, missed.common)):
+            missed = attrs.evolve(missed, reason="expired")
+        elif missed.block is None:
+            is_evidenced = may_be_cached and last.content is not None
+            return attrs.evolve(missed, reason="provider") if is_evidenced else None
+        return missed
 
     def _compare(
         self, last: Answered, request: WindowRequest, count: Callable[[Message], int]
@@ -120,6 +119,8 @@ class CacheMonitor:
             return missed
         if before.tools != request.tools:
             change = describe_tool_changes(before.tools, request.tools)
+            if any(isinstance(each, Checkpoint) for each in self._list_since(last) or ()):
+                change = f"compaction; {change}"
             return attrs.evolve(missed, common=0, block="tools", change=change)
         difference = find_first_difference(before.messages, request.messages)
         if difference is not None and CacheBreakpointPart in map(
@@ -144,20 +145,25 @@ class CacheMonitor:
             change=next(self._iter_changes(last, request, place), None),
         )
 
+    def _list_since(self, last: Answered) -> list[EntryPayload] | None:
+        """Return what was written since a request; None if the conversation continues on another branch."""
+        path = self.transcript.path()
+        at = None if last.leaf is None else find_entry(path, last.leaf)
+        return None if at is None else [entry.payload for entry in path[at + 1 :]]
+
     def _iter_changes(self, last: Answered, request: WindowRequest, place: int) -> Iterator[str]:
         """Yield what may have changed a message of a request, as far as the transcript and the request show it, the likeliest first."""
         message = request.messages[place] if place < len(request.messages) else None
-        path = self.transcript.path()
-        at = None if last.leaf is None else find_entry(path, last.leaf)
-        since = [] if at is None else [entry.payload for entry in path[at + 1 :]]
         if message is None or message.role != "system":
-            if at is None:
+            since = self._list_since(last)
+            if since is None:
                 yield "branch"
+                since = []
             if any(isinstance(each, Checkpoint) for each in since):
                 yield "compaction"
             if any(isinstance(each, Reset) for each in since):
                 yield "reset"
-            shown = _find_entry_id(request, message)
+            shown = request.find_entry(message)
             for each in since:
                 if isinstance(each, Edit) and (each.content is None or each.target == shown):
                     yield EDIT_CHANGES.get(each.reason, "edit")
@@ -185,24 +191,6 @@ def _is_enough(cached: int | None, expected: int) -> bool:
 def _unmark(message: Message) -> Message:
     content = [part for part in message.content if not isinstance(part, CacheBreakpointPart)]
     return attrs.evolve(message, content=content)
-
-
-def _find_entry_id(request: WindowRequest, message: Message | None) -> str | None:
-    """Return the id of the entry that a message of a request shows, unless the request changed it."""
-    shown = zip(request.messages, match_items(request.messages, request.items), strict=True)
-    return next((item.entry_id for each, item in shown if each is message and item), None)
-
-
-def describe_tool_changes(before: Sequence[ToolDefinition], after: Sequence[ToolDefinition]) -> str:
-    """Describe how a list of tools differs from an earlier one: `added search; removed read_file`."""
-    old, new = ({tool.name: tool for tool in each} for each in (before, after))
-    changes = {
-        "added": [name for name in new if name not in old],
-        "removed": [name for name in old if name not in new],
-        "changed": [name for name in new if name in old and new[name] != old[name]],
-    }
-    listed = "; ".join(f"{verb} {', '.join(names)}" for verb, names in changes.items() if names)
-    return listed or "other order"
 
 
 def find_path(request: WindowRequest, difference: FirstDifference) -> str | None:

@@ -84,8 +84,7 @@ class WindowRequest:
     rendered: Rendered = attrs.field(repr=False, eq=False)
     """The render behind it, with its receipt. Model-specific additions (`messages`) are not in
     it."""
-    items: tuple[ViewItem, ...] = attrs.field(default=(), repr=False, eq=False)
-    """The messages of the view, with their entries."""
+    _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
     changed_by: tuple[str, ...] = attrs.field(default=(), repr=False, eq=False)
     """The names of the processors that changed messages of the view."""
     _origins: Mapping[str, Origin] = attrs.field(
@@ -122,11 +121,16 @@ class WindowRequest:
 
         What the prompt shows behind the conversation, such as a `ContextStatus`, is not among them.
         """
-        last = self._items[-1].message if self._items else None
+        last = self.items[-1].message if self.items else None
         count = len(self.messages)
         while last is not None and count and not _is_form_of(self.messages[count - 1], last):
             count -= 1
         return count or len(self.messages)
+
+    def find_entry(self, message: Message | None) -> str | None:
+        """Return the id of the entry that one of `messages` shows as the view does; None if there is none."""
+        shown = zip(self.messages, match_items(self.messages, self.items), strict=True)
+        return next((item.entry_id for each, item in shown if each is message and item), None)
 
     def _find_changed(
         self, message: Message, entries: Mapping[tuple[str, str], str]
@@ -301,7 +305,7 @@ class RequestBuilder:
         self._defaults: Defaults = settings.defaults
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._tool_tokens: tuple[Tokenizer, int] | None = None
+        self._tool_tokens: tuple[object, int] | None = None
         self._earlier: tuple[Message, ...] = ()
 
     async def build(
@@ -434,11 +438,12 @@ class RequestBuilder:
         """Count the tokens of the tool definitions, each tokenizer once."""
         if not self.tools:
             return 0
-        if self._tool_tokens is None or self._tool_tokens[0] != tokenizer:
+        key = tokenizer, self.tools
+        if self._tool_tokens is None or self._tool_tokens[0] != key:
             counts = [
                 tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())
             ]
-            self._tool_tokens = tokenizer, counts[0] - counts[1]
+            self._tool_tokens = key, counts[0] - counts[1]
         return self._tool_tokens[1]
 
     def _adapt_to(self, target: RequestTarget, checkpoint: str | None) -> RequestAdaptation:
@@ -479,7 +484,7 @@ class RequestBuilder:
 
     def _renderer_for(self, target: RequestTarget, limit: int | None) -> Renderer:
         budget = UNLIMITED if limit is None else limit
-        key = target.model, budget, target.tokenizer
+        key = target.model, budget, target.tokenizer, self.tools
         if self._renderer is None or self._renderer[0] != key:
             self._renderer = (
                 key,

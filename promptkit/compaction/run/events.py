@@ -249,7 +249,7 @@ class SummaryDiscarded(_CompactionStep):
 class RequestPruned:
     """A request was made smaller without a summary: messages were omitted or shortened.
 
-    The transcript is unchanged.
+    The transcript keeps them in full.
     """
 
     messages: int
@@ -278,6 +278,19 @@ class WindowLearned:
     """The reason, as one clause."""
 
     __repr__ = describe_fields
+
+
+@attrs.frozen(kw_only=True)
+class ToolsChanged:
+    """The program has given a conversation other tools: the model is told, or requests offer them from now on."""
+
+    change: str
+    """The difference from the tools that were offered, such as `added search; removed grep`."""
+    offered: bool
+    """Whether requests offer them from now on. False: a message at the end tells the model of them, so
+    that the prompt cache stays valid."""
+    why: str
+    """The reason, as one clause."""
 
 
 @attrs.frozen(kw_only=True)
@@ -412,6 +425,7 @@ Event: TypeAlias = (
     | SummaryDiscarded
     | RequestPruned
     | WindowLearned
+    | ToolsChanged
     | CacheMissed
 )
 """Any event that a subscriber receives."""

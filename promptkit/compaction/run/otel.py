@@ -31,6 +31,7 @@ from promptkit.compaction.run.events import (
     SummaryDiscarded,
     ToolCalled,
     ToolReturned,
+    ToolsChanged,
     TurnEnded,
     TurnStarted,
     WindowLearned,
@@ -230,6 +231,8 @@ class _Recorder:
                 get_current_span().add_event(f"{PREFIX}request_pruned", _select_attributes(event))
             case CacheMissed():
                 get_current_span().add_event(f"{PREFIX}cache_missed", _select_attributes(event))
+            case ToolsChanged():
+                get_current_span().add_event(f"{PREFIX}tools_changed", _select_attributes(event))
             case WindowLearned():
                 get_current_span().add_event(f"{PREFIX}window_learned", _select_attributes(event))
             case (

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from promptkit.messages import Json, Message, Part, Usage
+from promptkit.messages import Json, Message, Part, ToolDefinition, Usage
 from promptkit.reprs import describe, describe_fields
 
 EntryKind = Literal[
@@ -92,7 +92,8 @@ class CacheMissed:
     change: str | None = None
     """The cause of the difference: `compaction`, `pruning`, `undo`, `edit`, `reset`, `branch`, `hook`,
     `limit` (the request was pruned to fit), the names of the preset's processors, `prompt` (the prompt
-    rendered it differently), or for tools which were added, removed, changed or moved. None: unknown."""
+    rendered it differently), or for tools which were added, removed, changed or moved. A compaction beside them
+    comes first: `compaction; added search`. None: unknown."""
 
     @property
     def cause(self) -> str:
@@ -135,6 +136,8 @@ class MessageEntry:
     None if it is unknown."""
     budget: RequestBudget | None = attrs.field(default=None, repr=False)
     """The budget of the request that this reply answered. None: that of the reply before it."""
+    tools: tuple[ToolDefinition, ...] | None = attrs.field(default=None, repr=False)
+    """The tools that the request offered, in their order. None: those of the reply before it."""
     cache_miss: CacheMissed | None = attrs.field(default=None, repr=False)
     """Why the provider's prompt cache served less of the request than it could have. None: it did
     not, as far as is known."""

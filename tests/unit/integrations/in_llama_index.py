@@ -343,7 +343,7 @@ def test_the_window_is_what_promptkit_or_llama_index_knows_of_the_model() -> Non
     core: Any = import_module("llama_index.core.llms")
     unknown = core.MockLLM()
     assert unknown.metadata.context_window < 4_000
-    assert size(WindowMemory.from_defaults(talk(16), unknown).get()) < size(talk(10))
+    assert size(WindowMemory.from_defaults(chat_history=talk(16), llm=unknown).get()) < size(talk(10))
 
 
 def test_a_copy_with_another_key_is_the_memory_of_another_conversation() -> None:
