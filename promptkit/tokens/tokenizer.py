@@ -23,6 +23,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
 )
+from promptkit.reprs import describe
 
 if TYPE_CHECKING:
     import re
@@ -46,6 +47,9 @@ class Tokenizer(Protocol):
     ...     def count(self, text: str) -> int:
     ...         return len(text.split())
     """
+
+    def __repr__(self) -> str:
+        return describe(self, name=self.name)
 
     @property
     def name(self) -> str:
