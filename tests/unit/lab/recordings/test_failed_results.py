@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from promptkit import Message
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.lab.recordings.exporting import to_anthropic_json
 from promptkit.tools import is_error_result
-from promptkit.transcript.log.entries import CustomEntry
 from promptkit.transcript.log.view import ViewItem
 from tests.unit.lab.recordings.samples import (
     MINI,
@@ -162,6 +162,4 @@ def test_the_exit_of_mini_swe_agent_is_a_message_with_its_content(tmp_path: Path
         "diff --git a b",
         4,
     )
-    assert "Submitted" in repr(
-        [entry.payload.data for entry in made.entries if isinstance(entry.payload, CustomEntry)]
-    )
+    assert "Submitted" in repr([attrs.asdict(entry.payload) for entry in made.entries])
