@@ -1,4 +1,4 @@
-"""Assertions about rendered prompts.
+"""Assertions about rendered prompts, and about what a compaction keeps.
 
 An assertion that fails shows what it looked for, what came near, which removal dropped it, and the
 receipt of the render.
@@ -26,6 +26,7 @@ from promptkit import (
     Renderer,
     ToolDefinition,
 )
+from promptkit.compaction.summarizers.losses import FactKind, Losses, is_shown
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
@@ -266,6 +267,49 @@ def assert_cache_stable(
             f"{len(lines)} of {len(replies):,} requests do not begin with the request before:"
         )
         raise AssertionError("\n".join([headline, *_omit_middle(lines, MAX_PLACES)]))
+
+
+def assert_summary_keeps(
+    session: AgentSession | ContextWindow,
+    *,
+    paths: Sequence[str] = (),
+    figures: Sequence[str] = (),
+    share: float | None = None,
+) -> None:
+    """Assert what the next request still shows of a conversation that was compacted.
+
+    Args:
+        session: The session or the window.
+        paths: Each must be spelled in a message, as a whole or from one of its folders on.
+        figures: Each must be in a message, such as `180 ms`: its numbers, in whatever words.
+        share: The least share of the facts which the latest compaction found in what it dropped (paths,
+            commands, figures, error texts, requests) that the messages after it show.
+
+    Raises:
+        AssertionError: Something is missing, or nothing was compacted. The message names what is
+            missing.
+    """
+    __tracebackhide__ = True
+    from promptkit import ContextWindow
+    from promptkit.transcript import Checkpoint
+
+    window = session if isinstance(session, ContextWindow) else session.window
+    view = window.view
+    entry = None if view.checkpoint_id is None else window.transcript.get(view.checkpoint_id)
+    if entry is None or not isinstance(entry.payload, Checkpoint):
+        problem = "Nothing was compacted, so there is no summary: compact before the assertion."
+        raise AssertionError(problem)
+    wanted: tuple[tuple[FactKind, Sequence[str]], ...] = (("paths", paths), ("figures", figures))
+    for kind, texts in wanted:
+        missing = [text for text in texts if not is_shown(kind, text, view.messages)]
+        if missing:
+            problem = f"The next request does not show these {kind}: {', '.join(missing)}."
+            raise AssertionError(problem)
+    losses = Losses.from_json(entry.payload.losses)
+    if share is not None and losses.share < share:
+        lines = [f"  {_quote(text)}" for text in losses.missing]
+        headline = f"The summary shows {losses.share:.0%} of the facts, and must show {share:.0%}. The newest that it leaves out:"
+        raise AssertionError("\n".join([headline, *lines]))
 
 
 MAX_NEAR = 3

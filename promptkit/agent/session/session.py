@@ -7,7 +7,7 @@ import copy
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -42,15 +42,18 @@ from promptkit.compaction.run.events import (
 )
 from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.errors import (
+    CompactionInProgressError,
     ContextLengthExceededError,
     InvalidArgumentError,
     MaxStepsExceededError,
     NoPendingMessageError,
+    SummaryError,
     TurnInProgressError,
 )
-from promptkit.messages import Message, Part, Usage
+from promptkit.messages import Message, Part, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
+from promptkit.reprs import describe
 from promptkit.tools import AnyTool, Tool, parse_content
 from promptkit.transcript import Entry, Reset
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
@@ -79,6 +82,26 @@ if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import ContextBudget, Tokenizer
     from promptkit.transcript import Redactor, Transcript, TranscriptStore
+
+
+COMPACT = ToolDefinition(
+    name="compact",
+    description=(
+        "Have the older messages of this conversation replaced by a summary before your next step, to make room in the context window. "
+        "Call it between two pieces of work, when earlier details are no longer needed."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "focus": {
+                "type": "string",
+                "description": "What the summary must keep: decisions, names, open work.",
+            }
+        },
+        "required": ["focus"],
+    },
+)
+"""The tool with which a model asks for a compaction."""
 
 
 class AgentSession:
@@ -123,6 +146,7 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
         freeze_tools: bool = True,
@@ -167,6 +191,8 @@ class AgentSession:
                 sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out.
                 By default it is offered where a transcript is given.
+            compact_tool: Offer the tool `compact`, with which the model has the older messages
+                summarized before its next step, and names what the summary must keep.
             auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
                 each user message, and again if it has called tools since. By default as the preset
                 does: `opencode` and `oh_my_pi`.
@@ -191,9 +217,8 @@ class AgentSession:
             tool.definition != RECALL for tool in own
         )
         self._make_recall = partial(build_recall_tool, redactor=redactor) if offers_recall else None
-        offered = (
-            (*own, self._make_recall(self._find_recall_settings)) if self._make_recall else own
-        )
+        self._offers_compact = compact_tool
+        offered = (*own, *self._make_tools())
         self.tools: Mapping[str, Tool] = tools_by_name(offered)
         if max_steps < 1:
             problem = f"max_steps must be at least 1, not {max_steps}."
@@ -232,6 +257,9 @@ class AgentSession:
             settings, model=self._model, transcript=transcript, budget=budget
         )
         self._turn = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return describe(self, model=self.model.name, tools=self.tools, transcript=self.transcript)
 
     @property
     def model(self) -> Model:
@@ -626,6 +654,7 @@ class AgentSession:
                 await runner.run(
                     reply.message.tool_calls, lambda results: self.window.add(*results)
                 )
+                await self._compact_if_asked()
                 continue
             texts.append(self.window.last_text)
             if (
@@ -663,7 +692,7 @@ class AgentSession:
             self.window.replace_request(request)
             try:
                 model = with_options(
-                    self._observe_model(), on_text=on_text, cache_messages=len(request.messages)
+                    self._observe_model(), on_text=on_text, cache_messages=request.lasting
                 )
                 reply = await model.complete(request.messages, tools=request.tools)
             except ContextLengthExceededError as error:
@@ -714,10 +743,29 @@ class AgentSession:
 
     def _open(self, window: ContextWindow) -> None:
         self.window = window
-        if self._make_recall:
-            recall = self._make_recall(self._find_recall_settings)
-            self.tools = {**self.tools, RECALL.name: recall}
+        self.tools = {**self.tools, **tools_by_name(self._make_tools())}
         self._turn = asyncio.Lock()
+
+    def _make_tools(self) -> list[Tool]:
+        """Make the tools that a session offers for its own conversation."""
+        self._focus: str | None = None
+        recall = [self._make_recall(self._find_recall_settings)] if self._make_recall else []
+        compact = (
+            [Tool(definition=COMPACT, run=self._compact_later)] if self._offers_compact else []
+        )
+        return [*recall, *compact]
+
+    def _compact_later(self, arguments: Mapping[str, object]) -> str:
+        """Note that the model asks for a compaction. It is made when the results of this step are written."""
+        self._focus = str(arguments.get("focus", ""))
+        return "The older messages are summarized before your next step."
+
+    async def _compact_if_asked(self) -> None:
+        """Compact if the model has asked for it in this step. A compaction that fails is an event, as each is."""
+        if self._focus is not None:
+            focus, self._focus = self._focus, None
+            with suppress(SummaryError, CompactionInProgressError):
+                await self.window.compact(focus or None, allow_extractive=True)
 
     def _find_recall_settings(self) -> RecallSettings:
         """Return the settings of the tool `recall`.

@@ -25,6 +25,7 @@ from promptkit.compaction.run.events import (
     WindowLearned,
     get_conversation_id,
 )
+from promptkit.reprs import describe_fields
 from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class TurnResult:
     finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
     """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
     `content_filter`: the provider withheld the rest."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.transcript import Edit, Entry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from promptkit.messages import Message, Part
-    from promptkit.transcript import Transcript, ViewItem
+from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
+from promptkit.transcript import Edit, Entry, Transcript, ViewItem
 
 SMALLEST_BODY = 100_000
 """Bytes: no server has a lower limit for the body of a request by default. A smaller body that is

@@ -51,6 +51,7 @@ from promptkit.errors import (
 )
 from promptkit.providers.errors import Overflow, overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
+from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
@@ -211,6 +212,11 @@ class ContextWindow:
         )
         self._open(settings, model, transcript, budget)
 
+    def __repr__(self) -> str:
+        return describe(
+            self, model=model_name(self.model), limit=self.budget.limit, transcript=self.transcript
+        )
+
     @classmethod
     def from_settings(
         cls,
@@ -260,6 +266,7 @@ class ContextWindow:
             settings,
             processor=self.compaction.processor,
             find_cut_markers=self.compaction.compactor.find_cut_markers,
+            measure=self.context_usage,
         )
         self.last_request: WindowRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None

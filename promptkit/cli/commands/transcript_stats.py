@@ -138,6 +138,9 @@ def print_stats(figures: Figures) -> None:
         "current view": f"{view['messages']:,} messages, {view['tokens']:,} tokens"
         + (", after a checkpoint" if view["checkpoint"] else ""),
         "checkpoints": f"{figures['checkpoints']:,}",
+        "facts dropped": _counts(sum(figures["facts"].values()), figures["facts"])
+        if figures["facts"]
+        else "",
         "branches": f"{figures['branches']:,}",
         "written": f"{_when(figures['first'])} to {_when(figures['last'])}"
         if figures["first"] is not None

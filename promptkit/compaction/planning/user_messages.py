@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""
 
-HISTORY_SHARE = 30
-"""The user's earlier messages beside a summary take at most a thirtieth of what a conversation may
-have."""
+HISTORY_SHARE = 8
+"""The user's earlier messages beside a summary take at most an eighth of what a conversation may
+have. With a thirtieth, requests in a window of 32k showed two thirds of them, and cost 1 % less."""
 
 SHORTENED_TOKENS = 24
 """A message of the user is shortened to so many tokens before those that leave later are."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
+from promptkit.reprs import describe_fields
+
 if TYPE_CHECKING:
     from promptkit.tokens import ContextBudget
 
@@ -237,6 +239,8 @@ class PolicyState:
     """The model of the conversation."""
     refused_by: str | None = None
     """The model whose provider refused the request, in the phase `rejected`."""
+
+    __repr__ = describe_fields
 
     @property
     def ratio(self) -> float | None:

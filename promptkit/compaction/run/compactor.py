@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 import attrs
 
 from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary
-from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
+from promptkit.compaction.planning.breadcrumb import (
+    add_breadcrumb,
+    remove_breadcrumb_lines,
+    strip_breadcrumb,
+)
 from promptkit.compaction.planning.plan import (
+    CarriedContext,
     KnownFacts,
     LastRequest,
     Plan,
@@ -43,9 +48,19 @@ from promptkit.compaction.run.replacement import (
     ReplacementMessages,
     carry_from_facts,
 )
-from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.extractive import (
+    EXTRACTIVE,
+    ExtractiveSummarizer,
+    format_left_out,
+)
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
+from promptkit.compaction.summarizers.losses import (
+    Losses,
+    MeasuredFact,
+    find_left_out,
+    measure_facts,
+)
 from promptkit.compaction.summarizers.summarizer import (
     Summarizer,
     check_length,
@@ -88,6 +103,9 @@ tried."""
 COMMIT_ATTEMPTS = 10
 """How often a checkpoint is rebuilt because another process has just appended to the transcript."""
 
+
+EXTRACT_TOKENS = 500
+"""The most tokens of what a summary is completed with."""
 
 LEAST_GAIN_DIVISOR = 10
 """A compaction must save a tenth of what it replaces. Otherwise the next one would follow soon, and
@@ -436,6 +454,7 @@ class Compactor:
             try:
                 given = attrs.evolve(result.summary, author="hook")
                 checked = await run_beside(items, check, given)
+                checked = await run_beside(items, self._complete, readable, checked)
                 return attach_data(checked, result, self.redactor)
             except SummaryError as error:
                 _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
@@ -449,7 +468,34 @@ class Compactor:
         handoff = self.handoff if trigger == HANDOFF else None
         summarizer = extractor or handoff or self.summarizer
         summary = check(await summarize_within_limits(summarizer, task))
-        return attach_data(summary, result, self.redactor)
+        return attach_data(
+            await run_beside(items, self._complete, readable, summary), result, self.redactor
+        )
+
+    def _complete(self, plan: Plan, summary: Summary) -> Summary:
+        """Return a checked summary with what it lost, completed by the extract if that is too much and there is room."""
+        facts = Facts.from_json(summary.facts)
+        measured = self._measure(plan, summary, facts)
+        left_out = () if summary.mode == EXTRACTIVE else find_left_out(measured)
+        if left_out and summary.replacement is None:
+            extract = format_left_out(left_out, facts, EXTRACT_TOKENS, self.tokenizer)
+            carried = attrs.evolve(summary.carried or CarriedContext(), extract=extract)
+            completed = attrs.evolve(summary, carried=carried)
+            left = self.replacement.count_tokens(plan, completed, self.tokenizer)
+            if left <= _most_left(self.count_replaced(plan)):
+                summary, measured = completed, self._measure(plan, completed, facts)
+        return attrs.evolve(summary, losses=Losses.from_facts(measured).to_json())
+
+    def _measure(self, plan: Plan, summary: Summary, facts: Facts) -> tuple[MeasuredFact, ...]:
+        """Measure what the messages after a compaction show of the facts that those before it showed."""
+        built = self.replacement.build(plan, summary, self.tokenizer)
+        messages = built.messages if built.portable is None else built.portable
+        return measure_facts(
+            facts,
+            before=[(item.unpruned or item.message) for item in (*plan.dropped, *plan.prefix)],
+            after=[*messages, *(item.message for item in plan.kept)],
+            has_way_back=strip_breadcrumb(summary.text) != summary.text,
+        )
 
     def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces.
@@ -580,6 +626,7 @@ class Compactor:
                 author=draft.summary.author,
                 usage=draft.summary.usage,
                 request_id=draft.summary.request_id,
+                losses=Losses.from_json(draft.summary.losses),
                 summary=draft.summary.text,
             )
         )
@@ -639,6 +686,7 @@ def build_checkpoint(
         usage=draft.summary.usage,
         data=draft.summary.data,
         facts=draft.summary.facts,
+        losses=draft.summary.losses,
         tokens_before=sum(count(item.message) for item in items),
         tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
         dropped=dropped,

@@ -60,6 +60,7 @@ from promptkit.compaction.run.state import (
 )
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
 from promptkit.messages import as_mapping
+from promptkit.reprs import describe
 from promptkit.tokens.models import model_name
 from promptkit.transcript import MessageEntry
 
@@ -178,6 +179,9 @@ class CompactionController:
             same = last.payload.model in {None, self.model}
             asked_at = self.clock() - max(0.0, time.time() - last.time) if same else None
             self.state = attrs.evolve(self.state, asked_at=asked_at)
+
+    def __repr__(self) -> str:
+        return describe(self, model=self.model, limit=self.state.budget.limit, enabled=self.enabled)
 
     @property
     def model(self) -> str:

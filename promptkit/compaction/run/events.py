@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 import attrs
 
 from promptkit.compaction.policy.usage import UsageByPart
+from promptkit.compaction.summarizers.losses import Losses
 from promptkit.providers import Model, ModelOptions, Reply, with_options
+from promptkit.reprs import describe_fields
 from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
@@ -122,6 +124,8 @@ class DecisionMade:
     warm: bool | None = None
     """Whether the provider's prompt cache was assumed to be warm, where that matters."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class CompactionStarted:
@@ -141,6 +145,8 @@ class CompactionStarted:
     """The next request by part, in tokens, as it is without the summary."""
     conversation: str | None = None
     """The id of the conversation: that of its first entry. A fork has the id of its original."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -188,8 +194,13 @@ class CompactionCommitted(_CompactionStep):
     """Who wrote the summary: a `model`, a `hook`, or `extract` for one without a model."""
     request_id: str | None = None
     """The provider's name for the request that wrote the summary, where it gave one."""
+    losses: Losses = attrs.field(factory=Losses)
+    """What is left of the facts that the conversation showed before. Empty for the summary of a
+    branch and the document of a handoff."""
     summary: str = attrs.field(default="", repr=False)
     """The text of the summary. Logs and traces leave it out."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -200,6 +211,8 @@ class CompactionFailed(_CompactionStep):
     """A word, such as `too_large`, or the name of the error's class."""
     detail: str
     """The error's text."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -213,10 +226,14 @@ class SummaryAttemptFailed(_CompactionStep):
     detail: str
     """The error's text."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class CompactionCancelled(_CompactionStep):
     """The compaction was cancelled. The transcript is unchanged."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -224,6 +241,8 @@ class SummaryDiscarded(_CompactionStep):
     """A summary was made and is not used, because the conversation changed or is small enough again."""
 
     reason: str
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -243,6 +262,8 @@ class RequestPruned:
     """The names of the functions that made it smaller, such as `truncate_history`. `render`: the
     prompt's own pruning."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class WindowLearned:
@@ -255,6 +276,8 @@ class WindowLearned:
     after: int | None
     why: str
     """The reason, as one clause."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -300,6 +323,8 @@ class TurnEnded(_Ended):
     error: str | None = None
     """The class name of what the turn raised. None: it ended with the model's reply."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class RequestSent:
@@ -324,6 +349,8 @@ class RequestSent:
     messages: tuple[Message, ...] = attrs.field(default=(), repr=False)
     tools: tuple[ToolDefinition, ...] = attrs.field(default=(), repr=False)
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class ReplyReceived(_Ended):
@@ -336,6 +363,8 @@ class ReplyReceived(_Ended):
     """The provider's name for the request, where it gave one."""
     message: Message | None = attrs.field(default=None, repr=False)
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class RequestFailed(_Ended):
@@ -345,6 +374,8 @@ class RequestFailed(_Ended):
     """The class name of what was raised."""
     detail: str = ""
     """The error's text."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -361,6 +392,8 @@ class ToolCalled:
     arguments: str = attrs.field(default="", repr=False)
     """The arguments as JSON."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class ToolReturned(_Ended):
@@ -371,6 +404,8 @@ class ToolReturned(_Ended):
     otherwise. None: the tool has a result."""
     result: str = attrs.field(default="", repr=False)
     """The text of the result."""
+
+    __repr__ = describe_fields
 
 
 Event: TypeAlias = (

@@ -24,6 +24,7 @@ from promptkit.compaction.planning.user_messages import (
     VerbatimUserMessages,
     has_history,
 )
+from promptkit.compaction.summarizers.extractive import EXTRACTIVE
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.compaction.summarizers.file_lists import has_file_lists, strip_line_range
 from promptkit.compaction.summarizers.prompts import neutralize_tags
@@ -71,14 +72,13 @@ MOST_FILES = 4
 _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) left out here\]")
 
 
-def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
+def carry_from_facts(_: Plan, summary: Summary) -> CarriedContext:
     """Carry what the summary's facts record: the plan, the open todos, the loaded skills, the newest files and errors.
 
     Files and errors that the summary itself lists are not repeated.
     """
-    _ = plan
     facts = Facts.from_json(summary.facts)
-    extracted = summary.mode == "extractive"
+    extracted = summary.mode == EXTRACTIVE
     files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))
     errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
     skills = tuple(f"{skill.name}\n{skill.text}".rstrip() for skill in facts.skills)
@@ -261,7 +261,7 @@ class Replacement:
     def tokens_beside(self) -> int:
         """The tokens of the user's earlier messages and of a carried block, at most.
 
-        User messages that may take a larger share than a thirtieth, or stay as messages, do not
+        User messages that may take a larger share than an eighth, or stay as messages, do not
         count.
         """
         history = (
@@ -542,6 +542,7 @@ def _list_blocks(context: CarriedContext, skills: Sequence[str]) -> Iterator[tup
         "agent": context.agent,
         "files": files,
         "errors-seen": errors,
+        "extract": "\n".join(f"- {_join_lines(line)}" for line in context.extract),
     }
     for tag, text in blocks.items():
         if text and text.strip():

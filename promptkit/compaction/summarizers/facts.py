@@ -10,12 +10,17 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
-from promptkit.compaction.planning.names import find_names, is_common, iter_texts
+from promptkit.compaction.planning.names import (
+    find_figures,
+    find_names,
+    is_common,
+    iter_texts,
+)
 from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
     PATH_ARGUMENTS,
@@ -37,10 +42,7 @@ from promptkit.messages import (
     as_mapping,
 )
 from promptkit.tools import is_error_result
-from promptkit.transcript import Redactor, redact_json
-
-if TYPE_CHECKING:
-    from promptkit.transcript import ViewItem
+from promptkit.transcript import Redactor, ViewItem, redact_json
 
 MAX_ENTRIES = 400
 """Entries of each list."""
@@ -74,6 +76,9 @@ shortened."""
 
 
 COMMAND_ARGUMENTS = ("command", "cmd", "script")
+MAX_FIGURES = 100
+"""Figures that are kept, the newest."""
+
 MAX_NAMES = 600
 """Names that are kept: those that are most likely to be used again."""
 
@@ -147,6 +152,8 @@ class Facts:
     """Commands and other tool calls, except reads, changes and searches of files."""
     errors: tuple[str, ...] = ()
     """Lines of tool results that report an error."""
+    figures: tuple[str, ...] = ()
+    """Figures that the user and the model wrote, each with the words beside it."""
     plan: str = ""
     """The last plan that the model presented."""
     todos: tuple[str, ...] = ()
@@ -199,6 +206,7 @@ class Facts:
                 ),
             ),
             errors=_read_texts(data.get("errors")),
+            figures=_read_texts(data.get("figures")),
             plan=_read_text(data.get("plan")),
             todos=_read_texts(data.get("todos")),
             skills=_read_rows(
@@ -290,6 +298,7 @@ class _FactCollector:
         self.changed = dict.fromkeys(known.changed)
         self.commands = list(known.commands)
         self.errors = dict.fromkeys(known.errors)
+        self.figures = dict.fromkeys(known.figures)
         self.tools = dict(known.tools)
         self.known = known
         self.todos, self.last_reply, self.messages, self.thinking = (
@@ -321,6 +330,7 @@ class _FactCollector:
             if is_user_request(item) and (request := _describe_request(message)):
                 self.requests.append(request)
                 self.unanswered += 1
+                self._add_figures(text)
         elif message.role == "assistant":
             self.thinking = next(
                 (
@@ -333,6 +343,7 @@ class _FactCollector:
             if text.strip():
                 self.last_reply = _clip(text.strip())
                 self._add_markdown_todos(text)
+                self._add_figures(text)
             if not message.tool_calls:
                 self.unanswered = 0
             for call in message.tool_calls:
@@ -360,6 +371,7 @@ class _FactCollector:
                 lambda command: len(command.name) + len(command.what) + len(command.outcome),
             ),
             errors=_keep_newest(list(self.errors), len),
+            figures=tuple(self.figures)[-MAX_FIGURES:],
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
             skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
@@ -381,6 +393,10 @@ class _FactCollector:
             if not is_common(text):
                 written, seen, _ = self.names.get(text, (0, 0, 0))
                 self.names[text] = written + (message.role != "tool"), seen + 1, self.messages
+
+    def _add_figures(self, text: str) -> None:
+        for figure in find_figures(text):
+            _move_to_end(self.figures, figure)
 
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)

@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import attrs
 
 from promptkit.messages import Json, Message, Part, ToolDefinition, Usage
+from promptkit.reprs import describe, describe_fields
 
 EntryKind = Literal[
     "message",
@@ -141,6 +142,15 @@ class MessageEntry:
     """Why the provider's prompt cache served less of the request than it could have. None: it did
     not, as far as is known."""
 
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            role=self.message.role,
+            text=self.message.text,
+            tool_calls=self.message.tool_calls,
+            model=self.model,
+        )
+
 
 Author: TypeAlias = Literal["model", "hook", "extract"]
 """Who wrote a summary: a model or a hook of the program. An `extract` is taken from the conversation
@@ -190,10 +200,24 @@ class Checkpoint:
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Data that each checkpoint hands to the next one, such as the files that were read and
     changed."""
+    losses: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What is left of the facts that the conversation showed: their number by kind and level, and
+    the newest that are no longer shown."""
     dropped: int | None = None
     """The number of messages that the summary replaces, the previous summary aside."""
     shown: int | None = None
     """The number of those messages that the summarizer was shown, at least in part."""
+
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            trigger=self.trigger,
+            dropped=self.dropped,
+            tokens_before=self.tokens_before,
+            tokens_after=self.tokens_after,
+            model=self.model,
+            summary=self.summary,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -214,6 +238,8 @@ class BranchSummary:
     """The usage of the summary requests."""
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """What hooks attached. The model is never shown it."""
+
+    __repr__ = describe_fields
 
 
 PRUNED_REASON = "pruned"
@@ -238,6 +264,8 @@ class Edit:
     reason: str
     """Why the edit was made, in one word: `pruned`, `undone`, `redacted`."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class Reset:
@@ -256,6 +284,8 @@ class CustomEntry:
     data: Json = None
     """Any JSON value."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class CustomMessage:
@@ -270,6 +300,9 @@ class CustomMessage:
     usage: Usage | None = None
     """The usage of the requests for it."""
 
+    def __repr__(self) -> str:
+        return describe(self, name=self.name, role=self.message.role, text=self.message.text)
+
 
 @attrs.frozen(kw_only=True)
 class Setting:
@@ -279,6 +312,8 @@ class Setting:
     """The name of the setting."""
     value: Json
     """The new value."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -303,6 +338,8 @@ class Observation:
     data: Json = None
     """Any JSON value."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class UnknownEntry:
@@ -312,6 +349,8 @@ class UnknownEntry:
     """The kind as it is written in the file."""
     data: Mapping[str, Json]
     """The data of the entry."""
+
+    __repr__ = describe_fields
 
 
 EntryPayload: TypeAlias = (
@@ -357,6 +396,9 @@ class Entry:
     """When the entry was written, in seconds since 1970 (UTC)."""
     payload: EntryPayload
     """What the entry holds."""
+
+    def __repr__(self) -> str:
+        return describe(self, id=self.id, payload=self.payload)
 
     @property
     def kind(self) -> EntryKind:
