@@ -7,17 +7,13 @@ and every tool result answers a tool call. Correct parts of a recording stay byt
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Repair, ToolCall, is_instance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 __all__ = ["MISSING_TOOL_RESULT", "PairedMessages", "ToolCallPairer", "pair_tool_calls"]
 

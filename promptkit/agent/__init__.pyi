@@ -8,6 +8,7 @@ from .session.stream import (
 )
 from .sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
 from .window.prompt import (
+    ContextStatus as ContextStatus,
     Conversation as Conversation,
     ConversationView as ConversationView,
     Prompt as Prompt,

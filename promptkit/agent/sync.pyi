@@ -20,6 +20,7 @@ from promptkit.providers.model import Model
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.tokenizer import Tokenizer
+from promptkit.tools import AnyTool
 from promptkit.transcript.log.entries import Entry
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import TranscriptView
@@ -77,6 +78,7 @@ class SyncSession:
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
     ) -> None: ...
+    def set_tools(self, tools: Sequence[AnyTool]) -> None: ...
     def stream(
         self, content: str | Sequence[Part], *, attachments: Iterable[Attachment] = ()
     ) -> Generator[StreamEvent]: ...
@@ -149,6 +151,7 @@ class SyncContextWindow:
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
     ) -> None: ...
+    def set_tools(self, tools: Sequence[AnyTool]) -> None: ...
     def switch_branch(
         self,
         to: str | None,

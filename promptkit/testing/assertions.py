@@ -32,11 +32,12 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
 from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
+from promptkit.transcript import MessageEntry, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
-    from promptkit import AgentSession, ContextWindow
+    from promptkit.agent import AgentSession, ContextWindow, SyncSession
     from promptkit.rendering import Removal
     from promptkit.rendering.prune.removals import PrunedTree
     from promptkit.tokens import NamedModel, Tokenizer
@@ -228,6 +229,44 @@ def assert_stable_prefix(earlier: Rendered, later: Rendered, *, min_tokens: int)
         [f"earlier  {lines[0]}", f"later    {lines[1]}"],
         later,
     )
+
+
+def assert_cache_stable(
+    conversation: AgentSession | SyncSession | ContextWindow | Transcript,
+    *,
+    allow: Collection[str] = ("compaction", "pruning"),
+) -> None:
+    """Assert that each request of a conversation began with all of the request before it, tools included.
+
+    What the provider reports does not matter, so that a model without a prompt cache will do.
+
+    Args:
+        conversation: A session, a window or their transcript, on the branch where it continues.
+        allow: Causes of a difference that are expected, as `CacheMissed.cause` names them.
+
+    Raises:
+        AssertionError: A request does not. The message names the first block that differs, the element
+            that wrote it, and what changed it.
+    """
+    __tracebackhide__ = True
+    transcript = conversation if isinstance(conversation, Transcript) else conversation.transcript
+    replies = [
+        entry.payload
+        for entry in transcript.path()
+        if isinstance(entry.payload, MessageEntry) and entry.payload.message.role == "assistant"
+    ]
+    lines = [
+        f"  request {at}: {missed.describe()}; {missed.common:,} of {missed.expected:,} tokens are the same"
+        for at, reply in enumerate(replies)
+        if (missed := reply.cache_miss) is not None
+        and missed.reason in {"changed", "model"}
+        and missed.cause.partition(";")[0] not in allow
+    ]
+    if lines:
+        headline = (
+            f"{len(lines)} of {len(replies):,} requests do not begin with the request before:"
+        )
+        raise AssertionError("\n".join([headline, *_omit_middle(lines, MAX_PLACES)]))
 
 
 def assert_summary_keeps(

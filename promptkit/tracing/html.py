@@ -22,6 +22,7 @@ SCRIPTS = (
     "dom",
     "frame",
     "windowed",
+    "calls",
     "content",
     "bars",
     "tree",

@@ -153,6 +153,7 @@ def test_the_search_finds_what_is_shown_and_what_is_dropped(chromium: Browser, t
         page.keyboard.type("part_0()")
         assert page.inner_text("#found") == "1 of 1 · 1 dropped"
         assert "def part_0()" in page.inner_text(".message.selected.dropped")
+        page.evaluate(GO, len(talk_log().logs[0].requests) - 1)
         page.fill("#query", "what does part")
         assert page.inner_text("#found") == "1 of 6 · 1 shown, 5 dropped"
         page.evaluate(GO, 2)
@@ -191,6 +192,7 @@ def test_the_keys_go_from_request_to_request_and_from_checkpoint_to_checkpoint(
     chromium: Browser, talk: Path
 ) -> None:
     with opened(chromium, talk) as (page, _):
+        page.keyboard.press("End")
         last = int(page.input_value("#request"))
         steps: list[int] = []
         for key in ("ArrowLeft", "Home", "ArrowRight", "PageDown", "PageUp", "End", "[", "[", "]"):
@@ -277,7 +279,7 @@ def test_no_text_of_a_conversation_runs_or_becomes_markup(
             page.evaluate(GO, step)
         page.evaluate(READ, "messages-0")
         for number in range(0, log.length, 3):
-            page.evaluate("(number) => { location.hash = `#message-${number}`; }", number)
+            page.evaluate("(number) => { location.hash = `#message-${number + 1}`; }", number)
         page.fill("#query", "pwned")
         assert page.evaluate("window.pwned") is None
         assert page.locator("main img, main script, main b").count() == 0
@@ -327,7 +329,7 @@ def test_nothing_sticks_out_at_any_width(
     width: int, chromium: Browser, write: Callable[[ConversationLog], Path]
 ) -> None:
     with opened(chromium, write(hostile_log()), width=width, height=800) as (page, seen):
-        page.evaluate("location.hash = '#message-0'")
+        page.evaluate("location.hash = '#message-1'")
         for tab in page.locator("[role=tab]:visible").all():
             tab.click()
             outside = page.evaluate(

@@ -110,7 +110,7 @@ def test_pins_are_in_the_transcript_and_on_its_branch_alone(tmp_path: Path) -> N
     pin = window.pin(text="Keep this.")
     compact(window)
     reopened = open_window(transcript=Transcript(JsonlStore(tmp_path / "talk.jsonl")))
-    assert reopened.pins == (pin,)
+    assert list(reopened.pins) == [pin]
     assert "[user] Keep this." in compact(reopened)
     reopened.rewind(before)
     assert reopened.pins == ()
@@ -184,7 +184,7 @@ def test_a_session_pins_with_and_without_an_event_loop() -> None:
     say(session.window, "Keep this.")
     with SyncSession(session) as outer:
         pin = outer.pin()
-        assert outer.pins == (pin,)
+        assert list(outer.pins) == [pin]
         outer.unpin(pin)
         assert outer.pins == ()
 

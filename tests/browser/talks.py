@@ -108,7 +108,9 @@ def long_log(requests: int, *, window: int = 60) -> ConversationLog:
             LoggedMessage(message=assistant_message(f"Answer {number}."), tokens=10)
         )
     messages = LogMessages(conversation)
-    logger = RequestLogger(messages, request_tokens=20, price=PRICES.for_model("gpt-5"))
+    logger = RequestLogger(
+        messages, request_tokens=20, has_tools=True, price=PRICES.for_model("gpt-5")
+    )
     shown: list[int] = []
     for number in range(requests):
         checkpoint = len(shown) > window

@@ -7,7 +7,7 @@ import copy
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -42,15 +42,18 @@ from promptkit.compaction.run.events import (
 )
 from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.errors import (
+    CompactionInProgressError,
     ContextLengthExceededError,
     InvalidArgumentError,
     MaxStepsExceededError,
     NoPendingMessageError,
+    SummaryError,
     TurnInProgressError,
 )
-from promptkit.messages import Message, Part, Usage
+from promptkit.messages import Message, Part, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
+from promptkit.reprs import describe
 from promptkit.tools import AnyTool, Tool, parse_content
 from promptkit.transcript import Entry, Reset
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
         CompactionHooks,
         Events,
         LeastSize,
+        MediaLimits,
         MemoryDirectory,
         Policy,
         Preset,
@@ -80,6 +84,26 @@ if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import ContextBudget, Tokenizer
     from promptkit.transcript import Redactor, Transcript, TranscriptStore
+
+
+COMPACT = ToolDefinition(
+    name="compact",
+    description=(
+        "Have the older messages of this conversation replaced by a summary before your next step, to make room in the context window. "
+        "Call it between two pieces of work, when earlier details are no longer needed."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "focus": {
+                "type": "string",
+                "description": "What the summary must keep: decisions, names, open work.",
+            }
+        },
+        "required": ["focus"],
+    },
+)
+"""The tool with which a model asks for a compaction."""
 
 
 class AgentSession:
@@ -115,6 +139,7 @@ class AgentSession:
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
         reduce: ReduceToolResults | None = None,
+        media: MediaLimits | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         turn_hooks: TurnHooks | None = None,
@@ -125,8 +150,10 @@ class AgentSession:
         read_tool: str = "read_file",
         recall: bool | None = None,
         pin_marks: tuple[str, str] | None = None,
+        compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
+        freeze_tools: bool = True,
         enabled: bool = True,
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
@@ -151,6 +178,8 @@ class AgentSession:
             keep: Replaces what the preset keeps verbatim.
             reduce: Replaces which old and superseded tool results the preset takes out of the
                 conversation.
+            media: How much of a request pictures and documents may take. By default what the
+                model's provider accepts.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             turn_hooks: Run before each request, and before and after each tool call, which they can
@@ -170,9 +199,14 @@ class AgentSession:
                 By default it is offered where a transcript is given.
             pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
                 message of the user is pinned. None: there are no marks.
+            compact_tool: Offer the tool `compact`, with which the model has the older messages
+                summarized before its next step, and names what the summary must keep.
             auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
                 each user message, and again if it has called tools since. By default as the preset
                 does: `opencode` and `oh_my_pi`.
+            freeze_tools: Offer changed tools only where that does not break the prompt cache, and
+                tell the model of them until then, as `set_tools` describes. False: the next request
+                offers them.
             enabled: False: nothing is compacted automatically; a request that is too large is
                 pruned.
             max_steps: The most requests of one turn.
@@ -191,9 +225,8 @@ class AgentSession:
             tool.definition != RECALL for tool in own
         )
         self._make_recall = partial(build_recall_tool, redactor=redactor) if offers_recall else None
-        offered = (
-            (*own, self._make_recall(self._find_recall_settings)) if self._make_recall else own
-        )
+        self._offers_compact = compact_tool
+        offered = (*own, *self._make_tools())
         self.tools: Mapping[str, Tool] = tools_by_name(offered)
         if max_steps < 1:
             problem = f"max_steps must be at least 1, not {max_steps}."
@@ -216,6 +249,7 @@ class AgentSession:
             summarizer=summarizer,
             keep=keep,
             reduce=reduce,
+            media=media,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,
@@ -225,6 +259,7 @@ class AgentSession:
             read_tool=read_tool,
             pin_marks=pin_marks,
             defaults=defaults,
+            freeze_tools=freeze_tools,
             enabled=enabled,
             rng=rng,
         )
@@ -232,6 +267,9 @@ class AgentSession:
             settings, model=self._model, transcript=transcript, budget=budget
         )
         self._turn = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return describe(self, model=self.model.name, tools=self.tools, transcript=self.transcript)
 
     @property
     def model(self) -> Model:
@@ -536,6 +574,31 @@ class AgentSession:
         """
         self.window.set_model(_resolve_model(model), budget=budget)
 
+    def set_tools(self, tools: Sequence[AnyTool]) -> None:
+        """Give the conversation other tools.
+
+        The model may call them from the next request on. Requests offer them, in the given order,
+        where that does not break the provider's prompt cache: before the first reply, after a
+        checkpoint, after the time for which the cache keeps a prompt, or with another model. Until
+        then a message at the end tells the model of them; a tool that the user or the model asks for
+        by its name is offered at once. With `freeze_tools=False` the next request offers them.
+
+        A call of a tool that has left is answered with an error. The session's own tools, such as
+        `recall`, stay.
+
+        Args:
+            tools: All tools from now on.
+
+        Raises:
+            TypeError: A value is no tool that can be run.
+            InvalidArgumentError: Two tools have the same name.
+            ToolsFillBudgetError: The tool definitions leave nothing for messages.
+        """
+        own = [tool for tool in self.tools.values() if tool.definition == RECALL]
+        given = [tool for tool in check_tools(tools) if tool.definition != RECALL]
+        self.window.set_tools((*given, *own))
+        self.tools = tools_by_name((*given, *own))
+
     async def run_maintenance(
         self, *, idle_seconds: float = 0.0, memory_pressure: bool = False
     ) -> bool:
@@ -630,6 +693,7 @@ class AgentSession:
                 await runner.run(
                     reply.message.tool_calls, lambda results: self.window.add(*results)
                 )
+                await self._compact_if_asked()
                 continue
             texts.append(self.window.last_text)
             if (
@@ -667,7 +731,7 @@ class AgentSession:
             self.window.replace_request(request)
             try:
                 model = with_options(
-                    self._observe_model(), on_text=on_text, cache_messages=len(request.messages)
+                    self._observe_model(), on_text=on_text, cache_messages=request.lasting
                 )
                 reply = await model.complete(request.messages, tools=request.tools)
             except ContextLengthExceededError as error:
@@ -718,10 +782,29 @@ class AgentSession:
 
     def _open(self, window: ContextWindow) -> None:
         self.window = window
-        if self._make_recall:
-            recall = self._make_recall(self._find_recall_settings)
-            self.tools = {**self.tools, RECALL.name: recall}
+        self.tools = {**self.tools, **tools_by_name(self._make_tools())}
         self._turn = asyncio.Lock()
+
+    def _make_tools(self) -> list[Tool]:
+        """Make the tools that a session offers for its own conversation."""
+        self._focus: str | None = None
+        recall = [self._make_recall(self._find_recall_settings)] if self._make_recall else []
+        compact = (
+            [Tool(definition=COMPACT, run=self._compact_later)] if self._offers_compact else []
+        )
+        return [*recall, *compact]
+
+    def _compact_later(self, arguments: Mapping[str, object]) -> str:
+        """Note that the model asks for a compaction. It is made when the results of this step are written."""
+        self._focus = str(arguments.get("focus", ""))
+        return "The older messages are summarized before your next step."
+
+    async def _compact_if_asked(self) -> None:
+        """Compact if the model has asked for it in this step. A compaction that fails is an event, as each is."""
+        if self._focus is not None:
+            focus, self._focus = self._focus, None
+            with suppress(SummaryError, CompactionInProgressError):
+                await self.window.compact(focus or None, allow_extractive=True)
 
     def _find_recall_settings(self) -> RecallSettings:
         """Return the settings of the tool `recall`.

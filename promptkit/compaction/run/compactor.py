@@ -221,6 +221,21 @@ class Compactor:
             self.sizer = Sizer(tokenizer)
         self._capped_view.set_limits(tokenizer, result_tokens=max_result_tokens)
 
+    def set_tools(self, tools: Sequence[ToolDefinition], limits: Mapping[str, int]) -> None:
+        """Use other tools, and the limits (tokens) of their results, from now on.
+
+        The results of tools that had a limit before keep it, so that the view does not change.
+        """
+        self.tools = tools
+        known = self.result_limits.by_tool
+        if any(name not in known for name in limits):
+            self.result_limits = attrs.evolve(self.result_limits, by_tool={**limits, **known})
+            self._capped_view = CappedView(
+                self.tokenizer,
+                result_tokens=self._capped_view.limits[1],
+                limits=self.result_limits,
+            )
+
     @property
     def view(self) -> TranscriptView:
         """The messages of the transcript that the next request shows."""

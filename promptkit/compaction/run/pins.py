@@ -6,13 +6,13 @@ A pin is an entry of the transcript. Each checkpoint takes over the pins of the 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.summarizers.facts import Facts, Pin, pin_from_json
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import as_mapping
 from promptkit.transcript import Checkpoint, CustomEntry, Reset
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def list_pins(path: Sequence[Entry], checkpoint: str | None) -> tuple[Pin, ...]:
             newer.append(entry.payload)
     pins = dict.fromkeys(known)
     for payload in reversed(newer):
-        pin = pin_from_json(as_mapping(payload.data))
+        pin = pin_from_json(payload.data if isinstance(payload.data, Mapping) else {})
         pins.pop(pin, None)
         if payload.name == PIN:
             pins[pin] = None

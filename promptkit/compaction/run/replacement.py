@@ -80,12 +80,11 @@ MOST_FILES = 4
 _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) left out here\]")
 
 
-def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
+def carry_from_facts(_: Plan, summary: Summary) -> CarriedContext:
     """Carry what the summary's facts record: the plan, the open todos, the loaded skills, the newest files and errors.
 
     Files and errors that the summary itself lists are not repeated.
     """
-    _ = plan
     facts = Facts.from_json(summary.facts)
     extracted = summary.mode == EXTRACTIVE
     files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -23,13 +24,10 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.messages import ImagePart
 from promptkit.rendering import render
-from promptkit.tokens import tokenizer_for
+from promptkit.tokens import Tokenizer, tokenizer_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from promptkit.compaction.summarizers.losses import MeasuredFact
-    from promptkit.tokens import Tokenizer
 
 
 EXTRACTIVE = "extractive"
@@ -169,7 +167,6 @@ class ExtractiveSummary(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """Return the numbered sections, each with its lines or with a note that it is empty."""
-        _ = sizing
         facts = attrs.evolve(self.facts, requests=()) if self.requests_beside else self.facts
         requests = [f"({number}) {request}" for number, request in enumerate(facts.requests, 1)]
         several = (

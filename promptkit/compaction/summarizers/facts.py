@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import attrs
 
@@ -42,10 +42,7 @@ from promptkit.messages import (
     as_mapping,
 )
 from promptkit.tools import is_error_result
-from promptkit.transcript import Redactor, redact_json
-
-if TYPE_CHECKING:
-    from promptkit.transcript import ViewItem
+from promptkit.transcript import Redactor, ViewItem, redact_json
 
 MAX_ENTRIES = 400
 """Entries of each list."""

@@ -210,9 +210,9 @@ class Simulation:
             clock=lambda: 0.0,
             summary_tokens=self._rules.summary_tokens,
         )
-        self._misses = self._find_misses(seed)
         play = self._play_with_model if summarize_with_model else self._play
-        return asyncio.run(play(policy, terms, on_request or (lambda _: None)))
+        misses = self._find_misses(seed)
+        return asyncio.run(play(policy, terms, misses, on_request or (lambda _: None)))
 
     def find_lower_bound(self, price: Price) -> float:
         """Return what the conversation costs at least under any policy, in US dollars."""
@@ -278,6 +278,7 @@ class Simulation:
         self,
         policy: ReplayPolicy,
         terms: ReplayTerms,
+        misses: frozenset[int],
         on_request: Callable[[SentRequest], object],
     ) -> SimulationResult:
         from promptkit.providers import OpenAIModel
@@ -288,7 +289,7 @@ class Simulation:
             self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses"
         )
         try:
-            return await self._play(policy, attrs.evolve(terms, model=model), on_request)
+            return await self._play(policy, attrs.evolve(terms, model=model), misses, on_request)
         finally:
             await model.aclose()
 
@@ -296,6 +297,7 @@ class Simulation:
         self,
         policy: ReplayPolicy,
         terms: ReplayTerms,
+        misses: frozenset[int],
         on_request: Callable[[SentRequest], object],
     ) -> SimulationResult:
         clock = _Clock(self._recording.times)
@@ -307,14 +309,13 @@ class Simulation:
             rules=self._rules,
             uses=self._uses,
         )
-        recorder.misses = self._misses
         try:
             for at, message in enumerate(self._recording.messages):
                 clock.advance(at)
                 if message.role != "assistant" or at == 0:
                     await run.add(message)
                     continue
-                request = recorder.on_request(await run.request(), reply=at)
+                request = recorder.on_request(await run.request(), reply=at, missed=at in misses)
                 on_request(request)
                 await run.add_reply(message, request.usage)
                 clock.end_reply()
@@ -365,12 +366,9 @@ class _RequestRecorder:
         self.timeline: list[TimelineRequest] = []
         self._run = run
         self._terms = terms
+        self._rules = rules
         self._minimum = cache_minimum(rules.model)
         self._cache = PromptCache(rules.cache, rules.cache_lifetime, minimum=self._minimum)
-        self._cache_rule = rules.cache
-        self._summary_tokens = rules.summary_tokens
-        self.misses = frozenset[int]()
-        """The places of the replies to requests that the provider's cache does not serve."""
         self._uses = uses
         self._retention = RetentionTracker(uses, transcript_path=run.transcript_path)
         self._system = terms.counts.count_messages(terms.system)
@@ -382,17 +380,15 @@ class _RequestRecorder:
         has, too."""
         self._clock = clock
 
-    def on_request(self, messages: Sequence[Message], *, reply: int) -> SentRequest:
-        """Count a request whose reply is at this place of the recording."""
+    def on_request(self, messages: Sequence[Message], *, reply: int, missed: bool) -> SentRequest:
+        """Count a request whose reply is at this place of the recording. `missed`: the provider's cache does not serve it."""
         self._counts_requests = reply >= self._uses.shared
         # the request waited for these summaries, so they were requested before it
         self.bill_summaries()
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = attrs.evolve(
-            self._cache.send(
-                terms.request_tokens, counts, self._clock(), missed=reply in self.misses
-            ),
+            self._cache.send(terms.request_tokens, counts, self._clock(), missed=missed),
             output_tokens=self._uses.output_tokens[reply],
         )
         limit = terms.budget.limit
@@ -442,7 +438,7 @@ class _RequestRecorder:
     def _bill_lookup(self, tokens: int) -> BilledTokens:
         """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
         billed = bill_prefix(
-            self._cache_rule,
+            self._rules.cache,
             tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS,
             tokens,
             minimum=self._minimum,
@@ -464,7 +460,7 @@ class _RequestRecorder:
                 billed = attrs.evolve(
                     billed,
                     input_tokens=billed.input_tokens + call.uncached_tokens,
-                    output_tokens=max(call.output_tokens, self._summary_tokens),
+                    output_tokens=max(call.output_tokens, self._rules.summary_tokens),
                 )
             if self._counts_requests:
                 self.totals = attrs.evolve(

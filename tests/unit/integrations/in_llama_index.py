@@ -65,7 +65,7 @@ def talk(rounds: int, *, long: int = 400) -> list[ChatMessage]:
 
 def make(history: list[ChatMessage] | None = None, **settings: Any) -> WindowMemory:
     given: dict[str, Any] = {"budget": BUDGET, "instructions": "You review code.", **settings}
-    return WindowMemory.from_defaults(history, model="gpt-4.1", **given)
+    return WindowMemory.from_defaults(chat_history=history, model="gpt-4.1", **given)
 
 
 def get_async(memory: WindowMemory) -> list[ChatMessage]:
@@ -336,12 +336,16 @@ def test_a_chat_engine_takes_the_memory_synchronously_too() -> None:
 
 
 def test_the_window_is_what_promptkit_or_llama_index_knows_of_the_model() -> None:
-    known = WindowMemory.from_defaults(talk(8), models.OpenAI(model="gpt-4.1", api_key="none"))
+    known = WindowMemory.from_defaults(
+        chat_history=talk(8), llm=models.OpenAI(model="gpt-4.1", api_key="none")
+    )
     assert len(known.get()) == len(talk(8))
     core: Any = import_module("llama_index.core.llms")
     unknown = core.MockLLM()
     assert unknown.metadata.context_window < 4_000
-    assert size(WindowMemory.from_defaults(talk(16), unknown).get()) < size(talk(10))
+    assert size(WindowMemory.from_defaults(chat_history=talk(16), llm=unknown).get()) < size(
+        talk(10)
+    )
 
 
 def test_a_copy_with_another_key_is_the_memory_of_another_conversation() -> None:
@@ -433,3 +437,12 @@ def test_the_summarizer_is_given_the_agents_tools() -> None:
         summaries = [exchange for exchange in server.requests if "summar" in exchange.text.lower()]
         assert summaries
         assert any(exchange.body.get("tools") == first for exchange in summaries)
+
+
+def test_a_wrong_argument_is_refused_at_once_and_the_memory_is_shown_in_a_line() -> None:
+    with pytest.raises(InvalidArgumentError, match="truncate_only"):
+        WindowMemory.from_defaults(preset="vscod")
+    with pytest.raises(InvalidArgumentError, match="use 8000, 8k or 1m"):
+        WindowMemory.from_defaults(budget="8q")
+    shown = repr(make(talk(8), budget="8k"))
+    assert shown == "<WindowMemory key: 'chat_history', model: 'gpt-4.1', budget: '8k'>"

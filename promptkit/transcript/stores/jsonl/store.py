@@ -32,6 +32,7 @@ from filelock import FileLock, Timeout
 
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
 from promptkit.files import open_gzip, replace_file, sync_directory
+from promptkit.reprs import describe
 from promptkit.transcript.stores.jsonl.format import (
     ARCHIVE_SUFFIX,
     VERSION,
@@ -100,6 +101,9 @@ class JsonlStore:
         self._written = self._synced = 0  # batches that were written so, and those on the disk
         self.index_problem: str | None = None
         """Why a long file has no index and is read in full; None if it has one or needs none."""
+
+    def __repr__(self) -> str:
+        return describe(self, path=self.address)
 
     @property
     def path(self) -> Path:

@@ -118,7 +118,9 @@ class Recorder:
         numbered = [
             event
             for event in self.events
-            if not isinstance(event, DecisionMade | RequestPruned | WindowLearned)
+            if not isinstance(
+                event, DecisionMade | RequestPruned | WindowLearned | ToolsChanged | CacheMissed
+            )
         ]
         return [event.number for event in numbered if isinstance(event, kinds)]
 

@@ -45,6 +45,7 @@ def test_counts_each_entry_once() -> None:
         tokens=None,
         usage=Usage(input_tokens=8, output_tokens=2, cached_tokens=1),
         checkpoints=1,
+        cache_misses={},
         facts={},
         branches=2,
         first=1,
