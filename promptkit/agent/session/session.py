@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     )
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.storage.memories import MemoryExtractor
+    from promptkit.compaction.summarizers.facts import Pin
     from promptkit.elements.element import Child
     from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
@@ -148,6 +149,7 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        pin_marks: tuple[str, str] | None = None,
         compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
@@ -195,6 +197,8 @@ class AgentSession:
                 sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out.
                 By default it is offered where a transcript is given.
+            pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
+                message of the user is pinned. None: there are no marks.
             compact_tool: Offer the tool `compact`, with which the model has the older messages
                 summarized before its next step, and names what the summary must keep.
             auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
@@ -253,6 +257,7 @@ class AgentSession:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            pin_marks=pin_marks,
             defaults=defaults,
             freeze_tools=freeze_tools,
             enabled=enabled,
@@ -420,6 +425,35 @@ class AgentSession:
             CompactionInProgressError: Another compaction is running.
         """
         return await self.window.compact(instructions, allow_extractive=allow_extractive)
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """The texts that every summary shows word for word, oldest first."""
+        return self.window.pins
+
+    def pin(self, entry: str | None = None, *, text: str | None = None) -> Pin:
+        """Keep a message, or a passage of one, word for word in every summary from now on.
+
+        All pins together may take a sixteenth of what a conversation may have, and 2,000 tokens.
+
+        Args:
+            entry: The id of the message's entry. None: the newest message that contains the passage,
+                or without a passage the user's newest one.
+            text: The passage. None: the whole message.
+
+        Returns:
+            The pin, for `unpin`.
+
+        Raises:
+            InvalidArgumentError: No message contains the passage, the message has no text, or the
+                pins would be too large. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        return self.window.pin(entry, text=text)
+
+    def unpin(self, pin: Pin) -> None:
+        """Let summaries drop what was pinned. Raises InvalidArgumentError if it is not pinned."""
+        self.window.unpin(pin)
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized.

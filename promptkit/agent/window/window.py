@@ -42,11 +42,14 @@ from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
 from promptkit.compaction.run.events import RequestPruned, ToolsChanged, WindowLearned
+from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
+from promptkit.compaction.run.replacement import count_pins
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import (
     BudgetExceededError,
     ContextWindowFullError,
+    InvalidArgumentError,
     NoPendingMessageError,
 )
 from promptkit.providers.errors import Overflow, overflow_from_error
@@ -85,6 +88,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.compaction.summarizers.defaults import SummarizerContext
+    from promptkit.compaction.summarizers.facts import Pin
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
     from promptkit.providers import Model
@@ -93,6 +97,8 @@ if TYPE_CHECKING:
     from promptkit.tokens import Tokenizer
     from promptkit.tools import AnyTool
     from promptkit.transcript import Redactor, TranscriptStore, TranscriptView
+
+_LOGGER = logging.getLogger("promptkit")
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
@@ -138,6 +144,7 @@ class ContextWindow:
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
+        pin_marks: tuple[str, str] | None = None,
         defaults: Defaults = "promptkit",
         freeze_tools: bool = True,
         enabled: bool = True,
@@ -177,6 +184,8 @@ class ContextWindow:
             promotions: Larger models, the smallest first, for presets that switch to one before
                 they summarize.
             read_tool: The name of the tool with which the model can read the transcript.
+            pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
+                message of the user is pinned. None: there are no marks.
             defaults: `prompt-tsx` removes as VS Code's prompts do, as in `Renderer`. The request of the
                 user stays all the same.
             freeze_tools: Offer changed tools only where that does not break the prompt cache, and
@@ -208,6 +217,7 @@ class ContextWindow:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            pin_marks=pin_marks,
             defaults=defaults,
             freeze_tools=freeze_tools,
             enabled=enabled,
@@ -410,6 +420,7 @@ class ContextWindow:
         entries = self.transcript.append_messages(*read)
         self._remember_origins(entries, read, origins)
         if any(message.role == "user" for message in read):
+            self._pin_marked(entries, read)
             self.compaction.on_user_message()
         return entries
 
@@ -568,6 +579,58 @@ class ContextWindow:
             )
         except BudgetExceededError as error:
             return error.required
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """The texts that every summary shows word for word, oldest first."""
+        return list_pins(self.transcript.path(), self.view.checkpoint_id)
+
+    def pin(self, entry: str | None = None, *, text: str | None = None) -> Pin:
+        """Keep a message, or a passage of one, word for word in every summary from now on.
+
+        All pins together may take a sixteenth of what a conversation may have, and 2,000 tokens.
+
+        Args:
+            entry: The id of the message's entry. None: the newest message that contains the passage,
+                or without a passage the user's newest one.
+            text: The passage. None: the whole message.
+
+        Returns:
+            The pin, for `unpin`.
+
+        Raises:
+            InvalidArgumentError: No message contains the passage, the message has no text, or the
+                pins would be too large. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        pin, pins = find_pin(self.transcript, entry, text), self.pins
+        replacement = self.compaction.compactor.replacement
+        tokens = count_pins(dict.fromkeys((*pins, pin)), self.tokenizer)
+        if tokens > replacement.binding_tokens:
+            problem = f"the pins would have {tokens:,} tokens, and at most {replacement.binding_tokens:,} are allowed: pin a passage, or unpin something."
+            raise InvalidArgumentError(problem)
+        if pin not in pins:
+            self.transcript.append(pin_entry(pin))
+        return pin
+
+    def unpin(self, pin: Pin) -> None:
+        """Let summaries drop what was pinned. Raises InvalidArgumentError if it is not pinned."""
+        if pin not in self.pins:
+            problem = f"{pin.text!r:.80} is not pinned: give one of the values of `pins`."
+            raise InvalidArgumentError(problem)
+        self.transcript.append(pin_entry(pin, name=UNPIN))
+
+    def _pin_marked(self, entries: Sequence[Entry], messages: Sequence[Message]) -> None:
+        """Pin the passages between the marks in messages of the user."""
+        marks = self._settings.pin_marks
+        if marks is None:
+            return
+        for entry, message in zip(entries, messages, strict=True):
+            for passage in find_marked(message.text, marks) if message.role == "user" else ():
+                try:
+                    self.pin(entry.id, text=passage)
+                except InvalidArgumentError as error:
+                    _LOGGER.warning("a marked passage is not pinned: %s", error)
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
@@ -1195,7 +1258,7 @@ def _check_known(model: str | Model, budget: ContextBudget) -> None:
 
 @cache
 def _warn_of_unknown(name: str) -> None:
-    logging.getLogger("promptkit").warning(
+    _LOGGER.warning(
         "the context window of %r is not known, so that nothing is compacted before its provider refuses a request: "
         "write budget=ContextBudget(window=…), or register_model(%r, window=…).",
         name,
