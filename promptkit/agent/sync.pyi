@@ -7,6 +7,7 @@ from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.attachments import Attachment
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.session.stream import StreamEvent, TurnResult
+from promptkit.agent.session.subagents import SubagentResult, SubagentTask
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.usage import ContextUsage
 from promptkit.agent.window.window import ContextWindow
@@ -14,11 +15,13 @@ from promptkit.agent.window.wire import AnyMessage, AnyReply
 from promptkit.compaction.policy.usage import LeastSize
 from promptkit.compaction.run.controller import CompactionController
 from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
+from promptkit.elements.element import Child
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.providers.model import Model
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.tokenizer import Tokenizer
+from promptkit.tools import AnyTool
 from promptkit.transcript.log.entries import Entry
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import TranscriptView
@@ -44,6 +47,9 @@ class SyncSession:
     ) -> Entry | None: ...
     @property
     def compaction(self) -> CompactionController: ...
+    def delegate(
+        self, task: SubagentTask, *, store: TranscriptStore | None = None
+    ) -> SubagentResult: ...
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> SyncSession: ...
     def handoff(self, goal: str, store: TranscriptStore) -> SyncSession: ...
     @property
@@ -115,6 +121,14 @@ class SyncContextWindow:
     def end_turn(self) -> bool: ...
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> SyncContextWindow: ...
     def handoff(self, goal: str, store: TranscriptStore) -> SyncContextWindow: ...
+    def isolate(
+        self,
+        store: TranscriptStore,
+        *,
+        instructions: Child = None,
+        tools: Sequence[AnyTool] | None = None,
+        model: str | Model | None = None,
+    ) -> SyncContextWindow: ...
     @property
     def last_rendered(self) -> Rendered | None: ...
     @property
