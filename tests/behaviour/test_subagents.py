@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from promptkit import AgentSession, Message, ToolCall, Usage
 from promptkit.agent import Forked, Handoff, Isolated
 from promptkit.cli.commands.transcript import transcript as command
+from promptkit.compaction.run.events import ToolCalled
 from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
 from promptkit.errors import MaxStepsExceededError, TranscriptError
 from promptkit.providers import Reply
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from promptkit.agent import SubagentResult, SubagentTask
     from promptkit.testing import Request
+    from promptkit.testing.scripted_model import Step
     from promptkit.testing.server import Exchange, Server
     from promptkit.transcript import TranscriptStore
 
@@ -199,7 +201,7 @@ def test_the_result_has_the_text_the_files_what_is_open_and_the_place(
     ]
     plan = ToolCall(id="t1", name="TodoWrite", arguments=json.dumps({"todos": todos}))
     document = [DOCUMENT] if mode == "handoff" else []
-    steps = [
+    steps: list[Step] = [
         [write(1, "old.py")],
         words(300, "hello"),
         *document,
@@ -244,7 +246,7 @@ def test_a_reply_that_was_cut_off_is_an_open_point() -> None:
 
 
 def test_a_sub_agent_cannot_start_another_one() -> None:
-    steps = [ask("forked"), ask("forked", number=1), "I did it myself.", "Done."]
+    steps: list[Step] = [ask("forked"), ask("forked", number=1), "I did it myself.", "Done."]
     with ScriptedModel(steps) as model:
         assert run(open_parent(model)) == "Done."
     assert texts(model.requests[2])[-1] == (
@@ -275,6 +277,17 @@ def test_a_sub_agent_that_fails_is_an_error_of_its_call_and_its_transcript_stays
     assert len(Transcript(JsonlStore(store.path)).path()) > 3
     # another one can be started afterwards
     assert session.max_steps == 3
+
+
+@pytest.mark.parametrize("mode", ["isolated", "forked"])
+def test_the_parent_s_stream_is_of_the_parent_alone(mode: str) -> None:
+    async def collect(session: AgentSession) -> list[str]:
+        return [
+            event.name async for event in session.stream("Go.") if isinstance(event, ToolCalled)
+        ]
+
+    with ScriptedModel([ask(mode), [write(1, "a.py")], "In tests/.", "Done."]) as model:
+        assert asyncio.run(collect(open_parent(model))) == ["ask"]
 
 
 def test_a_store_with_a_conversation_is_refused() -> None:
@@ -311,7 +324,7 @@ def show(address: str, *options: str) -> str:
 
 
 def test_the_tree_shows_sub_agents_and_handoffs_below_their_conversation(tmp_path: Path) -> None:
-    steps = [
+    steps: list[Step] = [
         [ask("isolated"), ask("forked", number=1)],
         "One.",
         "Two.",

@@ -106,10 +106,15 @@ class SubagentResult:
 _RUNNING: ContextVar[bool] = ContextVar("promptkit_subagent", default=False)
 
 
+def in_subagent() -> bool:
+    """Return whether this runs in a sub-agent, or in what one has started."""
+    return _RUNNING.get()
+
+
 @contextmanager
 def entering_subagent() -> Generator[None]:
     """Mark what runs inside as a sub-agent. Raises ToolError in a sub-agent, which would otherwise start others without an end."""
-    if _RUNNING.get():
+    if in_subagent():
         problem = "a sub-agent cannot start another one: do the task yourself."
         raise ToolError(problem)
     token = _RUNNING.set(True)
