@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction import Compact, PolicyState, StartBackground
+from promptkit.reprs import describe
 
 if TYPE_CHECKING:
     from promptkit.compaction import Policy, UsageByPart, UsageReading
@@ -46,6 +47,16 @@ class ContextUsage:
     last: Usage | None = None
     """The provider's figures for the last reply that is shown. None: it reported none."""
 
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            tokens=self.tokens,
+            limit=self.limit,
+            threshold=self.threshold,
+            window=self.window,
+            messages=self.messages,
+        )
+
     @property
     def tokens(self) -> int:
         """The size to decide by: the provider's last count and what came since, but never less than the local count."""
@@ -67,6 +78,36 @@ class ContextUsage:
             if self.last is not None and self.last.input_tokens
             else None
         )
+
+
+DUE_SHARE = 0.9
+"""From this share of the threshold on, a compaction is about to come."""
+
+
+def describe_room(usage: ContextUsage) -> str | None:
+    """Tell the model in a sentence or two what is left of its window; None if neither the limit nor the threshold is known.
+
+    The figures are rounded to two digits, since they are estimates.
+    """
+    tokens, threshold, limit = usage.tokens, usage.threshold, usage.limit
+    if threshold is None:
+        return (
+            None
+            if limit is None
+            else f"{_round(tokens)} of {_round(limit)} tokens of the context window are used."
+        )
+    used = f"{_round(tokens)} tokens of the context window are used"
+    if tokens >= DUE_SHARE * threshold:
+        return (
+            f"{used}, and a compaction is due: a summary is about to replace the older messages. "
+            "State what must not be lost in your next reply."
+        )
+    return f"{used}. {_round(threshold - tokens)} are left until a summary replaces the older messages."
+
+
+def _round(tokens: int) -> str:
+    step = 10 ** max(0, len(str(tokens)) - 2)
+    return f"{round(tokens / step) * step:,}"
 
 
 def find_threshold(policy: Policy, budget: ContextBudget, *, warm: bool) -> int | None:

@@ -14,10 +14,11 @@ import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.lab.replay.recorded import BillTotals, is_unrecorded
+from promptkit.reprs import describe, describe_fields
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.lab.replay.message_counts import MessageCount
     from promptkit.lab.replay.simulate import SentRequest
@@ -58,6 +59,9 @@ class LoggedMessage:
     """For a summary: the numbers of the first message that it stands for, and of the one after the
     last."""
 
+    def __repr__(self) -> str:
+        return describe(self, role=self.message.role, text=self.message.text)
+
     @property
     def part(self) -> str:
         """The part of a request that its tokens belong to."""
@@ -93,6 +97,8 @@ class LoggedRequest:
     """The first block that differs from the request before. None: it begins with all of that
     request, or it is the first one."""
 
+    __repr__ = describe_fields
+
     @property
     def tokens(self) -> int:
         """All input tokens."""
@@ -108,6 +114,8 @@ class RequestLog:
     requests: tuple[LoggedRequest, ...]
     price: float | None
     """US dollars for everything, summaries after the last request included; None without prices."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -135,6 +143,8 @@ class ConversationLog:
     """The number of this conversation in its file, from 1."""
     branches: int = 1
     """The conversations in the file. A transcript has one for each branch."""
+
+    __repr__ = describe_fields
 
 
 class LogMessages:
@@ -290,15 +300,13 @@ def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]
     return (*change, *_new_runs(shown, new, at))
 
 
-def _new_runs(shown: Sequence[int], start: int, end: int) -> list[int]:
-    runs: list[int] = []
+def _new_runs(shown: Sequence[int], start: int, end: int) -> Iterator[int]:
     while start < end:
         length = 1
         while start + length < end and shown[start + length] == shown[start] + length:
             length += 1
-        runs += (-1 - shown[start], length)
+        yield from (-1 - shown[start], length)
         start += length
-    return runs
 
 
 def expand_change(before: Sequence[int], change: Sequence[int]) -> list[int]:

@@ -116,7 +116,7 @@ def _format_part(part: Part) -> str:
         case str():
             return fence_text(part)
         case OpaquePart():
-            return f"{_describe_part(part)}\n\n{_fence_json(part.value)}"
+            return f"{_describe_part(part)}\n\n{fence_json(part.value)}"
         case _:
             return _describe_part(part)
 
@@ -184,14 +184,15 @@ def _format_call(call: ToolCall) -> str:
     title = f"### Call {quote_inline(call.name)} ({quote_inline(call.id)})"
     try:
         value: Json = json.loads(call.arguments)
-        shown = _fence_json(value)
+        shown = fence_json(value)
     except (ValueError, RecursionError):
         # no JSON, or nested too deeply for Python
         return f"{title}, arguments as written\n\n{fence_text(call.arguments)}"
     return f"{title}\n\n{shown}"
 
 
-def _fence_json(value: Json) -> str:
+def fence_json(value: object) -> str:
+    """Put a JSON value in a fence, indented and with invisible characters escaped."""
     return _fence(
         escape_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=dict)),
         "json",
