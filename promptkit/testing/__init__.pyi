@@ -4,6 +4,10 @@ from .assertions import (
     assert_kept as assert_kept,
     assert_stable_prefix as assert_stable_prefix,
 )
+from .compaction_contracts import (
+    check_policy as check_policy,
+    check_summarizer as check_summarizer,
+)
 from .engine_contract import check_encoding_engine as check_encoding_engine
 from .network_guard import (
     NotLoopbackError as NotLoopbackError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,7 +26,9 @@ from promptkit.testing.snapshots.documents import (
     render_levels,
 )
 from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
-from promptkit.wire.parts import WireFormat
+
+if TYPE_CHECKING:
+    from promptkit.wire.parts import WireFormat
 
 PROMPT = (SystemMessage(required=True)["Be brief."], UserMessage(priority=1)["What is this?"])
 
