@@ -718,7 +718,7 @@ def _base_model() -> type[BaseModel]:
             except PydanticSerializationError:
                 return to_jsonable_python(dft, fallback=partial(_list_fields, arguments=True))
 
-        def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # for every field
+        def field_title_should_be_set(self, schema: object) -> bool:  # for every field
             """Leave out titles that only repeat the names of fields: they cost tokens."""
             return False
 

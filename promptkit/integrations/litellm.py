@@ -128,7 +128,7 @@ class FitHook(CustomLogger):
         request_data: Request,
         exception: Exception,
         call_type: object,
-        fallback_depth: int | None = None,  # noqa: ARG002  # the hook's
+        fallback_depth: int | None = None,  # the hook's
     ) -> None:
         """Lower the budget of a model after a refusal."""
         form = _FORMS.get(str(getattr(call_type, "value", call_type)))

@@ -230,7 +230,7 @@ class WindowMemory(BaseChatStoreMemory):
             )
         return memory
 
-    def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401, ARG002  # the framework's
+    def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # the framework's
         """Return the messages for a request."""
         messages = list(self.get_all())
         if self._windows is None:
@@ -238,7 +238,7 @@ class WindowMemory(BaseChatStoreMemory):
         read = [_read_message(message) for message in messages]
         return self._show(self._windows.loop.wait(self._prepare(self._windows, messages, read)))
 
-    async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401, ARG002  # as above
+    async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # as above
         """Return the messages for a request, in an event loop.
 
         An agent's running turn is taken into the chat store first.

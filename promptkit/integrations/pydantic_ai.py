@@ -117,7 +117,7 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
 
     async def prepare_model_request(
         self,
-        ctx: Context,  # noqa: ARG002  # the hook's
+        ctx: Context,  # the hook's
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Send what fits."""
@@ -126,7 +126,7 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
 
     async def on_model_request_error(
         self,
-        ctx: Context,  # noqa: ARG002  # the hook's
+        ctx: Context,  # the hook's
         *,
         request_context: ModelRequestContext,
         error: Exception,
@@ -219,7 +219,7 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         self,
         ctx: Context,
         *,
-        request_context: ModelRequestContext,  # noqa: ARG002  # the hook's
+        request_context: ModelRequestContext,  # the hook's
         response: ModelResponse,
     ) -> ModelResponse:
         """Tell the window the reply and its usage."""

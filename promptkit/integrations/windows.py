@@ -55,7 +55,10 @@ class ModelFacts:
     def open_window(self, settings: WindowSettings, transcript: Transcript) -> ContextWindow:
         """Open a window over a conversation."""
         return ContextWindow.from_settings(
-            attrs.evolve(settings, instructions=self.instructions, tools=self.tools),
+            # the framework sends its own tools
+            attrs.evolve(
+                settings, instructions=self.instructions, tools=self.tools, freeze_tools=False
+            ),
             model=self.model,
             transcript=transcript,
             budget=self.budget,

@@ -1,8 +1,10 @@
 from .assertions import (
+    assert_cache_stable as assert_cache_stable,
     assert_dropped as assert_dropped,
     assert_fits as assert_fits,
     assert_kept as assert_kept,
     assert_stable_prefix as assert_stable_prefix,
+    assert_summary_keeps as assert_summary_keeps,
 )
 from .compaction_contracts import (
     check_policy as check_policy,
@@ -14,6 +16,7 @@ from .network_guard import (
     Refusal as Refusal,
     loopback_only as loopback_only,
 )
+from .recorded_model import NotRecordedError as NotRecordedError, RecordedModel as RecordedModel
 from .scripted_model import (
     NoStepLeftError as NoStepLeftError,
     Request as Request,
@@ -25,6 +28,7 @@ from .snapshots.snapshot import (
     MessagesSnapshot as MessagesSnapshot,
     PromptSnapshot as PromptSnapshot,
     ReceiptSnapshot as ReceiptSnapshot,
+    WireSnapshot as WireSnapshot,
 )
 from .store_contracts import StoreContract as StoreContract
 from .word_tokenizer import WordTokenizer as WordTokenizer

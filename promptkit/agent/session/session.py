@@ -7,7 +7,7 @@ import copy
 import random
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
@@ -19,6 +19,19 @@ from promptkit.agent.session.attachments import (
 )
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
 from promptkit.agent.session.stream import StreamEvent, TurnResult, stream_turn
+from promptkit.agent.session.subagents import (
+    FORK_NOTE,
+    Forked,
+    Handoff,
+    Isolated,
+    SubagentResult,
+    SubagentTask,
+    build_result,
+    entering_subagent,
+    find_fork_point,
+    link,
+    open_beside,
+)
 from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
 from promptkit.agent.window.continuation import (
@@ -42,18 +55,20 @@ from promptkit.compaction.run.events import (
 )
 from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.errors import (
+    CompactionInProgressError,
     ContextLengthExceededError,
     InvalidArgumentError,
     MaxStepsExceededError,
     NoPendingMessageError,
+    SummaryError,
     TurnInProgressError,
 )
-from promptkit.messages import Message, Part, Usage
+from promptkit.messages import Message, Part, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
 from promptkit.reprs import describe
 from promptkit.tools import AnyTool, Tool, parse_content
-from promptkit.transcript import Entry, Reset
+from promptkit.transcript import Entry, InMemoryStore, Reset
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
 
 if TYPE_CHECKING:
@@ -67,6 +82,7 @@ if TYPE_CHECKING:
         CompactionHooks,
         Events,
         LeastSize,
+        MediaLimits,
         MemoryDirectory,
         Policy,
         Preset,
@@ -75,11 +91,32 @@ if TYPE_CHECKING:
     )
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.storage.memories import MemoryExtractor
+    from promptkit.compaction.summarizers.facts import Pin
     from promptkit.elements.element import Child
     from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import ContextBudget, Tokenizer
     from promptkit.transcript import Redactor, Transcript, TranscriptStore
+
+
+COMPACT = ToolDefinition(
+    name="compact",
+    description=(
+        "Have the older messages of this conversation replaced by a summary before your next step, to make room in the context window. "
+        "Call it between two pieces of work, when earlier details are no longer needed."
+    ),
+    parameters={
+        "type": "object",
+        "properties": {
+            "focus": {
+                "type": "string",
+                "description": "What the summary must keep: decisions, names, open work.",
+            }
+        },
+        "required": ["focus"],
+    },
+)
+"""The tool with which a model asks for a compaction."""
 
 
 class AgentSession:
@@ -115,6 +152,7 @@ class AgentSession:
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
         reduce: ReduceToolResults | None = None,
+        media: MediaLimits | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         turn_hooks: TurnHooks | None = None,
@@ -124,8 +162,11 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        pin_marks: tuple[str, str] | None = None,
+        compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
+        freeze_tools: bool = True,
         enabled: bool = True,
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
@@ -150,6 +191,8 @@ class AgentSession:
             keep: Replaces what the preset keeps verbatim.
             reduce: Replaces which old and superseded tool results the preset takes out of the
                 conversation.
+            media: How much of a request pictures and documents may take. By default what the
+                model's provider accepts.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             turn_hooks: Run before each request, and before and after each tool call, which they can
@@ -167,9 +210,16 @@ class AgentSession:
                 sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out.
                 By default it is offered where a transcript is given.
+            pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
+                message of the user is pinned. None: there are no marks.
+            compact_tool: Offer the tool `compact`, with which the model has the older messages
+                summarized before its next step, and names what the summary must keep.
             auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
                 each user message, and again if it has called tools since. By default as the preset
                 does: `opencode` and `oh_my_pi`.
+            freeze_tools: Offer changed tools only where that does not break the prompt cache, and
+                tell the model of them until then, as `set_tools` describes. False: the next request
+                offers them.
             enabled: False: nothing is compacted automatically; a request that is too large is
                 pruned.
             max_steps: The most requests of one turn.
@@ -188,9 +238,8 @@ class AgentSession:
             tool.definition != RECALL for tool in own
         )
         self._make_recall = partial(build_recall_tool, redactor=redactor) if offers_recall else None
-        offered = (
-            (*own, self._make_recall(self._find_recall_settings)) if self._make_recall else own
-        )
+        self._offers_compact = compact_tool
+        offered = (*own, *self._make_tools())
         self.tools: Mapping[str, Tool] = tools_by_name(offered)
         if max_steps < 1:
             problem = f"max_steps must be at least 1, not {max_steps}."
@@ -213,6 +262,7 @@ class AgentSession:
             summarizer=summarizer,
             keep=keep,
             reduce=reduce,
+            media=media,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,
@@ -220,7 +270,9 @@ class AgentSession:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            pin_marks=pin_marks,
             defaults=defaults,
+            freeze_tools=freeze_tools,
             enabled=enabled,
             rng=rng,
         )
@@ -387,6 +439,35 @@ class AgentSession:
         """
         return await self.window.compact(instructions, allow_extractive=allow_extractive)
 
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """The texts that every summary shows word for word, oldest first."""
+        return self.window.pins
+
+    def pin(self, entry: str | None = None, *, text: str | None = None) -> Pin:
+        """Keep a message, or a passage of one, word for word in every summary from now on.
+
+        All pins together may take a sixteenth of what a conversation may have, and 2,000 tokens.
+
+        Args:
+            entry: The id of the message's entry. None: the newest message that contains the passage,
+                or without a passage the user's newest one.
+            text: The passage. None: the whole message.
+
+        Returns:
+            The pin, for `unpin`.
+
+        Raises:
+            InvalidArgumentError: No message contains the passage, the message has no text, or the
+                pins would be too large. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        return self.window.pin(entry, text=text)
+
+    def unpin(self, pin: Pin) -> None:
+        """Let summaries drop what was pinned. Raises InvalidArgumentError if it is not pinned."""
+        self.window.unpin(pin)
+
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized.
 
@@ -492,6 +573,67 @@ class AgentSession:
         """
         return self._with_window(self.window.fork(store, at=at))
 
+    async def delegate(
+        self, task: SubagentTask, *, store: TranscriptStore | None = None
+    ) -> SubagentResult:
+        """Have a sub-agent do a task in a conversation of its own, also while a turn is running.
+
+        A tool that calls it returns `str(result)`. Both transcripts name each other. A sub-agent
+        cannot start another one.
+
+        Args:
+            task: The task, by what the sub-agent is shown of this conversation: `Isolated`,
+                `Forked` or `Handoff`.
+            store: An empty store for its conversation. By default a file beside this
+                conversation's, or a conversation of the same database; memory if it has neither.
+
+        Returns:
+            Its last reply, the files that it changed, what it has left open, and where its
+            transcript is.
+
+        Raises:
+            ToolError: This is called in a sub-agent.
+            SummaryError: No document was written for a `Handoff`.
+            TranscriptError: The store is not empty.
+            ContextWindowFullError, MaxStepsExceededError, ModelError: As `run` raises them. The
+                transcript is kept.
+        """
+        with entering_subagent():
+            leaf = find_fork_point(self.transcript)
+            child = await self._open_child(task, store or open_beside(self.transcript.store), leaf)
+            link(self.transcript, child.transcript, task, leaf)
+            start = child.transcript.leaf
+            note = FORK_NOTE if isinstance(task, Forked) else ""
+            async with child:
+                turn = await child.run(f"{note}{task.task}")
+        return build_result(child.transcript, start, turn)
+
+    async def _open_child(
+        self, task: SubagentTask, store: TranscriptStore, leaf: str | None
+    ) -> AgentSession:
+        match task:
+            case Forked():
+                return self._with_window(self.window.fork(store, at=leaf))
+            case Handoff():
+                # a copy, since the conversation itself may go on while the document is written
+                copied = self.window.fork(InMemoryStore(), at=leaf)
+                copied.last_request = self.window.last_request
+                return self._with_window(await copied.handoff(task.task, store))
+            case Isolated():
+                child = copy.copy(self)
+                own = () if task.tools is None else AgentSession._make_tools(child)
+                tools = self.tools.values() if task.tools is None else check_tools(task.tools)
+                child.tools = tools_by_name((*tools, *own))
+                model = None if task.model is None else _resolve_model(task.model)
+                window = self.window.isolate(
+                    store,
+                    instructions=task.instructions,
+                    tools=tuple(child.tools.values()),
+                    model=model,
+                )
+                AgentSession._open(child, window, model)
+                return child
+
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
     ) -> None:
@@ -505,6 +647,31 @@ class AgentSession:
             budget: What requests may take; by default what is known of the model.
         """
         self.window.set_model(_resolve_model(model), budget=budget)
+
+    def set_tools(self, tools: Sequence[AnyTool]) -> None:
+        """Give the conversation other tools.
+
+        The model may call them from the next request on. Requests offer them, in the given order,
+        where that does not break the provider's prompt cache: before the first reply, after a
+        checkpoint, after the time for which the cache keeps a prompt, or with another model. Until
+        then a message at the end tells the model of them; a tool that the user or the model asks for
+        by its name is offered at once. With `freeze_tools=False` the next request offers them.
+
+        A call of a tool that has left is answered with an error. The session's own tools, such as
+        `recall`, stay.
+
+        Args:
+            tools: All tools from now on.
+
+        Raises:
+            TypeError: A value is no tool that can be run.
+            InvalidArgumentError: Two tools have the same name.
+            ToolsFillBudgetError: The tool definitions leave nothing for messages.
+        """
+        own = [tool for tool in self.tools.values() if tool.definition == RECALL]
+        given = [tool for tool in check_tools(tools) if tool.definition != RECALL]
+        self.window.set_tools((*given, *own))
+        self.tools = tools_by_name((*given, *own))
 
     async def run_maintenance(
         self, *, idle_seconds: float = 0.0, memory_pressure: bool = False
@@ -600,6 +767,7 @@ class AgentSession:
                 await runner.run(
                     reply.message.tool_calls, lambda results: self.window.add(*results)
                 )
+                await self._compact_if_asked()
                 continue
             texts.append(self.window.last_text)
             if (
@@ -637,7 +805,7 @@ class AgentSession:
             self.window.replace_request(request)
             try:
                 model = with_options(
-                    self._observe_model(), on_text=on_text, cache_messages=len(request.messages)
+                    self._observe_model(), on_text=on_text, cache_messages=request.lasting
                 )
                 reply = await model.complete(request.messages, tools=request.tools)
             except ContextLengthExceededError as error:
@@ -686,12 +854,31 @@ class AgentSession:
         AgentSession._open(session, window)
         return session
 
-    def _open(self, window: ContextWindow) -> None:
-        self.window = window
-        if self._make_recall:
-            recall = self._make_recall(self._find_recall_settings)
-            self.tools = {**self.tools, RECALL.name: recall}
+    def _open(self, window: ContextWindow, model: Model | None = None) -> None:
+        self.window, self._model = window, model or self._model
+        self.tools = {**self.tools, **tools_by_name(self._make_tools())}
         self._turn = asyncio.Lock()
+
+    def _make_tools(self) -> list[Tool]:
+        """Make the tools that a session offers for its own conversation."""
+        self._focus: str | None = None
+        recall = [self._make_recall(self._find_recall_settings)] if self._make_recall else []
+        compact = (
+            [Tool(definition=COMPACT, run=self._compact_later)] if self._offers_compact else []
+        )
+        return [*recall, *compact]
+
+    def _compact_later(self, arguments: Mapping[str, object]) -> str:
+        """Note that the model asks for a compaction. It is made when the results of this step are written."""
+        self._focus = str(arguments.get("focus", ""))
+        return "The older messages are summarized before your next step."
+
+    async def _compact_if_asked(self) -> None:
+        """Compact if the model has asked for it in this step. A compaction that fails is an event, as each is."""
+        if self._focus is not None:
+            focus, self._focus = self._focus, None
+            with suppress(SummaryError, CompactionInProgressError):
+                await self.window.compact(focus or None, allow_extractive=True)
 
     def _find_recall_settings(self) -> RecallSettings:
         """Return the settings of the tool `recall`.

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
+from promptkit.agent.window.usage import describe_room
 from promptkit.compaction.planning.blocks import extract_summary_text
-from promptkit.elements import Metadata
+from promptkit.elements import Metadata, Tag, UserMessage
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.rounds import Rounds
@@ -17,6 +18,7 @@ from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
+    from promptkit.agent.window.usage import ContextUsage
     from promptkit.messages import Message
 
 
@@ -41,6 +43,17 @@ class ConversationView:
     """The text in place of the middle of a shortened tool result, by the id of its call: it tells
     the model how to read all of it. Empty if messages may not be pruned, or if the model has no
     tool for that."""
+    _measure: Callable[[], ContextUsage] | None = attrs.field(
+        default=None, alias="measure", eq=False, repr=False
+    )
+
+    @property
+    def usage(self) -> ContextUsage | None:
+        """The size of the conversation beside its window, measured when it is asked for.
+
+        None for a view without a window.
+        """
+        return self._measure() if self._measure else None
 
     __repr__ = describe_fields
 
@@ -90,7 +103,6 @@ class Conversation(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """Return the messages; all of them are required, unless the view allows pruning."""
-        _ = sizing
         messages = self.view.messages
         if self.view.may_prune:
             last_user = next(
@@ -107,6 +119,26 @@ class Conversation(PromptElement):
             )
         paired = pair_tool_calls(messages)
         return (Metadata(value=repair) for repair in paired.repairs), Rounds(rounds=paired.messages)
+
+
+@component
+class ContextStatus(PromptElement):
+    """A note that tells the model how much of its context window is left, and when older messages are summarized.
+
+    Put it behind the conversation: it differs in each request, and the provider's prompt cache ends
+    at it. It is in no transcript. Without a known window or threshold there is no note.
+
+    >>> prompt = lambda view: (SystemMessage(required=True)["Be brief."], Conversation(view=view), ContextStatus(view=view, priority=5))
+    """
+
+    view: ConversationView
+
+    def render(self, sizing: Sizing) -> Child:
+        """Return a user message, since providers accept a system message only at the start."""
+        _ = sizing
+        usage = self.view.usage
+        text = None if usage is None else describe_room(usage)
+        return text and UserMessage()[Tag(tag="context_status")[text]]
 
 
 class ConversationPrompt:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.agent.settings import WindowSettings
+    from promptkit.agent.window.usage import ContextUsage
     from promptkit.providers.model import CacheTtl, ModelOptions
     from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
@@ -84,6 +85,8 @@ class WindowRequest:
     """The render behind it, with its receipt. Model-specific additions (`messages`) are not in
     it."""
     _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
+    changed_by: tuple[str, ...] = attrs.field(default=(), repr=False, eq=False)
+    """The names of the processors that changed messages of the view."""
     _origins: Mapping[str, Origin] = attrs.field(
         alias="origins_by_entry", factory=dict[str, "Origin"], repr=False, eq=False
     )
@@ -111,6 +114,23 @@ class WindowRequest:
             self._find_changed(message, entries) if origin is None else origin
             for origin, message in zip(self.origins, self.messages, strict=True)
         )
+
+    @cached_property
+    def lasting(self) -> int:
+        """The number of messages, from the first one, that the next request begins with as well, if nothing is compacted.
+
+        What the prompt shows behind the conversation, such as a `ContextStatus`, is not among them.
+        """
+        last = self._items[-1].message if self._items else None
+        count = len(self.messages)
+        while last is not None and count and not _is_form_of(self.messages[count - 1], last):
+            count -= 1
+        return count or len(self.messages)
+
+    def find_entry(self, message: Message | None) -> str | None:
+        """Return the id of the entry that one of `messages` shows as the view does; None if there is none."""
+        shown = zip(self.messages, match_items(self.messages, self._items), strict=True)
+        return next((item.entry_id for each, item in shown if each is message and item), None)
 
     def _find_changed(
         self, message: Message, entries: Mapping[tuple[str, str], str]
@@ -160,7 +180,7 @@ class WindowRequest:
             cache: Whether they have cache breakpoints.
             cache_ttl: How long the provider keeps what they mark. None: for five minutes.
         """
-        marked = mark_prefix(self.messages, len(self.messages), cache_ttl)
+        marked = mark_prefix(self.messages, self.lasting, cache_ttl)
         return to_anthropic(marked, cache=cache)
 
     def chat_arguments(self) -> dict[str, Any]:  # Any: as above
@@ -201,7 +221,7 @@ class WindowRequest:
         options: ModelOptions = {
             "max_output_tokens": limit,
             "cache_breakpoints": cache,
-            "cache_messages": len(self.messages),
+            "cache_messages": self.lasting,
         }
         if cache_ttl is not None:
             options["cache_ttl"] = cache_ttl
@@ -258,6 +278,7 @@ class RequestBuilder:
         *,
         processor: ViewProcessor | None = None,
         find_cut_markers: Callable[[], Mapping[str, str]] = dict[str, str],
+        measure: Callable[[], ContextUsage] | None = None,
     ) -> None:
         """Build requests with the prompt of the settings, or with their instructions and the messages.
 
@@ -268,6 +289,7 @@ class RequestBuilder:
             processor: Changes the messages of each request before it is rendered.
             find_cut_markers: Returns what replaces the middle of results that are shortened, by the
                 ids of their calls.
+            measure: Measures the conversation beside its window, for a prompt that shows it.
         """
         instructions = settings.instructions
         self.tools = settings.definitions
@@ -278,11 +300,12 @@ class RequestBuilder:
         self._system = _read_system(instructions) if settings.prompt is None else None
         self._processor = processor or ViewProcessor()
         self._find_cut_markers = find_cut_markers
+        self._measure = measure
         self._events = settings.events
         self._defaults: Defaults = settings.defaults
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._tool_tokens: tuple[Tokenizer, int] | None = None
+        self._tool_tokens: tuple[object, int] | None = None
         self._earlier: tuple[Message, ...] = ()
 
     async def build(
@@ -325,7 +348,11 @@ class RequestBuilder:
         messages = self._processor.process(view, limits).messages
         by = self._processor.changed_by
         conversation = ConversationView(
-            messages=messages, may_prune=pruned, request=request, cut_markers=cut_markers
+            messages=messages,
+            may_prune=pruned,
+            request=request,
+            cut_markers=cut_markers,
+            measure=self._measure,
         )
         renderer = self._renderer_for(target, limit)
         try:
@@ -354,6 +381,7 @@ class RequestBuilder:
             omitted=omitted,
             pruned=pruned,
             items=view.items,
+            changed_by=by,
         )
 
     def measure(self, view: TranscriptView, target: RequestTarget) -> UsageByPart:
@@ -410,11 +438,12 @@ class RequestBuilder:
         """Count the tokens of the tool definitions, each tokenizer once."""
         if not self.tools:
             return 0
-        if self._tool_tokens is None or self._tool_tokens[0] != tokenizer:
+        key = tokenizer, self.tools
+        if self._tool_tokens is None or self._tool_tokens[0] != key:
             counts = [
                 tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())
             ]
-            self._tool_tokens = tokenizer, counts[0] - counts[1]
+            self._tool_tokens = key, counts[0] - counts[1]
         return self._tool_tokens[1]
 
     def _adapt_to(self, target: RequestTarget, checkpoint: str | None) -> RequestAdaptation:
@@ -455,7 +484,7 @@ class RequestBuilder:
 
     def _renderer_for(self, target: RequestTarget, limit: int | None) -> Renderer:
         budget = UNLIMITED if limit is None else limit
-        key = target.model, budget, target.tokenizer
+        key = target.model, budget, target.tokenizer, self.tools
         if self._renderer is None or self._renderer[0] != key:
             self._renderer = (
                 key,
@@ -576,6 +605,13 @@ def _is_unchanged(message: Message, other: Message) -> bool:
             message.content == other.content
             or (message.text == other.text and _other_parts(message) == _other_parts(other))
         )
+    )
+
+
+def _is_form_of(message: Message, other: Message) -> bool:
+    """Return whether a message is another one, or the shortened result of the same call."""
+    return _is_unchanged(message, other) or (
+        message.tool_call_id is not None and message.tool_call_id == other.tool_call_id
     )
 
 

@@ -80,6 +80,36 @@ class ContextUsage:
         )
 
 
+DUE_SHARE = 0.9
+"""From this share of the threshold on, a compaction is about to come."""
+
+
+def describe_room(usage: ContextUsage) -> str | None:
+    """Tell the model in a sentence or two what is left of its window; None if neither the limit nor the threshold is known.
+
+    The figures are rounded to two digits, since they are estimates.
+    """
+    tokens, threshold, limit = usage.tokens, usage.threshold, usage.limit
+    if threshold is None:
+        return (
+            None
+            if limit is None
+            else f"{_round(tokens)} of {_round(limit)} tokens of the context window are used."
+        )
+    used = f"{_round(tokens)} tokens of the context window are used"
+    if tokens >= DUE_SHARE * threshold:
+        return (
+            f"{used}, and a compaction is due: a summary is about to replace the older messages. "
+            "State what must not be lost in your next reply."
+        )
+    return f"{used}. {_round(threshold - tokens)} are left until a summary replaces the older messages."
+
+
+def _round(tokens: int) -> str:
+    step = 10 ** max(0, len(str(tokens)) - 2)
+    return f"{round(tokens / step) * step:,}"
+
+
 def find_threshold(policy: Policy, budget: ContextBudget, *, warm: bool) -> int | None:
     """Find the smallest size from which a policy compacts, with a binary search over its decisions.
 

@@ -155,10 +155,11 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
         return
     if state is not None:
         usage_error("--state needs an OUT that ends with .jsonl or .parquet.")
-    check_output(output, force=force)
+    target = Path(output) if output else None
+    check_output(target, force=force)
     _fit_one(
         Path(files[0]),
-        Path(output) if output else None,
+        target,
         leaf,
         to=to,
         fit=partial(promptkit.fit, budget=budget, model=model, keep=keep, shorten=not whole),

@@ -198,6 +198,8 @@ class CarriedContext:
     """The files that were changed and read, a line for each."""
     errors: Sequence[str] = ()
     """The lines that reported the newest errors."""
+    extract: Sequence[str] = ()
+    """What a summary that left out too much is completed with."""
 
     __repr__ = describe_fields
 
@@ -226,6 +228,8 @@ class Summary:
     """The data that hooks attached. It is stored in the entry of the summary."""
     carried: CarriedContext | None = None
     """The context that the checkpoint carries beside the text. It is set when the summary is checked."""
+    losses: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What it left of the facts of the conversation. It is set when the summary was checked."""
     missed: int = 0
     """The number of messages that the summary replaces and the summarizer was not shown, not even in
     part."""

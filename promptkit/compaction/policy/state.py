@@ -59,6 +59,9 @@ CACHE_SECONDS = 300.0
 """Seconds for which the known providers keep a prompt in their cache after its last use, unless
 they are paid for more."""
 
+TTL_SECONDS = {"5m": CACHE_SECONDS, "1h": 3_600.0}
+"""The seconds of each value of the option `cache_ttl`."""
+
 CACHED_SHARE = 0.5
 """Share of a request that must have been read from the cache for the cache to be warm. What a
 summary changed is read anew at first."""
@@ -200,6 +203,14 @@ class PolicyState:
     warm: bool = False
     """Whether the start of the request is taken to be in the provider's prompt cache, by
     `is_cache_warm`."""
+    cache_seconds: float = CACHE_SECONDS
+    """Seconds for which the provider keeps a prompt without use: by the model's option `cache_ttl`, or
+    else by the preset."""
+    seconds_since_request: float | None = None
+    """Seconds since the last request or reply. None: none is known."""
+    cached_tokens: int | None = None
+    """Tokens of the last counted request that the provider read from its cache. None: it has reported
+    none lately, or nothing at all."""
     mid_turn: bool = False
     """Whether a round of tool calls was completed in this turn."""
     enabled: bool = True

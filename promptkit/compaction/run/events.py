@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 import attrs
 
 from promptkit.compaction.policy.usage import UsageByPart
+from promptkit.compaction.summarizers.losses import Losses
 from promptkit.providers import Model, ModelOptions, Reply, with_options
 from promptkit.reprs import describe_fields
+from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
@@ -192,6 +194,9 @@ class CompactionCommitted(_CompactionStep):
     """Who wrote the summary: a `model`, a `hook`, or `extract` for one without a model."""
     request_id: str | None = None
     """The provider's name for the request that wrote the summary, where it gave one."""
+    losses: Losses = attrs.field(factory=Losses)
+    """What is left of the facts that the conversation showed before. Empty for the summary of a
+    branch and the document of a handoff."""
     summary: str = attrs.field(default="", repr=False)
     """The text of the summary. Logs and traces leave it out."""
 
@@ -244,7 +249,7 @@ class SummaryDiscarded(_CompactionStep):
 class RequestPruned:
     """A request was made smaller without a summary: messages were omitted or shortened.
 
-    The transcript is unchanged.
+    The transcript keeps them in full.
     """
 
     messages: int
@@ -273,6 +278,19 @@ class WindowLearned:
     """The reason, as one clause."""
 
     __repr__ = describe_fields
+
+
+@attrs.frozen(kw_only=True)
+class ToolsChanged:
+    """The program has given a conversation other tools: the model is told, or requests offer them from now on."""
+
+    change: str
+    """The difference from the tools that were offered, such as `added search; removed grep`."""
+    offered: bool
+    """Whether requests offer them from now on. False: a message at the end tells the model of them, so
+    that the prompt cache stays valid."""
+    why: str
+    """The reason, as one clause."""
 
 
 @attrs.frozen(kw_only=True)
@@ -407,6 +425,8 @@ Event: TypeAlias = (
     | SummaryDiscarded
     | RequestPruned
     | WindowLearned
+    | ToolsChanged
+    | CacheMissed
 )
 """Any event that a subscriber receives."""
 

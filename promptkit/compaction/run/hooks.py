@@ -70,7 +70,6 @@ class CompactionHooks:
             trigger: Why the compaction runs, for example `background`, `foreground` or `manual`.
             instructions: The user's instructions for the summary, or None.
         """
-        _ = plan, trigger, instructions
         return PreCompactResult()
 
     async def pre_branch(
@@ -83,12 +82,10 @@ class CompactionHooks:
             to: The id of the entry that the conversation continues from; None: the beginning.
             instructions: The user's instructions for the summary, or None.
         """
-        _ = plan, to, instructions
         return PreCompactResult()
 
     async def post_compact(self, checkpoint: Entry) -> None:
         """Handle a checkpoint that was appended to the transcript."""
-        _ = checkpoint
 
     def on_branch_change(self, transcript: Transcript) -> None:
         """Handle a rewind, a change of the branch, a reset or an undone compaction.
@@ -98,7 +95,6 @@ class CompactionHooks:
         Args:
             transcript: The conversation, already where it continues.
         """
-        _ = transcript
 
     def fork(self, transcript: Transcript) -> CompactionHooks:
         """Return the hooks of a copy of the conversation, by default these very hooks.
@@ -108,7 +104,6 @@ class CompactionHooks:
         Args:
             transcript: The copy. Its entries have the ids that they have in the conversation.
         """
-        _ = transcript
         return self
 
 

@@ -30,14 +30,13 @@ from promptkit.compaction.summarizers.summarizer import (
 )
 from promptkit.files import replace_file
 from promptkit.reprs import describe
-from promptkit.transcript import Checkpoint, Entry
+from promptkit.transcript import Checkpoint, Entry, Redactor, Transcript, ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from promptkit.messages import Json
-    from promptkit.transcript import Redactor, Transcript, ViewItem
 
 CURATED_FILE = "MEMORY.md"
 """The file that the user edits."""
@@ -95,7 +94,6 @@ class MemoryExtractionHook(CompactionHooks):
         self, plan: Plan, *, trigger: str, instructions: str | None
     ) -> PreCompactResult:
         """Return the memories that are written down already."""
-        _ = plan, trigger, instructions
         return PreCompactResult(known_memories=await self._read_known())
 
     async def _read_known(self) -> tuple[str, ...]:
@@ -146,7 +144,6 @@ class StatedMemoryExtractor:
         self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
     ) -> tuple[str, ...]:
         """Return the sentences, also those that are known: the directory writes none twice."""
-        _ = known
         texts = (item.message.text for item in items if is_user_request(item))
         sentences = (sentence.strip() for text in texts for sentence in _SENTENCE.split(text))
         return tuple(

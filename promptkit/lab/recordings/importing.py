@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import attrs
 
@@ -52,10 +53,6 @@ from promptkit.transcript.stores.addresses import (
     open_reader,
 )
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
 
 FORMATS: dict[str, RecordingFormat] = {
     recording_format.name: recording_format

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import attrs
 
@@ -21,10 +21,6 @@ from promptkit.transcript import (
     Setting,
 )
 from promptkit.transcript.log.usage import read_usage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TOOLS = "tools"
 

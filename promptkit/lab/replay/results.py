@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -11,10 +11,6 @@ from promptkit.lab.replay.recorded import BillTotals
 from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.reprs import describe_fields
 from promptkit.tokens import BilledTokens
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""

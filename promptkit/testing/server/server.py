@@ -132,7 +132,7 @@ class Server:
     @property
     def steps_left(self) -> int:
         """How many steps of the script are unused."""
-        return self._backend.steps_left
+        return len(self._backend.script)
 
     @property
     def connections(self) -> int:

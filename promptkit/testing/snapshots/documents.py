@@ -363,10 +363,11 @@ def _build_payload(messages: Sequence[Message], wire_format: WireFormat) -> obje
         "anthropic": to_anthropic,
     }
     # syrupy sorts the keys of a dict, but not those of an OrderedDict.
-    return json.loads(json.dumps(emitters[wire_format](messages)), object_pairs_hook=_shorten_media)
+    return json.loads(json.dumps(emitters[wire_format](messages)), object_pairs_hook=shorten_media)
 
 
-def _shorten_media(pairs: list[tuple[str, object]]) -> OrderedDict[str, object]:
+def shorten_media(pairs: list[tuple[str, object]]) -> OrderedDict[str, object]:
+    """Build a JSON object of its pairs, in their order, with long base64 data replaced by its size and a hash."""
     return OrderedDict(
         (key, _shorten_base64(value) if key in MEDIA_KEYS and isinstance(value, str) else value)
         for key, value in pairs

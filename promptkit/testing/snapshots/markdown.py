@@ -181,7 +181,7 @@ def _format_part(part: Part) -> str:
         case str():
             return fence_text(part)
         case OpaquePart():
-            return f"{_describe_part(part)}\n\n{_fence_json(part.value)}"
+            return f"{_describe_part(part)}\n\n{fence_json(part.value)}"
         case _:
             return _describe_part(part)
 
@@ -249,18 +249,19 @@ def _format_call(call: ToolCall) -> str:
     title = f"### Call {quote_inline(call.name)} ({quote_inline(call.id)})"
     try:
         value: Json = json.loads(call.arguments)
-        shown = _fence_json(value)
+        shown = fence_json(value)
     except (ValueError, RecursionError):
         # no JSON, or nested too deeply for Python
         return f"{title}, arguments as written\n\n{fence_text(call.arguments)}"
     return f"{title}\n\n{shown}"
 
 
-def _fence_json(value: Json) -> str:
+def fence_json(value: object) -> str:
+    """Put a JSON value in a fence, indented and with invisible characters escaped."""
     return _fence(escape_json(_dump_json(value, indent=2)), "json")
 
 
-def _dump_json(value: Json, *, indent: int | None = None) -> str:
+def _dump_json(value: object, *, indent: int | None = None) -> str:
     return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=dict)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
     from syrupy.extensions.base import AbstractSyrupyExtension
 
-    from promptkit.testing import MessagesSnapshot, PromptSnapshot, ReceiptSnapshot
+    from promptkit.testing import MessagesSnapshot, PromptSnapshot, ReceiptSnapshot, WireSnapshot
     from promptkit.testing.snapshots.snapshot import Mismatch
     from promptkit.testing.snapshots.stabilize import MachineFolders
 
@@ -95,6 +95,15 @@ def receipt_snapshot(request: pytest.FixtureRequest) -> ReceiptSnapshot:
     from promptkit.testing.snapshots.snapshot import ReceiptExtension, ReceiptSnapshot
 
     return _make_snapshot(ReceiptSnapshot, ReceiptExtension, request)
+
+
+@pytest.fixture
+def wire_snapshot(request: pytest.FixtureRequest) -> WireSnapshot:
+    """Compare whole requests as a provider gets them: `assert server.requests[-1] == wire_snapshot`."""
+    _require_syrupy(request)
+    from promptkit.testing.snapshots.snapshot import WireExtension, WireSnapshot
+
+    return _make_snapshot(WireSnapshot, WireExtension, request)
 
 
 def _require_syrupy(request: pytest.FixtureRequest) -> None:

@@ -11,8 +11,6 @@ unused.
 
 from __future__ import annotations
 
-from difflib import unified_diff
-from itertools import islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,6 +20,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.files import write_output
+from promptkit.testing.snapshots.diff import diff_lines
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
     SnapshotOptions,
@@ -30,7 +29,8 @@ from promptkit.testing.snapshots.documents import (
     format_receipt,
     render_levels,
 )
-from promptkit.testing.snapshots.markdown import escape_json, iter_outside_fences
+from promptkit.testing.snapshots.markdown import escape_json
+from promptkit.testing.snapshots.requests import format_request, read_request
 from promptkit.testing.snapshots.stabilize import (
     MachineFolders,
     ReplaceText,
@@ -41,7 +41,7 @@ from promptkit.testing.snapshots.stabilize import (
 from promptkit.tokens.sizes import read_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from syrupy.assertion import AssertionResult, SnapshotAssertion
     from syrupy.data import SnapshotCollection
@@ -156,8 +156,7 @@ class PromptSnapshot:
 
     def __eq__(self, prompt: object) -> bool:
         def build_document() -> object:
-            stabilizer = Stabilizer(self.stabilize_options)
-            return self._build_document(render_levels(prompt, self.options, stabilizer), stabilizer)
+            return self._build(prompt, Stabilizer(self.stabilize_options))
 
         matches = bool(
             (
@@ -183,8 +182,10 @@ class PromptSnapshot:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.assertion.test_location.testname}>"
 
+    def _build(self, prompt: object, stabilizer: Stabilizer) -> object:
+        return self._build_document(render_levels(prompt, self.options, stabilizer), stabilizer)
+
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
-        _ = stabilizer
         return format_prompt(levels)
 
 
@@ -224,7 +225,6 @@ class MessagesSnapshot(PromptSnapshot):
         return attrs.evolve(self, wire_format=wire_format)
 
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
-        _ = stabilizer
         return build_wire_json(levels, self._wire_format)
 
 
@@ -234,6 +234,24 @@ class ReceiptSnapshot(PromptSnapshot):
 
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
         return format_receipt(levels, stabilizer)
+
+
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class WireSnapshot(PromptSnapshot):
+    """A whole request as a provider gets it, of any provider and any program: settings, tools, messages, cache marks.
+
+    Compare it with an `Exchange` of the test server, a request of `httpx` or `httpx2`, the
+    arguments of an SDK's call, or a list of these. Secrets of common shapes are left out.
+    """
+
+    def _build(self, prompt: object, stabilizer: Stabilizer) -> object:
+        if self.options != SnapshotOptions():
+            message = "a request has its size already: compare the prompt with prompt_snapshot.at(budgets=…)."
+            raise TypeError(message)
+        requests = prompt if isinstance(prompt, list | tuple) else (prompt,)
+        return "\n\n".join(
+            format_request(read_request(request), stabilizer) for request in requests
+        )
 
 
 class _WholeFiles(SingleFileSnapshotExtension):
@@ -260,6 +278,12 @@ class PromptExtension(_WholeFiles):
     def serialize(self, data: Callable[[], object], **_: object) -> str:
         """Return the text that the function `data` returns."""
         return str(data())
+
+
+class WireExtension(PromptExtension):
+    """Write the document as a Markdown file of its own kind."""
+
+    file_extension = "request"
 
 
 class ReceiptExtension(PromptExtension):
@@ -331,58 +355,6 @@ def _find_mismatch(result: AssertionResult, root: Path) -> Mismatch:
         path = path.relative_to(root)
     lines = after.split("\n") if before is None else diff_lines(str(before), after)
     return Mismatch(path.as_posix(), tuple(lines), before is None)
-
-
-CONTEXT_LINES = 3
-"""Lines that a diff shows around a change."""
-
-
-def diff_lines(snapshot: str, received: str) -> list[str]:
-    """Compare two documents: removed (`-`) and new lines (`+`) with their context, each place named by its line and its headings."""
-    return list(_iter_diff(*(text.removesuffix("\n").split("\n") for text in (snapshot, received))))
-
-
-def _iter_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
-    # Equal lines at both ends are cut off first, because difflib's time grows with the square of
-    # the number of lines.
-    start = _count_shared(before, after)
-    end = _count_shared(before[start:][::-1], after[start:][::-1])
-    first = max(start - CONTEXT_LINES, 0)
-    last = max(end - CONTEXT_LINES, 0)
-    headings = [
-        (index, line) for index, line in iter_outside_fences(before) if line.startswith("#")
-    ][::-1]
-    current: list[str] = []
-    hunks = unified_diff(
-        before[first : len(before) - last],
-        after[first : len(after) - last],
-        lineterm="",
-        n=CONTEXT_LINES,
-    )
-    for line in islice(hunks, 2, None):  # without the names of two files
-        if line.startswith("@@ "):
-            number = int(line[4:].partition(" ")[0].partition(",")[0]) + first
-            while headings and headings[-1][0] < number + CONTEXT_LINES:
-                _enter_heading(current, headings.pop()[1])
-            yield f"@@ {' '.join([f'line {number}', *current])} @@"
-        else:
-            yield line
-
-
-def _count_shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """Count the leading lines that are the same."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-
-
-def _enter_heading(current: list[str], heading: str) -> None:
-    """Append a heading to the path of headings, in place of those of its level and below."""
-    while current and _heading_level(current[-1]) >= _heading_level(heading):
-        current.pop()
-    current.append(heading)
-
-
-def _heading_level(heading: str) -> int:
-    return len(heading) - len(heading.lstrip("#"))
 
 
 def _read_budget(budget: int | str) -> int | str:

@@ -128,12 +128,12 @@ class Stabilizer:
             case DocumentPart(name=str(name)):
                 return attrs.evolve(part, name=self.stabilize_text(name))
             case OpaquePart():
-                return attrs.evolve(part, value=self._stabilize_json(part.value))
+                return attrs.evolve(part, value=self.stabilize_json(part.value))
             case _:
                 return part
 
-    def _stabilize_json(self, value: Json) -> Json:
-        """Copy a JSON value with its strings replaced, without recursion."""
+    def stabilize_json(self, value: Json) -> Json:
+        """Replace what varies in the strings of a copy of a JSON value, without recursion."""
         root = [value]
         todo: list[list[Json] | dict[str, Json]] = [root]
         while todo:

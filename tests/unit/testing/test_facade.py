@@ -34,7 +34,7 @@ def test_importing_it_loads_nothing_of_it() -> None:
     assert modules & HEAVY == set()
 
 
-SNAPSHOTS = {"MessagesSnapshot", "PromptSnapshot", "ReceiptSnapshot"}
+SNAPSHOTS = {"MessagesSnapshot", "PromptSnapshot", "ReceiptSnapshot", "WireSnapshot"}
 """The types of the snapshot fixtures, which are built on syrupy."""
 
 

@@ -1,0 +1,266 @@
+"""A model whose replies are recorded once, and then replayed without the model, so that tests of agents use real replies."""
+
+from __future__ import annotations
+
+import copy
+import getpass
+import json
+import tempfile
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+import attrs
+import cattrs
+
+from promptkit import Message, Usage
+from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, TranscriptError
+from promptkit.files import write_output
+from promptkit.providers import Model, ModelOptions, Reply, with_options
+from promptkit.providers.model import Finish  # noqa: TC001  # cattrs reads the annotations
+from promptkit.testing.snapshots.diff import diff_lines
+from promptkit.testing.snapshots.documents import shorten_media
+from promptkit.testing.snapshots.markdown import fence_json
+from promptkit.testing.snapshots.requests import HttpRequest, format_request
+from promptkit.testing.snapshots.stabilize import MachineFolders, StabilizeOptions, Stabilizer
+from promptkit.tokens.models import model_name
+from promptkit.transcript import (
+    message_from_json,
+    message_to_json,
+    redact_message,
+    redact_secrets,
+)
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Sequence
+
+    from promptkit import ToolDefinition
+    from promptkit.transcript import Redactor
+
+KEY_OPTIONS = (
+    "temperature",
+    "max_output_tokens",
+    "reasoning_effort",
+    "tool_choice",
+    "parallel_tool_calls",
+)
+"""The options that a reply depends on. The others say how a request is sent."""
+
+REPLY = "\n# Reply\n\n```json\n"
+"""What is between a request and its reply in a file. The reply's own lines never look like it."""
+
+MAX_LINES = 100
+"""Lines of a difference that an error shows."""
+
+
+class NotRecordedError(AssertionError):
+    """A RecordedModel that replays received a request that it has no record of.
+
+    `nearest` is the file of the record that differs least, None if there is none. `difference`
+    holds the lines that differ, each place under the headings of its message, part or tool.
+    """
+
+    def __init__(self, folder: Path, nearest: Path | None, difference: Sequence[str]) -> None:
+        super().__init__(folder, nearest, difference)
+        self.folder = folder
+        self.nearest = nearest
+        self.difference = tuple(difference)
+
+    def __str__(self) -> str:
+        shown = list(self.difference[:MAX_LINES])
+        if len(self.difference) > MAX_LINES:
+            shown.append(f"… and {len(self.difference) - MAX_LINES:,} more lines")
+        nearest = f"Compared with the nearest record, {self.nearest}:" if self.nearest else ""
+        advice = f"{self.folder} has no record of this request. If the request is right, delete the folder and record it again."
+        return "\n".join(filter(None, (advice, nearest, *shown)))
+
+
+@attrs.frozen(kw_only=True)
+class _Refusal:
+    """A refusal of a request that was too large, which a session answers with a smaller one."""
+
+    message: str
+    tokens: int | None = None
+    window: int | None = None
+    status: int | None = None
+    code: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class _Answer:
+    """The answer to a request, as it is written."""
+
+    message: Message = attrs.field(factory=partial(Message, role="assistant"))
+    usage: Usage = attrs.field(factory=partial(Usage, input_tokens=0))
+    finish: Finish = "stop"
+    refusal: _Refusal | None = None
+
+    def replay(self) -> Reply:
+        """Return the reply. Raises ContextLengthExceededError if the request was refused."""
+        if self.refusal is not None:
+            raise ContextLengthExceededError(**attrs.asdict(self.refusal))
+        return Reply(message=self.message, usage=self.usage, finish=self.finish)
+
+
+_convert = cattrs.Converter(omit_if_default=True)
+_convert.register_unstructure_hook(Message, message_to_json)
+_convert.register_structure_hook(Message, lambda value, _: message_from_json(value))
+
+
+@attrs.frozen
+class _Record:
+    path: Path
+    request: str
+    answer: _Answer
+
+
+class RecordedModel:
+    """A model whose replies are recorded once in a folder, and then replayed from it without the model.
+
+    If the folder has no records, each request is sent to the model, and a file with the request and
+    the reply is written. If it has records, the model is never asked: a request without a record
+    raises NotRecordedError. Delete the folder to record again.
+
+    A request is recognized by what the model is shown: messages, tools, and the options that a
+    reply depends on. Ids, dates, times, this machine's folders and secrets do not count, and secrets
+    are not written. A refusal of a request that was too large is recorded too; other errors are
+    not.
+
+    >>> model = RecordedModel(OpenAIModel("gpt-5"), Path(__file__).parent / "records" / "review")
+    """
+
+    def __init__(
+        self,
+        model: Model | str,
+        folder: str | os.PathLike[str],
+        *,
+        redactor: Redactor = redact_secrets,
+    ) -> None:
+        """Read the records of a folder.
+
+        Args:
+            model: The model that is recorded; or its name, with which nothing can be recorded.
+            folder: The folder of the records, of one test or one program.
+            redactor: Removes secrets, and what else must not count, from all texts.
+
+        Raises:
+            InvalidArgumentError: A file in the folder is no record, or the folder has none although
+                only the model's name is given.
+        """
+        self.name = model_name(model)
+        self.provider = None if isinstance(model, str) else getattr(model, "provider", None)
+        self.folder = Path(folder)
+        self._redactor = redactor
+        self.options: ModelOptions = {}
+        self._records = {
+            record.request: record for record in map(_read_record, sorted(self.folder.glob("*.md")))
+        }
+        self._model = None if self._records or isinstance(model, str) else model
+        if not self._records and self._model is None:
+            problem = f"{self.folder} has no records: give RecordedModel the model object instead of {model!r} once, to record."
+            raise InvalidArgumentError(problem)
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether requests are sent to the model, because the folder had no records."""
+        return self._model is not None
+
+    def with_options(self, **options: Unpack[ModelOptions]) -> Model:
+        """Return the same model with these options, over the same records."""
+        changed = copy.copy(self)
+        changed.options = {**self.options, **options}
+        return changed
+
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
+        """Return the recorded reply, or record one.
+
+        Raises:
+            NotRecordedError: There is no record of the request.
+            ContextLengthExceededError: The model refused the request as too large.
+        """
+        request = self._format(messages, tools)
+        if (record := self._records.get(request)) is not None:
+            reply = record.answer.replay()
+        elif self._model is None:
+            raise self._describe_miss(request)
+        else:
+            return await self._record(request, self._model, messages, tools)
+        if (on_text := self.options.get("on_text")) and reply.message.text:
+            on_text(reply.message.text)
+        return reply
+
+    async def _record(
+        self,
+        request: str,
+        model: Model,
+        messages: Sequence[Message],
+        tools: Sequence[ToolDefinition],
+    ) -> Reply:
+        try:
+            reply = await with_options(model, **self.options).complete(messages, tools=tools)
+        except ContextLengthExceededError as error:
+            refusal = _Refusal(
+                message=self._redactor(str(error)),
+                **{name: getattr(error, name) for name in ("tokens", "window", "status", "code")},
+            )
+            self._write(request, _Answer(refusal=refusal))
+            raise
+        message = redact_message(reply.message, self._redactor)
+        self._write(request, _Answer(message=message, usage=reply.usage, finish=reply.finish))
+        return reply
+
+    def _write(self, request: str, answer: _Answer) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        number = len(self._records) + 1
+        key = sha256(request.encode(errors="surrogatepass")).hexdigest()[:12]
+        path = self.folder / f"{number:03}-{key}.md"
+        text = f"{request}\n# Reply\n\n{fence_json(_convert.unstructure(answer))}\n"
+        write_output(path, lambda file: file.write(text.encode()), mode=0o666)
+        self._records[request] = _Record(path, request, answer)
+
+    def _format(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> str:
+        stabilizer = Stabilizer(StabilizeOptions(ids=True, dates=True, find_folders=_find_folders))
+        stable = stabilizer.stabilize_messages(messages)
+        body = {
+            "model": self.name,
+            **{name: value for name, value in self.options.items() if name in KEY_OPTIONS},
+            "tools": [attrs.asdict(tool) for tool in tools],
+            "messages": [message_to_json(message) for message in stable],
+        }
+        request = HttpRequest(body=json.loads(json.dumps(body), object_pairs_hook=shorten_media))
+        return format_request(request, stabilizer, redactor=self._redactor)
+
+    def _describe_miss(self, request: str) -> NotRecordedError:
+        """Compare a request with each record, and take the one with the fewest lines that differ."""
+        differences = [
+            (diff_lines(record.request, request), record.path) for record in self._records.values()
+        ]
+        difference, path = min(differences, key=lambda each: len(each[0]))
+        return NotRecordedError(self.folder, path, difference)
+
+
+def _read_record(path: Path) -> _Record:
+    request, found, rest = path.read_text(encoding="utf-8").rpartition(REPLY)
+    try:
+        answer = _convert.structure(json.loads(rest.rpartition("\n```")[0]), _Answer)
+    except (cattrs.BaseValidationError, TranscriptError, ValueError) as error:
+        found, answer = "", _Answer()
+        del error
+    if not found:
+        problem = f"{path} is no record of a request and its reply: delete it, or the folder to record again."
+        raise InvalidArgumentError(problem)
+    return _Record(path, request, answer)
+
+
+def _find_folders() -> MachineFolders:
+    temporary = Path(tempfile.gettempdir())
+    return MachineFolders(
+        root=Path.cwd(),
+        home=Path.home(),
+        temporary=temporary,
+        pytest=temporary / f"pytest-of-{getpass.getuser()}",
+    )
