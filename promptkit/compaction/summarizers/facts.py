@@ -595,9 +595,11 @@ def _read_rows(value: Json, read: Callable[[Mapping[str, Json]], Item]) -> tuple
 
 
 def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:
-    rows = value if isinstance(value, list) else []
-    return tuple(
-        (str(row[0]), row[1])
-        for row in rows
-        if isinstance(row, list) and len(row) == 2 and isinstance(row[1], int)  # noqa: PLR2004  # name and number
-    )
+    counts: list[tuple[str, int]] = []
+    for row in value if isinstance(value, list) else []:
+        match row:
+            case [name, int(number)]:
+                counts.append((str(name), number))
+            case _:
+                pass
+    return tuple(counts)
