@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.selection import Keep, limit_keep, select
-from promptkit.compaction.policy.rules import Policy, first_match, prune_results
+from promptkit.compaction.policy.rules import (
+    Policy,
+    first_match,
+    prune_old_reasoning,
+    prune_results,
+)
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.vscode import vscode
@@ -144,6 +149,7 @@ class CompactionConfig:
         """
         preset, tools = self.preset, self.definitions
         policy, reduce = self.policy or preset.policy(self.rng), self.reduce or preset.reduce
+        policy = first_match((prune_old_reasoning, policy.decide))
         if reduce is not None:
             rule = prune_results(least_saving=reduce.least_saving, warm_ratio=reduce.warm_ratio)
             policy = first_match((rule, policy.decide))

@@ -65,6 +65,7 @@ from promptkit.transcript import (
     Transcript,
 )
 from promptkit.transcript.log.entries import RequestBudget
+from promptkit.transcript.log.view import MODEL_SETTING
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -93,9 +94,6 @@ if TYPE_CHECKING:
     from promptkit.tokens import Tokenizer
     from promptkit.tools import AnyTool
     from promptkit.transcript import Redactor, TranscriptStore, TranscriptView
-
-MODEL_SETTING = "model"
-"""The setting that records a change of the model in the transcript."""
 
 
 class ContextWindow:
@@ -929,7 +927,7 @@ class ContextWindow:
         if budget is None:
             _check_known(model, resolved)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
-        make_portable(self.transcript, provider=get_wire_format(model))
+        make_portable(self.transcript, provider=get_wire_format(model), model=name)
         context = self._settings.build_context(model, resolved, tokenizer)
         holder = self._holder or self._settings.build_context(
             self.model, self.budget, self.tokenizer

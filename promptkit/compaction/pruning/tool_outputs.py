@@ -13,6 +13,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import (
     count_unchanged,
+    find_last_user_request,
     group_blocks,
     is_missing_result,
     is_user_request,
@@ -33,9 +34,10 @@ from promptkit.tokens.tokenizer import count_part
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import is_error_result
 from promptkit.transcript import Checkpoint, Edit, Entry, TranscriptView, ViewItem
-from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON
+from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.view import ViewBuilder
 from promptkit.wire.parts import name_media
+from promptkit.wire.reasoning import remove_reasoning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -190,6 +192,32 @@ def prune_outputs(
         superseded=tuple(edit for edit, _ in edits if edit.reason == SUPERSEDED_REASON),
         superseded_tokens=sum(gain for edit, gain in edits if edit.reason == SUPERSEDED_REASON),
     )
+
+
+def prune_reasoning(
+    items: Sequence[ViewItem], *, count: Callable[[Message], int]
+) -> tuple[tuple[Edit, ...], int]:
+    """Plan to take old reasoning out of a view: that of replies before the last user message.
+
+    The reasoning of the newest turn stays, since providers require it between tool calls.
+
+    Args:
+        items: The items of the view.
+        count: Counts the tokens of a message.
+
+    Returns:
+        The edits, and the tokens that they save.
+    """
+    last = find_last_user_request(items) or 0
+    edits: list[Edit] = []
+    saved = 0
+    for item in items[:last]:
+        message = remove_reasoning(item.message) if item.kind == "message" else item.message
+        if message is not item.message:
+            content = message.content or None if not message.tool_calls else message.content
+            edits.append(Edit(target=item.entry_id, content=content, reason=REASONING_REASON))
+            saved += count(item.message) - count(message)
+    return tuple(edits), saved
 
 
 _Subject: TypeAlias = tuple[str | None, str]

@@ -29,7 +29,11 @@ from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.worker import is_much, run_beside, run_in_worker
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
-from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
+from promptkit.compaction.pruning.tool_outputs import (
+    CappedView,
+    ResultLimits,
+    prune_reasoning,
+)
 from promptkit.compaction.run.events import (
     CompactionCommitted,
     Events,
@@ -586,8 +590,19 @@ class Compactor:
             checkpoint = build_checkpoint(
                 draft, self.view.items, replaced=replaced, count=self.sizer.count_message
             )
+            kept = self.view.items
+            start = next(
+                (at for at, item in enumerate(kept) if item.entry_id == checkpoint.first_kept),
+                len(kept),
+            )
+            edits, saved = prune_reasoning(kept[start:], count=self.sizer.count_message)
+            checkpoint = attrs.evolve(
+                checkpoint, tokens_after=(checkpoint.tokens_after or 0) - saved
+            )
             try:
-                (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")
+                entry, *_ = self.transcript.append(
+                    checkpoint, *edits, expect=self.transcript.leaf or ""
+                )
             except TranscriptConflictError:
                 # another process has appended, and its entries have been read by now
                 if not left:
