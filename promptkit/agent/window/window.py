@@ -55,7 +55,7 @@ from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
-from promptkit.tools import Tool, tool_definitions
+from promptkit.tools import tool_definitions
 from promptkit.transcript import (
     CacheMissed,
     Entry,
@@ -1020,12 +1020,10 @@ class ContextWindow:
     def _offer(self, tools: ToolList) -> None:
         """Let requests offer tools from now on."""
         self._tools, self._requests.tools = tools, tools.offered
-        limits = {
-            tool.definition.name: tool.max_tokens
-            for tool in self._settings.tools
-            if isinstance(tool, Tool) and tool.max_tokens is not None
-        }
-        self.compaction.compactor.set_tools(tools.offered, limits)
+        settings = self._settings
+        self.compaction.compactor.set_tools(
+            tools.offered, limits=settings.result_tokens, supersedes=settings.supersedes
+        )
         if self._counts_tools:
             given = self._count_tools(tools.offered)
             self._learned = attrs.evolve(self._learned, given=given)

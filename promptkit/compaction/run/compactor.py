@@ -96,6 +96,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json, Message, ToolDefinition
     from promptkit.tokens import Tokenizer
+    from promptkit.tools import Supersedes
     from promptkit.transcript import Redactor, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
@@ -174,6 +175,10 @@ class Compactor:
     """The limits that tools declare for themselves."""
     tools: Sequence[ToolDefinition] = attrs.field(default=(), kw_only=True)
     """The tools of the conversation. Some providers refuse tool calls in a request without them."""
+    supersedes: Mapping[str, Supersedes] = attrs.field(
+        factory=dict[str, "Supersedes"], kw_only=True
+    )
+    """The `supersedes` of tools, by their names."""
     hooks: CompactionHooks = attrs.field(factory=CompactionHooks, kw_only=True)
     """Run before and after a compaction."""
     redactor: Redactor | None = attrs.field(default=None, kw_only=True)
@@ -223,12 +228,19 @@ class Compactor:
             self.sizer = Sizer(tokenizer)
         self._capped_view.set_limits(tokenizer, result_tokens=max_result_tokens)
 
-    def set_tools(self, tools: Sequence[ToolDefinition], limits: Mapping[str, int]) -> None:
-        """Use other tools, and the limits (tokens) of their results, from now on.
+    def set_tools(
+        self,
+        tools: Sequence[ToolDefinition],
+        *,
+        limits: Mapping[str, int],
+        supersedes: Mapping[str, Supersedes],
+    ) -> None:
+        """Use other tools, the limits (tokens) of their results and what they supersede, from now on.
 
         The results of tools that had a limit before keep it, so that the view does not change.
         """
         self.tools = tools
+        self.supersedes = {**self.supersedes, **supersedes}
         known = self.result_limits.by_tool
         if any(name not in known for name in limits):
             self.result_limits = attrs.evolve(self.result_limits, by_tool={**limits, **known})

@@ -50,6 +50,8 @@ from promptkit.compaction.pruning.processors import (
     truncate_history,
 )
 from promptkit.compaction.pruning.tool_outputs import (
+    ONLY_STATED,
+    OutputRules,
     Pruning,
     ReduceToolResults,
     prune_outputs,
@@ -731,20 +733,21 @@ class CompactionController:
         if share is not None and self.state.rereading.cached is not False:
             share = 1.0
         warm = self._is_warm(share)
-        if self.reduce is None or not self.reduce.applies(
-            warm=warm, ratio=self.budget.ratio(tokens)
-        ):
+        reduce = self.reduce or ONLY_STATED
+        if not reduce.applies(warm=warm, ratio=self.budget.ratio(tokens)):
             return Pruning()
-        return self._plan_pruning(self.reduce)
+        return self._plan_pruning()
 
-    def _plan_pruning(self, reduce: ReduceToolResults) -> Pruning:
-        compactor = self.compactor
+    def _plan_pruning(self) -> Pruning:
+        compactor, reduce = self.compactor, self.reduce or ONLY_STATED
+        if self.reduce is None and not compactor.supersedes:
+            return Pruning()
         return prune_outputs(
             compactor.transcript.path(),
             self.view,
             reduce,
             tokenizer=self.state.tokenizer,
-            file_rules=compactor.file_rules,
+            rules=OutputRules(file_rules=compactor.file_rules, supersedes=compactor.supersedes),
         )
 
     def _plan_reasoning(self) -> tuple[tuple[Edit, ...], int]:
@@ -754,7 +757,7 @@ class CompactionController:
         if decision.only_reasoning:
             edits, _ = self._plan_reasoning()
         else:
-            pruning = Pruning() if self.reduce is None else self._plan_pruning(self.reduce)
+            pruning = self._plan_pruning()
             edits = pruning.superseded if decision.only_superseded else pruning.edits
         if edits:
             self.compactor.transcript.append(*edits)
