@@ -238,7 +238,7 @@ async def run_openai_agents(variant: str, turns: int = TURNS, *, responses: bool
             call_model_input_filter=make[variant]() if variant in make else None,
             tracing_disabled=True,
         )
-        session = TranscriptSession("review", Transcript())
+        session = TranscriptSession(session_id="review", transcript=Transcript())
         async with client:
             answered = await _count_turns(
                 turns, lambda text: Runner.run(agent, text, session=session, run_config=config)

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, cast, get_args
 
 import attrs
 
-from promptkit.compaction import ArchiveDirectory, CompactionHooks, Events, ReduceToolResults
+from promptkit.compaction import (
+    ArchiveDirectory,
+    CompactionHooks,
+    Events,
+    MediaLimits,
+    ReduceToolResults,
+)
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.planning.selection import Keep
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
@@ -39,8 +45,10 @@ class WindowSettings(CompactionConfig):
     instructions: Child = None
     prompt: Prompt | None = None
     tokenizer: Tokenizer | None = None
+    media: MediaLimits | None = None
     defaults: Defaults = "promptkit"
     promotions: Sequence[Model] = ()
+    pin_marks: tuple[str, str] | None = None
     freeze_tools: bool = True
 
     def __attrs_post_init__(self) -> None:
@@ -95,11 +103,16 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     ),
     "keep": (lambda value: isinstance(value, Keep), "a value such as KeepLastTurns(count=2)"),
     "reduce": (lambda value: isinstance(value, ReduceToolResults), "a ReduceToolResults(…)"),
+    "media": (lambda value: isinstance(value, MediaLimits), "a MediaLimits(…)"),
     "tokenizer": (
         lambda value: _has(value, "count", "count_framing"),
         "a Tokenizer, such as tokenizer_for('gpt-5')",
     ),
     "promotions": (_are_models, "a list of model objects"),
+    "pin_marks": (
+        lambda value: isinstance(value, tuple),
+        "two texts, such as ('[[keep]]', '[[/keep]]')",
+    ),
     "archives": (lambda value: isinstance(value, ArchiveDirectory), "an ArchiveDirectory(…)"),
     "read_tool": (lambda value: isinstance(value, str), "the name of a tool"),
     "defaults": (lambda value: value in get_args(Defaults), '"promptkit" or "prompt-tsx"'),

@@ -54,6 +54,7 @@ from .policy.usage import (
 from .presets import PRESETS as PRESETS
 from .presets.preset import Preset as Preset
 from .presets.settings import load_settings as load_settings
+from .pruning.media import MediaLimits as MediaLimits
 from .pruning.tool_outputs import ReduceToolResults as ReduceToolResults
 from .recall.tool import recall_tool as recall_tool
 from .run.controller import CompactionController as CompactionController
@@ -78,8 +79,10 @@ from .summarizers.extractive import (
     ExtractiveSummarizer as ExtractiveSummarizer,
     PlaceholderSummarizer as PlaceholderSummarizer,
 )
+from .summarizers.facts import Pin as Pin
 from .summarizers.fallback import FallbackSummarizer as FallbackSummarizer
 from .summarizers.file_lists import FileListSummarizer as FileListSummarizer
+from .summarizers.losses import Losses as Losses
 from .summarizers.model_summarizers import (
     ChunkedSummarizer as ChunkedSummarizer,
     FullSummarizer as FullSummarizer,

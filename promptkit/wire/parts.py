@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -153,7 +153,7 @@ def move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message
         media = [part for part in message.content if is_media(part)]
         if media and message.role in roles:
             moved += media
-            yield _replace_media(message, "[{}, shown in the message behind the results]")
+            yield _name_all(message, "shown in the message behind the results")
         else:
             yield message
     if moved:
@@ -162,7 +162,11 @@ def move_media(messages: Iterable[Message], roles: set[str]) -> Iterator[Message
 
 def name_media(messages: Iterable[Message], why: str) -> list[Message]:
     """Return messages in which a note stands for each image and document, with a clause that says why."""
-    return [_replace_media(message, f"[{{}}, {why}]") for message in messages]
+    return [_name_all(message, why) for message in messages]
+
+
+def _name_all(message: Message, why: str) -> Message:
+    return replace_media(message, lambda _, part: f"[{_describe_media(part)}, {why}]")
 
 
 def is_media(part: Part) -> bool:
@@ -170,15 +174,20 @@ def is_media(part: Part) -> bool:
     return isinstance(part, ImagePart | DocumentPart)
 
 
-def _replace_media(message: Message, note: str) -> Message:
-    """Put a note in place of each image and document of a message, in one text with the texts beside it, as it is sent and counted."""
+def replace_media(
+    message: Message, write: Callable[[int, ImagePart | DocumentPart], str | None]
+) -> Message:
+    """Put a note in place of images and documents of a message, in one text with the texts beside it, as it is sent and counted.
+
+    `write` takes the index of a part and the part, and returns the note; None: the part stays.
+    """
     if not any(map(is_media, message.content)):
         return message
     content: list[Part] = []
     for at, part in enumerate(message.content):
         written = part
         if isinstance(part, ImagePart | DocumentPart):
-            written = note.format(_describe_media(part))
+            written = write(at, part) or part
         last = content[-1] if content else None
         beside = is_media(part) or (at > 0 and is_media(message.content[at - 1]))
         if beside and isinstance(written, str) and isinstance(last, str):

@@ -15,6 +15,7 @@ from promptkit.compaction.run.events import (
     Event,
     Events,
     RequestFailed,
+    RequestPruned,
     WindowLearned,
 )
 from promptkit.errors import ContextWindowFullError
@@ -165,13 +166,14 @@ def test_a_picture_that_a_gateway_refuses_is_named_and_left_out_of_later_request
     )
 
 
-def test_many_earlier_pictures_leave_with_a_compaction_and_not_with_the_newest_message() -> None:
+def test_the_oldest_of_many_pictures_leave_without_a_compaction_or_an_error() -> None:
     def answer(exchange: Exchange) -> Answer:
         return api_error(413, TOO_LARGE) if len(exchange.raw) > 1_000_000 else "Fine."
 
     talked = talk([(f"Picture {turn}", PICTURE) for turn in range(6)], answer=answer)
     assert not talked.errors
-    assert talked.told(CompactionStarted)
+    assert talked.told(RequestPruned)
+    assert not talked.told(CompactionStarted)
     assert not talked.told(WindowLearned)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from generate_reference import NAMESPACES, list_names
 
-from docs.generate_reference import NAMESPACES
 from promptkit import (
     AgentSession,
     ContextBudget,
@@ -50,7 +50,7 @@ def collect_session(folder: Path) -> list[object]:
     """Results of a conversation with a summary."""
     events: list[object] = []
     transcript = Transcript(JsonlStore(folder / "talk.jsonl"))
-    steps = [
+    steps: list[ToolCall | str] = [
         ToolCall(id="c", name="read_file", arguments='{"path": "a"}'),
         LONG,
         LONG,
@@ -190,7 +190,7 @@ NOT_RESULTS = {
 @pytest.mark.parametrize("namespace", NAMESPACES)
 def test_no_public_class_shows_its_place_in_memory(namespace: str) -> None:
     module = pytest.importorskip(namespace, exc_type=ImportError)
-    for name in module.__all__:
+    for name in list_names(namespace):
         value = getattr(module, name)
         if not isinstance(value, type) or getattr(value, "_is_protocol", False):
             continue

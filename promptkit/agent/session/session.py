@@ -19,6 +19,19 @@ from promptkit.agent.session.attachments import (
 )
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
 from promptkit.agent.session.stream import StreamEvent, TurnResult, stream_turn
+from promptkit.agent.session.subagents import (
+    FORK_NOTE,
+    Forked,
+    Handoff,
+    Isolated,
+    SubagentResult,
+    SubagentTask,
+    build_result,
+    entering_subagent,
+    find_fork_point,
+    link,
+    open_beside,
+)
 from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
 from promptkit.agent.window.continuation import (
@@ -55,7 +68,7 @@ from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
 from promptkit.reprs import describe
 from promptkit.tools import AnyTool, Tool, parse_content
-from promptkit.transcript import Entry, Reset
+from promptkit.transcript import Entry, InMemoryStore, Reset
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
 
 if TYPE_CHECKING:
@@ -69,6 +82,7 @@ if TYPE_CHECKING:
         CompactionHooks,
         Events,
         LeastSize,
+        MediaLimits,
         MemoryDirectory,
         Policy,
         Preset,
@@ -77,6 +91,7 @@ if TYPE_CHECKING:
     )
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.storage.memories import MemoryExtractor
+    from promptkit.compaction.summarizers.facts import Pin
     from promptkit.elements.element import Child
     from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
@@ -137,6 +152,7 @@ class AgentSession:
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
         reduce: ReduceToolResults | None = None,
+        media: MediaLimits | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         turn_hooks: TurnHooks | None = None,
@@ -146,6 +162,7 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        pin_marks: tuple[str, str] | None = None,
         compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
@@ -174,6 +191,8 @@ class AgentSession:
             keep: Replaces what the preset keeps verbatim.
             reduce: Replaces which old and superseded tool results the preset takes out of the
                 conversation.
+            media: How much of a request pictures and documents may take. By default what the
+                model's provider accepts.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             turn_hooks: Run before each request, and before and after each tool call, which they can
@@ -191,6 +210,8 @@ class AgentSession:
                 sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out.
                 By default it is offered where a transcript is given.
+            pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
+                message of the user is pinned. None: there are no marks.
             compact_tool: Offer the tool `compact`, with which the model has the older messages
                 summarized before its next step, and names what the summary must keep.
             auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
@@ -241,6 +262,7 @@ class AgentSession:
             summarizer=summarizer,
             keep=keep,
             reduce=reduce,
+            media=media,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,
@@ -248,6 +270,7 @@ class AgentSession:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            pin_marks=pin_marks,
             defaults=defaults,
             freeze_tools=freeze_tools,
             enabled=enabled,
@@ -416,6 +439,35 @@ class AgentSession:
         """
         return await self.window.compact(instructions, allow_extractive=allow_extractive)
 
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """The texts that every summary shows word for word, oldest first."""
+        return self.window.pins
+
+    def pin(self, entry: str | None = None, *, text: str | None = None) -> Pin:
+        """Keep a message, or a passage of one, word for word in every summary from now on.
+
+        All pins together may take a sixteenth of what a conversation may have, and 2,000 tokens.
+
+        Args:
+            entry: The id of the message's entry. None: the newest message that contains the passage,
+                or without a passage the user's newest one.
+            text: The passage. None: the whole message.
+
+        Returns:
+            The pin, for `unpin`.
+
+        Raises:
+            InvalidArgumentError: No message contains the passage, the message has no text, or the
+                pins would be too large. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        return self.window.pin(entry, text=text)
+
+    def unpin(self, pin: Pin) -> None:
+        """Let summaries drop what was pinned. Raises InvalidArgumentError if it is not pinned."""
+        self.window.unpin(pin)
+
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized.
 
@@ -521,6 +573,67 @@ class AgentSession:
         """
         return self._with_window(self.window.fork(store, at=at))
 
+    async def delegate(
+        self, task: SubagentTask, *, store: TranscriptStore | None = None
+    ) -> SubagentResult:
+        """Have a sub-agent do a task in a conversation of its own, also while a turn is running.
+
+        A tool that calls it returns `str(result)`. Both transcripts name each other. A sub-agent
+        cannot start another one.
+
+        Args:
+            task: The task, by what the sub-agent is shown of this conversation: `Isolated`,
+                `Forked` or `Handoff`.
+            store: An empty store for its conversation. By default a file beside this
+                conversation's, or a conversation of the same database; memory if it has neither.
+
+        Returns:
+            Its last reply, the files that it changed, what it has left open, and where its
+            transcript is.
+
+        Raises:
+            ToolError: This is called in a sub-agent.
+            SummaryError: No document was written for a `Handoff`.
+            TranscriptError: The store is not empty.
+            ContextWindowFullError, MaxStepsExceededError, ModelError: As `run` raises them. The
+                transcript is kept.
+        """
+        with entering_subagent():
+            leaf = find_fork_point(self.transcript)
+            child = await self._open_child(task, store or open_beside(self.transcript.store), leaf)
+            link(self.transcript, child.transcript, task, leaf)
+            start = child.transcript.leaf
+            note = FORK_NOTE if isinstance(task, Forked) else ""
+            async with child:
+                turn = await child.run(f"{note}{task.task}")
+        return build_result(child.transcript, start, turn)
+
+    async def _open_child(
+        self, task: SubagentTask, store: TranscriptStore, leaf: str | None
+    ) -> AgentSession:
+        match task:
+            case Forked():
+                return self._with_window(self.window.fork(store, at=leaf))
+            case Handoff():
+                # a copy, since the conversation itself may go on while the document is written
+                copied = self.window.fork(InMemoryStore(), at=leaf)
+                copied.last_request = self.window.last_request
+                return self._with_window(await copied.handoff(task.task, store))
+            case Isolated():
+                child = copy.copy(self)
+                own = () if task.tools is None else AgentSession._make_tools(child)
+                tools = self.tools.values() if task.tools is None else check_tools(task.tools)
+                child.tools = tools_by_name((*tools, *own))
+                model = None if task.model is None else _resolve_model(task.model)
+                window = self.window.isolate(
+                    store,
+                    instructions=task.instructions,
+                    tools=tuple(child.tools.values()),
+                    model=model,
+                )
+                AgentSession._open(child, window, model)
+                return child
+
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
     ) -> None:
@@ -555,8 +668,9 @@ class AgentSession:
             InvalidArgumentError: Two tools have the same name.
             ToolsFillBudgetError: The tool definitions leave nothing for messages.
         """
-        own = [tool for tool in self.tools.values() if tool.definition == RECALL]
-        given = [tool for tool in check_tools(tools) if tool.definition != RECALL]
+        mine = (RECALL, COMPACT)
+        own = [tool for tool in self.tools.values() if tool.definition in mine]
+        given = [tool for tool in check_tools(tools) if tool.definition not in mine]
         self.window.set_tools((*given, *own))
         self.tools = tools_by_name((*given, *own))
 
@@ -741,8 +855,8 @@ class AgentSession:
         AgentSession._open(session, window)
         return session
 
-    def _open(self, window: ContextWindow) -> None:
-        self.window = window
+    def _open(self, window: ContextWindow, model: Model | None = None) -> None:
+        self.window, self._model = window, model or self._model
         self.tools = {**self.tools, **tools_by_name(self._make_tools())}
         self._turn = asyncio.Lock()
 

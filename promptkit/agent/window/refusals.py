@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
+from promptkit.compaction.pruning.media import count_media_bytes, describe_media
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.transcript import Edit, Entry, Transcript, ViewItem
+from promptkit.wire.parts import is_media, replace_media
 
 SMALLEST_BODY = 100_000
 """Bytes: no server has a lower limit for the body of a request by default. A smaller body that is
 refused is not refused because of its size."""
-
-UNKNOWN_BYTES = 1_000_000
-"""Bytes that a picture behind a URL counts as: the provider reads it, and its size is not known."""
 
 REFUSED_REASON = "refused"
 """The reason in the edits that leave out what a provider has refused."""
@@ -38,16 +37,16 @@ class NewestMessages:
     def describe_media(self) -> str:
         """List the pictures and documents of these messages, or return an empty text if there are none."""
         parts = [part for item in self.items for part in item.message.content]
-        return ", ".join(_describe(part) for part in parts if _is_media(part))
+        return ", ".join(
+            describe_media(part) for part in parts if isinstance(part, ImagePart | DocumentPart)
+        )
 
     def leave_out_media(self, transcript: Transcript) -> list[Edit]:
         """Return the edits after which requests name these pictures and documents in place of showing them."""
         return [
-            Edit(
-                target=entry.id, content=tuple(_name_media(message.content)), reason=REFUSED_REASON
-            )
+            Edit(target=entry.id, content=_name_media(message).content, reason=REFUSED_REASON)
             for item in self.items
-            if any(map(_is_media, item.message.content))
+            if any(map(is_media, item.message.content))
             for entry in [transcript.get(item.entry_id)]
             for message in _iterate_message(entry)
         ]
@@ -84,35 +83,14 @@ def _count_part(part: Part) -> int:
     match part:
         case str():
             return len(part.encode(errors="replace"))
-        case ImagePart():
-            return len(part.url) if part.url.startswith("data:") else UNKNOWN_BYTES
-        case DocumentPart():
-            return len(part.data)
+        case ImagePart() | DocumentPart():
+            return count_media_bytes(part)
         case OpaquePart():
             return len(str(part.value))
         case _:
             return 0
 
 
-def _is_media(part: Part) -> bool:
-    return isinstance(part, ImagePart | DocumentPart)
-
-
-def _describe(part: Part) -> str:
-    """Describe a picture or a document, with its bytes as they are sent."""
-    if isinstance(part, DocumentPart):
-        kind = " ".join(filter(None, ("document", part.name)))
-        return f"{kind} ({part.media_type}, {len(part.data):,} bytes)"
-    if isinstance(part, ImagePart) and part.url.startswith("data:"):
-        kind = part.url[5:].partition(";")[0] or "of an unknown type"
-        return f"picture ({kind}, {len(part.url):,} bytes)"
-    return f"picture ({part.url:.80})" if isinstance(part, ImagePart) else ""
-
-
-def _name_media(content: Iterable[Part]) -> Iterator[Part]:
-    for part in content:
-        yield (
-            f"[{_describe(part)} left out: the provider refused a request with it as too large]"
-            if _is_media(part)
-            else part
-        )
+def _name_media(message: Message) -> Message:
+    why = "the provider refused a request with it as too large"
+    return replace_media(message, lambda _, part: f"[{describe_media(part)} left out: {why}]")

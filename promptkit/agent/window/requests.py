@@ -115,11 +115,6 @@ class WindowRequest:
             for origin, message in zip(self.origins, self.messages, strict=True)
         )
 
-    def find_entry(self, message: Message | None) -> str | None:
-        """Return the id of the entry that one of `messages` shows as the view does; None if there is none."""
-        shown = zip(self.messages, match_items(self.messages, self._items), strict=True)
-        return next((item.entry_id for each, item in shown if each is message and item), None)
-
     @cached_property
     def lasting(self) -> int:
         """The number of messages, from the first one, that the next request begins with as well, if nothing is compacted.
@@ -131,6 +126,11 @@ class WindowRequest:
         while last is not None and count and not _is_form_of(self.messages[count - 1], last):
             count -= 1
         return count or len(self.messages)
+
+    def find_entry(self, message: Message | None) -> str | None:
+        """Return the id of the entry that one of `messages` shows as the view does; None if there is none."""
+        shown = zip(self.messages, match_items(self.messages, self._items), strict=True)
+        return next((item.entry_id for each, item in shown if each is message and item), None)
 
     def _find_changed(
         self, message: Message, entries: Mapping[tuple[str, str], str]

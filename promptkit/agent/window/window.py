@@ -37,17 +37,21 @@ from promptkit.agent.window.tool_list import (
 )
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
-from promptkit.compaction import LeastSize, UsageByPart
+from promptkit.compaction import LeastSize, MediaLimits, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
-from promptkit.compaction.run.events import ToolsChanged, WindowLearned
+from promptkit.compaction.run.events import RequestPruned, ToolsChanged, WindowLearned
+from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
+from promptkit.compaction.run.replacement import count_pins
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import (
     BudgetExceededError,
     ContextWindowFullError,
+    InvalidArgumentError,
     NoPendingMessageError,
+    TranscriptError,
 )
 from promptkit.providers.errors import Overflow, overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
@@ -86,6 +90,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.compaction.summarizers.defaults import SummarizerContext
+    from promptkit.compaction.summarizers.facts import Pin
     from promptkit.elements.element import Child
     from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
     from promptkit.providers import Model
@@ -94,6 +99,8 @@ if TYPE_CHECKING:
     from promptkit.tokens import Tokenizer
     from promptkit.tools import AnyTool
     from promptkit.transcript import Redactor, TranscriptStore, TranscriptView
+
+_LOGGER = logging.getLogger("promptkit")
 
 
 class ContextWindow:
@@ -128,6 +135,7 @@ class ContextWindow:
         summarizer: Summarizer | Model | None = None,
         keep: Keep | None = None,
         reduce: ReduceToolResults | None = None,
+        media: MediaLimits | None = None,
         tokenizer: Tokenizer | None = None,
         hooks: CompactionHooks | None = None,
         redactor: Redactor | None = None,
@@ -135,6 +143,7 @@ class ContextWindow:
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
+        pin_marks: tuple[str, str] | None = None,
         defaults: Defaults = "promptkit",
         freeze_tools: bool = True,
         enabled: bool = True,
@@ -162,6 +171,8 @@ class ContextWindow:
             keep: Replaces what the preset keeps verbatim.
             reduce: Replaces which old and superseded tool results the preset takes out of the
                 conversation.
+            media: How much of a request pictures and documents may take. By default what the
+                model's provider accepts.
             tokenizer: Counts tokens; by default the model's.
             hooks: Run before and after a compaction.
             redactor: Removes secrets from summaries, and from copies of the conversation that
@@ -172,6 +183,8 @@ class ContextWindow:
             promotions: Larger models, the smallest first, for presets that switch to one before
                 they summarize.
             read_tool: The name of the tool with which the model can read the transcript.
+            pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
+                message of the user is pinned. None: there are no marks.
             defaults: `prompt-tsx` removes as VS Code's prompts do, as in `Renderer`. The request of the
                 user stays all the same.
             freeze_tools: Offer changed tools only where that does not break the prompt cache, and
@@ -195,6 +208,7 @@ class ContextWindow:
             summarizer=summarizer,
             keep=keep,
             reduce=reduce,
+            media=media,
             tokenizer=tokenizer,
             hooks=hooks,
             redactor=redactor,
@@ -202,6 +216,7 @@ class ContextWindow:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            pin_marks=pin_marks,
             defaults=defaults,
             freeze_tools=freeze_tools,
             enabled=enabled,
@@ -244,6 +259,9 @@ class ContextWindow:
         self._written_tools: tuple[str | None, Sequence[ToolDefinition]] = None, ()
         """The checkpoint and the tools of the newest reply of this window in the transcript."""
         self._counts_tools = not (isinstance(budget, ContextBudget) and budget.tools)
+        self._media = settings.media or MediaLimits()
+        self._media_checkpoint: str | None = None
+        """The checkpoint for which the oldest pictures were left out."""
         tokenizer = settings.tokenizer or tokenizer_for(model_name(model))
         resolved = resolve_budget(
             budget, model=model_name(model), tokenizer=tokenizer, tools=settings.definitions
@@ -401,6 +419,7 @@ class ContextWindow:
         entries = self.transcript.append_messages(*read)
         self._remember_origins(entries, read, origins)
         if any(message.role == "user" for message in read):
+            self._pin_marked(entries, read)
             self.compaction.on_user_message()
         return entries
 
@@ -486,6 +505,7 @@ class ContextWindow:
             self._release_holder()
         while True:
             self._update_tools()
+            self._limit_media()
             version, model = compaction.version, self.model
             request = await self._build(state, runs)
             if isinstance(request, int):
@@ -522,6 +542,28 @@ class ContextWindow:
         )
         return self.last_request
 
+    def _limit_media(self, *, refused: bool = False) -> bool:
+        """Write a line in place of each of the oldest pictures and documents, if they take too much. Returns True if it did."""
+        view, before = self.view, self._media_checkpoint
+        self._media_checkpoint = view.checkpoint_id
+        edits = self._media.plan(
+            view,
+            model_name(self.model),
+            self.compaction.sizer.count_part,
+            compacted=view.checkpoint_id != before,
+            refused=refused,
+        )
+        if edits:
+            size = self.compaction.usage().local
+            self.transcript.append(*edits)
+            after = self.compaction.usage().local
+            self._settings.events.emit(
+                RequestPruned(
+                    messages=len(edits), before=size, after=after, by=(MediaLimits.__name__,)
+                )
+            )
+        return bool(edits)
+
     async def _build(self, state: RequestState, runs: RequestRuns) -> WindowRequest | int:
         """Build the next request, or return its tokens if it exceeds the budget. That may be known without a render."""
         view, target = self.view, self._find_target()
@@ -536,6 +578,58 @@ class ContextWindow:
             )
         except BudgetExceededError as error:
             return error.required
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """The texts that every summary shows word for word, oldest first."""
+        return list_pins(self.transcript.path(), self.view.checkpoint_id)
+
+    def pin(self, entry: str | None = None, *, text: str | None = None) -> Pin:
+        """Keep a message, or a passage of one, word for word in every summary from now on.
+
+        All pins together may take a sixteenth of what a conversation may have, and 2,000 tokens.
+
+        Args:
+            entry: The id of the message's entry. None: the newest message that contains the passage,
+                or without a passage the user's newest one.
+            text: The passage. None: the whole message.
+
+        Returns:
+            The pin, for `unpin`.
+
+        Raises:
+            InvalidArgumentError: No message contains the passage, the message has no text, or the
+                pins would be too large. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        pin, pins = find_pin(self.transcript, entry, text), self.pins
+        replacement = self.compaction.compactor.replacement
+        tokens = count_pins(dict.fromkeys((*pins, pin)), self.tokenizer)
+        if tokens > replacement.binding_tokens:
+            problem = f"the pins would have {tokens:,} tokens, and at most {replacement.binding_tokens:,} are allowed: pin a passage, or unpin something."
+            raise InvalidArgumentError(problem)
+        if pin not in pins:
+            self.transcript.append(pin_entry(pin))
+        return pin
+
+    def unpin(self, pin: Pin) -> None:
+        """Let summaries drop what was pinned. Raises InvalidArgumentError if it is not pinned."""
+        if pin not in self.pins:
+            problem = f"{pin.text!r:.80} is not pinned: give one of the values of `pins`."
+            raise InvalidArgumentError(problem)
+        self.transcript.append(pin_entry(pin, name=UNPIN))
+
+    def _pin_marked(self, entries: Sequence[Entry], messages: Sequence[Message]) -> None:
+        """Pin the passages between the marks in messages of the user."""
+        marks = self._settings.pin_marks
+        if marks is None:
+            return
+        for entry, message in zip(entries, messages, strict=True):
+            for passage in find_marked(message.text, marks) if message.role == "user" else ():
+                try:
+                    self.pin(entry.id, text=passage)
+                except InvalidArgumentError as error:
+                    _LOGGER.warning("a marked passage is not pinned: %s", error)
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
@@ -660,9 +754,43 @@ class ContextWindow:
         hooks = self.compaction.compactor.hooks.fork(copy)
         return self._reopen(attrs.evolve(self._settings, hooks=hooks), copy)
 
-    def _reopen(self, settings: WindowSettings, transcript: Transcript) -> Self:
+    def isolate(
+        self,
+        store: TranscriptStore,
+        *,
+        instructions: Child = None,
+        tools: Sequence[AnyTool] | None = None,
+        model: str | Model | None = None,
+    ) -> Self:
+        """Open a window over a new conversation, with the settings that are not given here.
+
+        Args:
+            store: An empty store for the new conversation.
+            instructions: The content of the system message; by default this window's instructions
+                or prompt.
+            tools: Offered in every request; by default this window's.
+            model: The model that answers; by default this window's.
+
+        Raises:
+            TranscriptError: The store is not empty.
+        """
+        transcript, settings = Transcript(store), self._settings
+        if transcript.leaf is not None:
+            problem = "the store for the new conversation is not empty: pass an empty store."
+            raise TranscriptError(problem)
+        if instructions is not None:
+            settings = attrs.evolve(settings, instructions=instructions, prompt=None)
+        if tools is not None:
+            settings = attrs.evolve(settings, tools=tools)
+        hooks = self.compaction.compactor.hooks.fork(transcript)
+        return self._reopen(attrs.evolve(settings, hooks=hooks), transcript, model)
+
+    def _reopen(
+        self, settings: WindowSettings, transcript: Transcript, model: str | Model | None = None
+    ) -> Self:
         window = copy.copy(self)  # with what a subclass has besides
-        ContextWindow._open(window, settings, self.model, transcript, self._learned.given)
+        budget = self._learned.given if model is None else None
+        ContextWindow._open(window, settings, model or self.model, transcript, budget)
         return window
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
@@ -829,6 +957,8 @@ class ContextWindow:
         is_lower = sent.model is not self.model or self._learn_window(sent.tokens, overflow)
         if state.refused:
             return False
+        if overflow.is_body and self._limit_media(refused=True):
+            return True
         if not is_lower:
             self._check_newest(sent, error, overflow)
             state = attrs.evolve(state, limit=int(sent.tokens * BUFFER_STEP))
@@ -1159,7 +1289,7 @@ def _check_known(model: str | Model, budget: ContextBudget) -> None:
 
 @cache
 def _warn_of_unknown(name: str) -> None:
-    logging.getLogger("promptkit").warning(
+    _LOGGER.warning(
         "the context window of %r is not known, so that nothing is compacted before its provider refuses a request: "
         "write budget=ContextBudget(window=…), or register_model(%r, window=…).",
         name,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary
+from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary, is_user_request
 from promptkit.compaction.planning.breadcrumb import (
     add_breadcrumb,
     remove_breadcrumb_lines,
@@ -26,6 +26,7 @@ from promptkit.compaction.planning.plan import (
 )
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
+from promptkit.compaction.planning.user_messages import mark_invented_quotes
 from promptkit.compaction.planning.worker import is_much, run_beside, run_in_worker
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
@@ -46,6 +47,7 @@ from promptkit.compaction.run.hooks import (
     run_post_compact,
     run_pre_compact,
 )
+from promptkit.compaction.run.pins import list_pins
 from promptkit.compaction.run.progress import SummaryProgress
 from promptkit.compaction.run.replacement import (
     Replacement,
@@ -556,7 +558,12 @@ class Compactor:
         """
         if self.redactor is not None:
             summary = redact_summary(summary, self.redactor)
-        summary = attrs.evolve(summary, text=remove_breadcrumb_lines(summary.text))
+        text = remove_breadcrumb_lines(summary.text)
+        if summary.mode != EXTRACTIVE:
+            shown = (*readable.kept, *readable.pinned, *readable.replayed)
+            said = [item.message.text for item in shown if is_user_request(item)]
+            text = mark_invented_quotes(text, [*Facts.from_json(summary.facts).requests, *said])
+        summary = attrs.evolve(summary, text=text)
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self.tokenizer.count(summary.text)
@@ -748,6 +755,8 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
     )
     earlier = None if opening is None else transcript.get(opening).payload
     facts: Mapping[str, Json] = earlier.facts if isinstance(earlier, Checkpoint) else {}
+    pins = Facts(pins=list_pins(transcript.path(plan.leaf), opening)).to_json()
+    facts = {**{name: value for name, value in facts.items() if name != "pins"}, **pins}
     payloads = [
         transcript.get(item.entry_id).payload
         for item in (*plan.dropped, *plan.prefix)

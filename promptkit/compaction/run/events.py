@@ -249,7 +249,7 @@ class SummaryDiscarded(_CompactionStep):
 class RequestPruned:
     """A request was made smaller without a summary: messages were omitted or shortened.
 
-    The transcript is unchanged.
+    The transcript keeps them in full.
     """
 
     messages: int

@@ -122,6 +122,18 @@ class Skill:
     no room for it."""
 
 
+@attrs.frozen(kw_only=True)
+class Pin:
+    """A text of the conversation that no compaction drops."""
+
+    entry: str
+    """The id of the entry that it is from."""
+    text: str
+    """The text: a whole message, or a passage of one."""
+    by: str
+    """The author of the message: `user`, `assistant`, or `tool` for the result of a tool."""
+
+
 @attrs.frozen
 class Name:
     """An identifier or a path, and how often it was used."""
@@ -158,6 +170,8 @@ class Facts:
     """The last plan that the model presented."""
     todos: tuple[str, ...] = ()
     """The open items of the last list that the model wrote."""
+    pins: tuple[Pin, ...] = ()
+    """What was pinned."""
     skills: tuple[Skill, ...] = ()
     """The skills that were loaded, each once."""
     tools: tuple[tuple[str, int], ...] = ()
@@ -211,6 +225,7 @@ class Facts:
             figures=_read_texts(data.get("figures")),
             plan=_read_text(data.get("plan")),
             todos=_read_texts(data.get("todos")),
+            pins=_read_rows(data.get("pins"), pin_from_json),
             skills=_read_rows(
                 data.get("skills"),
                 lambda row: Skill(_read_text(row.get("name")), _read_text(row.get("text"))),
@@ -264,6 +279,11 @@ def rank_names(names: Iterable[Name], *, messages: int) -> tuple[Name, ...]:
         return -weight / math.sqrt(messages - name.last + GRACE), name.text
 
     return tuple(sorted(names, key=rank))
+
+
+def pin_from_json(data: Mapping[str, Json]) -> Pin:
+    """Read a pin as facts and the entries of pins store it. Values of another type are empty."""
+    return Pin(**{name: _read_text(data.get(name)) for name in ("entry", "text", "by")})
 
 
 def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:
@@ -376,6 +396,7 @@ class _FactCollector:
             figures=tuple(self.figures)[-MAX_FIGURES:],
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
+            pins=self.known.pins,
             skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
             names=rank_names(

@@ -61,6 +61,8 @@ BLOCK_TAGS = (
     "files",
     "errors-seen",
     "extract",
+    "constraints",
+    "pinned",
     "names-seen",
     "user-messages",
     "recent-files",
