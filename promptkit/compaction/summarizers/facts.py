@@ -186,6 +186,8 @@ class Facts:
     thinking: OpaquePart | None = None
     """The model's last thinking block, for models that require one at the start of the
     conversation."""
+    thinking_model: str = ""
+    """The model that wrote it. Empty: unknown."""
     earlier: str | None = None
     """None: a model wrote the summary that belongs to these facts. Otherwise the summary was made
     from the facts, and this is the last summary that a model wrote, or an empty text if there was
@@ -241,6 +243,7 @@ class Facts:
             last_reply=_read_text(data.get("last_reply")),
             messages=_read_count(data.get("messages")),
             thinking=thinking_from_facts(data),
+            thinking_model=_read_text(data.get("thinking_model")),
             earlier=earlier if isinstance(earlier := data.get("earlier"), str) else None,
         )
 
@@ -327,6 +330,7 @@ class _FactCollector:
             known.messages,
             known.thinking,
         )
+        self.thinking_model = known.thinking_model
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.names = {name.text: (name.written, name.seen, name.last) for name in known.names}
@@ -352,14 +356,7 @@ class _FactCollector:
                 self.unanswered += 1
                 self._add_figures(text)
         elif message.role == "assistant":
-            self.thinking = next(
-                (
-                    p
-                    for p in reversed(message.content)
-                    if isinstance(p, OpaquePart) and is_thinking(p)
-                ),
-                self.thinking,
-            )
+            self._add_thinking(item)
             if text.strip():
                 self.last_reply = _clip(text.strip())
                 self._add_markdown_todos(text)
@@ -374,6 +371,11 @@ class _FactCollector:
                 (item.unpruned or message).text,
                 failed=is_error_result(message),
             )
+
+    def _add_thinking(self, item: ViewItem) -> None:
+        for part in item.message.content:
+            if isinstance(part, OpaquePart) and is_thinking(part):
+                self.thinking, self.thinking_model = part, item.model or ""
 
     def build(self) -> Facts:
         """Return the collected facts, within bounds."""
@@ -405,6 +407,7 @@ class _FactCollector:
             thinking=self.thinking
             if len(json.dumps(self.thinking and self.thinking.value)) <= MAX_THINKING_CHARACTERS
             else None,
+            thinking_model=self.thinking_model,
             earlier=self.known.earlier,
         )
 
