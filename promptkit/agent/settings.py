@@ -109,6 +109,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
         "a Tokenizer, such as tokenizer_for('gpt-5')",
     ),
     "promotions": (_are_models, "a list of model objects"),
+    "carry": (callable, "a function that returns a CarriedContext"),
     "pin_marks": (
         lambda value: isinstance(value, tuple),
         "two texts, such as ('[[keep]]', '[[/keep]]')",

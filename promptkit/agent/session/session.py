@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from promptkit.agent.window.usage import ContextUsage
     from promptkit.compaction import (
         ArchiveDirectory,
+        CarriedContext,
         CompactionController,
         CompactionHooks,
         Events,
@@ -149,6 +150,7 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        carry: Callable[[], CarriedContext] | None = None,
         pin_marks: tuple[str, str] | None = None,
         compact_tool: bool = False,
         defaults: Defaults = "promptkit",
@@ -197,6 +199,9 @@ class AgentSession:
                 sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out.
                 By default it is offered where a transcript is given.
+            carry: Returns the present plan, todos, skills, rules and agent, which each summary then
+                shows instead of those that the conversation recorded. It may be called in another
+                thread.
             pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
                 message of the user is pinned. None: there are no marks.
             compact_tool: Offer the tool `compact`, with which the model has the older messages
@@ -257,6 +262,7 @@ class AgentSession:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            carry=carry,
             pin_marks=pin_marks,
             defaults=defaults,
             freeze_tools=freeze_tools,

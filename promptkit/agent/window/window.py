@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from promptkit.agent.window.prompt import Prompt
     from promptkit.compaction import (
         ArchiveDirectory,
+        CarriedContext,
         CompactionController,
         CompactionHooks,
         Events,
@@ -144,6 +145,7 @@ class ContextWindow:
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
+        carry: Callable[[], CarriedContext] | None = None,
         pin_marks: tuple[str, str] | None = None,
         defaults: Defaults = "promptkit",
         freeze_tools: bool = True,
@@ -184,6 +186,9 @@ class ContextWindow:
             promotions: Larger models, the smallest first, for presets that switch to one before
                 they summarize.
             read_tool: The name of the tool with which the model can read the transcript.
+            carry: Returns the present plan, todos, skills, rules and agent, which each summary then
+                shows instead of those that the conversation recorded. It may be called in another
+                thread.
             pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
                 message of the user is pinned. None: there are no marks.
             defaults: `prompt-tsx` removes as VS Code's prompts do, as in `Renderer`. The request of the
@@ -217,6 +222,7 @@ class ContextWindow:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            carry=carry,
             pin_marks=pin_marks,
             defaults=defaults,
             freeze_tools=freeze_tools,

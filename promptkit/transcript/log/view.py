@@ -53,6 +53,7 @@ BLOCK_TAGS = (
     "plan",
     "todos",
     "skills",
+    "rules",
     "agent",
     "files",
     "errors-seen",
