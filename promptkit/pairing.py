@@ -120,6 +120,8 @@ class ToolCallPairer:
         self._describe_turn = describe_turn
         self._turns: list[Message] = []
         self._latest: _Block | None = None
+        self._settled = 0
+        """The messages that the last `settle` has seen."""
         self._unsettled: dict[int, _Block] = {}
         self._used: set[str] = {""}  # an empty id cannot be answered, so it counts as used
         self._counters: defaultdict[str, int] = defaultdict(lambda: 1)
@@ -151,7 +153,7 @@ class ToolCallPairer:
 
         Returns the first index in them that changed.
         """
-        first = len(self.messages)
+        first, self._settled = self._settled, len(self.messages)
         for block in self._unsettled.values():
             first = min(first, block.start)
             self._settle_block(block)
@@ -166,6 +168,11 @@ class ToolCallPairer:
 
     def _add_calls(self, turn: int, message: Message) -> None:
         calls = message.tool_calls if message.role == "assistant" else ()
+        if not calls:  # most messages have none
+            self._latest = None
+            self.messages.append(message)
+            self.sources.append(turn)
+            return
         block = _Block(
             turn,
             len(self.messages),
@@ -234,8 +241,6 @@ class ToolCallPairer:
             self.messages[block.start] = attrs.evolve(
                 message, tool_calls=tuple(attrs.evolve(c.call, id=c.id) for c in block.calls)
             )
-        if not block.calls:
-            return
         found: list[tuple[int, Repair]] = []
         for place, call in enumerate(sorted(block.calls, key=_result_position), block.start + 1):
             if call.result is None:
@@ -308,7 +313,7 @@ class _PairedCall:
 
 @attrs.define(eq=False)
 class _Block:
-    """A message that is not a tool result, with its calls.
+    """A message with tool calls.
 
     It takes one index in the output and one more per call, so indices never shift.
     """

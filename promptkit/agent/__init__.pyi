@@ -6,6 +6,13 @@ from .session.stream import (
     TextDelta as TextDelta,
     TurnResult as TurnResult,
 )
+from .session.subagents import (
+    Forked as Forked,
+    Handoff as Handoff,
+    Isolated as Isolated,
+    SubagentResult as SubagentResult,
+    SubagentTask as SubagentTask,
+)
 from .sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
 from .window.prompt import (
     ContextStatus as ContextStatus,

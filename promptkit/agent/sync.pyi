@@ -7,6 +7,7 @@ from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.attachments import Attachment
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.session.stream import StreamEvent, TurnResult
+from promptkit.agent.session.subagents import SubagentResult, SubagentTask
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.usage import ContextUsage
 from promptkit.agent.window.window import ContextWindow
@@ -15,6 +16,7 @@ from promptkit.compaction.policy.usage import LeastSize
 from promptkit.compaction.run.controller import CompactionController
 from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
 from promptkit.compaction.summarizers.facts import Pin
+from promptkit.elements.element import Child
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.providers.model import Model
 from promptkit.rendering.result.rendered import Rendered
@@ -46,6 +48,9 @@ class SyncSession:
     ) -> Entry | None: ...
     @property
     def compaction(self) -> CompactionController: ...
+    def delegate(
+        self, task: SubagentTask, *, store: TranscriptStore | None = None
+    ) -> SubagentResult: ...
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> SyncSession: ...
     def handoff(self, goal: str, store: TranscriptStore) -> SyncSession: ...
     @property
@@ -122,6 +127,14 @@ class SyncContextWindow:
     def end_turn(self) -> bool: ...
     def fork(self, store: TranscriptStore, *, at: str | None = None) -> SyncContextWindow: ...
     def handoff(self, goal: str, store: TranscriptStore) -> SyncContextWindow: ...
+    def isolate(
+        self,
+        store: TranscriptStore,
+        *,
+        instructions: Child = None,
+        tools: Sequence[AnyTool] | None = None,
+        model: str | Model | None = None,
+    ) -> SyncContextWindow: ...
     @property
     def last_rendered(self) -> Rendered | None: ...
     @property

@@ -30,7 +30,7 @@ try:
     from litellm.integrations.custom_logger import CustomLogger
 except ImportError as error:
     problem = (
-        "promptkit.integrations.litellm needs litellm: run `pip install 'litellm>=1.106'`, or `pip install '.[litellm]'` in a checkout of "
+        "promptkit.integrations.litellm needs litellm: run `pip install 'litellm[mcp]>=1.106'`, or `pip install '.[litellm]'` in a checkout of "
         "promptkit."
     )
     raise ImportError(problem) from error

@@ -36,6 +36,8 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError, PromptKitError
 
+__all__ = ["Engine", "EngineError", "LostItem", "open_engine", "run_each"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")

@@ -153,7 +153,7 @@ class RecordedModel:
         self.provider = None if isinstance(model, str) else getattr(model, "provider", None)
         self.folder = Path(folder)
         self._redactor = redactor
-        self._options: ModelOptions = {}
+        self.options: ModelOptions = {}
         self._records = {
             record.request: record for record in map(_read_record, sorted(self.folder.glob("*.md")))
         }
@@ -170,7 +170,7 @@ class RecordedModel:
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
         """Return the same model with these options, over the same records."""
         changed = copy.copy(self)
-        changed._options = {**self._options, **options}  # noqa: SLF001  # of the same class
+        changed.options = {**self.options, **options}
         return changed
 
     async def complete(
@@ -189,7 +189,7 @@ class RecordedModel:
             raise self._describe_miss(request)
         else:
             return await self._record(request, self._model, messages, tools)
-        if (on_text := self._options.get("on_text")) and reply.message.text:
+        if (on_text := self.options.get("on_text")) and reply.message.text:
             on_text(reply.message.text)
         return reply
 
@@ -201,7 +201,7 @@ class RecordedModel:
         tools: Sequence[ToolDefinition],
     ) -> Reply:
         try:
-            reply = await with_options(model, **self._options).complete(messages, tools=tools)
+            reply = await with_options(model, **self.options).complete(messages, tools=tools)
         except ContextLengthExceededError as error:
             refusal = _Refusal(
                 message=self._redactor(str(error)),
@@ -227,7 +227,7 @@ class RecordedModel:
         stable = stabilizer.stabilize_messages(messages)
         body = {
             "model": self.name,
-            **{name: value for name, value in self._options.items() if name in KEY_OPTIONS},
+            **{name: value for name, value in self.options.items() if name in KEY_OPTIONS},
             "tools": [attrs.asdict(tool) for tool in tools],
             "messages": [message_to_json(message) for message in stable],
         }

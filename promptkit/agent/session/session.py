@@ -19,6 +19,19 @@ from promptkit.agent.session.attachments import (
 )
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
 from promptkit.agent.session.stream import StreamEvent, TurnResult, stream_turn
+from promptkit.agent.session.subagents import (
+    FORK_NOTE,
+    Forked,
+    Handoff,
+    Isolated,
+    SubagentResult,
+    SubagentTask,
+    build_result,
+    entering_subagent,
+    find_fork_point,
+    link,
+    open_beside,
+)
 from promptkit.agent.session.tools import ToolRunner, tools_by_name
 from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
 from promptkit.agent.window.continuation import (
@@ -55,7 +68,7 @@ from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
 from promptkit.reprs import describe
 from promptkit.tools import AnyTool, Tool, parse_content
-from promptkit.transcript import Entry, Reset
+from promptkit.transcript import Entry, InMemoryStore, Reset
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
 
 if TYPE_CHECKING:
@@ -566,6 +579,67 @@ class AgentSession:
         """
         return self._with_window(self.window.fork(store, at=at))
 
+    async def delegate(
+        self, task: SubagentTask, *, store: TranscriptStore | None = None
+    ) -> SubagentResult:
+        """Have a sub-agent do a task in a conversation of its own, also while a turn is running.
+
+        A tool that calls it returns `str(result)`. Both transcripts name each other. A sub-agent
+        cannot start another one.
+
+        Args:
+            task: The task, by what the sub-agent is shown of this conversation: `Isolated`,
+                `Forked` or `Handoff`.
+            store: An empty store for its conversation. By default a file beside this
+                conversation's, or a conversation of the same database; memory if it has neither.
+
+        Returns:
+            Its last reply, the files that it changed, what it has left open, and where its
+            transcript is.
+
+        Raises:
+            ToolError: This is called in a sub-agent.
+            SummaryError: No document was written for a `Handoff`.
+            TranscriptError: The store is not empty.
+            ContextWindowFullError, MaxStepsExceededError, ModelError: As `run` raises them. The
+                transcript is kept.
+        """
+        with entering_subagent():
+            leaf = find_fork_point(self.transcript)
+            child = await self._open_child(task, store or open_beside(self.transcript.store), leaf)
+            link(self.transcript, child.transcript, task, leaf)
+            start = child.transcript.leaf
+            note = FORK_NOTE if isinstance(task, Forked) else ""
+            async with child:
+                turn = await child.run(f"{note}{task.task}")
+        return build_result(child.transcript, start, turn)
+
+    async def _open_child(
+        self, task: SubagentTask, store: TranscriptStore, leaf: str | None
+    ) -> AgentSession:
+        match task:
+            case Forked():
+                return self._with_window(self.window.fork(store, at=leaf))
+            case Handoff():
+                # a copy, since the conversation itself may go on while the document is written
+                copied = self.window.fork(InMemoryStore(), at=leaf)
+                copied.last_request = self.window.last_request
+                return self._with_window(await copied.handoff(task.task, store))
+            case Isolated():
+                child = copy.copy(self)
+                own = () if task.tools is None else AgentSession._make_tools(child)
+                tools = self.tools.values() if task.tools is None else check_tools(task.tools)
+                child.tools = tools_by_name((*tools, *own))
+                model = None if task.model is None else _resolve_model(task.model)
+                window = self.window.isolate(
+                    store,
+                    instructions=task.instructions,
+                    tools=tuple(child.tools.values()),
+                    model=model,
+                )
+                AgentSession._open(child, window, model)
+                return child
+
     def set_model(
         self, model: str | Model, *, budget: int | str | ContextBudget | None = None
     ) -> None:
@@ -786,8 +860,8 @@ class AgentSession:
         AgentSession._open(session, window)
         return session
 
-    def _open(self, window: ContextWindow) -> None:
-        self.window = window
+    def _open(self, window: ContextWindow, model: Model | None = None) -> None:
+        self.window, self._model = window, model or self._model
         self.tools = {**self.tools, **tools_by_name(self._make_tools())}
         self._turn = asyncio.Lock()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
+from promptkit.agent.session.subagents import in_subagent
 from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,
@@ -103,6 +104,7 @@ async def stream_turn(
     queue: asyncio.Queue[TextDelta | Event | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     own: set[tuple[str, int]] = set()
+    inside = in_subagent()
 
     def post(item: TextDelta | Event | None) -> None:
         # also called by threads
@@ -113,6 +115,9 @@ async def stream_turn(
         if kind is None or isinstance(
             event, DecisionMade | RequestPruned | WindowLearned | ToolsChanged | CacheMissed
         ):
+            return
+        # a fork has the id of the conversation that it is a copy of
+        if in_subagent() != inside:
             return
         number = kind, event.number
         if isinstance(

@@ -98,7 +98,7 @@ class WindowRequest:
         """The caller's own object for each of `messages`; None for a message that was changed, or that is not the caller's."""
         if not self._origins:
             return (None,) * len(self.messages)
-        return tuple(map(self._find_origin, match_items(self.messages, self.items)))
+        return tuple(map(self._find_origin, match_items(self.messages, self._items)))
 
     @cached_property
     def sources(self) -> tuple[object | None, ...]:
@@ -109,7 +109,7 @@ class WindowRequest:
         """
         if not self._origins:
             return (None,) * len(self.messages)
-        entries = {key: item.entry_id for item in self.items for key in _call_keys(item.message)}
+        entries = {key: item.entry_id for item in self._items for key in _call_keys(item.message)}
         return tuple(
             self._find_changed(message, entries) if origin is None else origin
             for origin, message in zip(self.origins, self.messages, strict=True)
@@ -121,7 +121,7 @@ class WindowRequest:
 
         What the prompt shows behind the conversation, such as a `ContextStatus`, is not among them.
         """
-        last = self.items[-1].message if self.items else None
+        last = self._items[-1].message if self._items else None
         count = len(self.messages)
         while last is not None and count and not _is_form_of(self.messages[count - 1], last):
             count -= 1
@@ -129,7 +129,7 @@ class WindowRequest:
 
     def find_entry(self, message: Message | None) -> str | None:
         """Return the id of the entry that one of `messages` shows as the view does; None if there is none."""
-        shown = zip(self.messages, match_items(self.messages, self.items), strict=True)
+        shown = zip(self.messages, match_items(self.messages, self._items), strict=True)
         return next((item.entry_id for each, item in shown if each is message and item), None)
 
     def _find_changed(

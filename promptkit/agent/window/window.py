@@ -51,6 +51,7 @@ from promptkit.errors import (
     ContextWindowFullError,
     InvalidArgumentError,
     NoPendingMessageError,
+    TranscriptError,
 )
 from promptkit.providers.errors import Overflow, overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
@@ -761,9 +762,43 @@ class ContextWindow:
         hooks = self.compaction.compactor.hooks.fork(copy)
         return self._reopen(attrs.evolve(self._settings, hooks=hooks), copy)
 
-    def _reopen(self, settings: WindowSettings, transcript: Transcript) -> Self:
+    def isolate(
+        self,
+        store: TranscriptStore,
+        *,
+        instructions: Child = None,
+        tools: Sequence[AnyTool] | None = None,
+        model: str | Model | None = None,
+    ) -> Self:
+        """Open a window over a new conversation, with the settings that are not given here.
+
+        Args:
+            store: An empty store for the new conversation.
+            instructions: The content of the system message; by default this window's instructions
+                or prompt.
+            tools: Offered in every request; by default this window's.
+            model: The model that answers; by default this window's.
+
+        Raises:
+            TranscriptError: The store is not empty.
+        """
+        transcript, settings = Transcript(store), self._settings
+        if transcript.leaf is not None:
+            problem = "the store for the new conversation is not empty: pass an empty store."
+            raise TranscriptError(problem)
+        if instructions is not None:
+            settings = attrs.evolve(settings, instructions=instructions, prompt=None)
+        if tools is not None:
+            settings = attrs.evolve(settings, tools=tools)
+        hooks = self.compaction.compactor.hooks.fork(transcript)
+        return self._reopen(attrs.evolve(settings, hooks=hooks), transcript, model)
+
+    def _reopen(
+        self, settings: WindowSettings, transcript: Transcript, model: str | Model | None = None
+    ) -> Self:
         window = copy.copy(self)  # with what a subclass has besides
-        ContextWindow._open(window, settings, self.model, transcript, self._learned.given)
+        budget = self._learned.given if model is None else None
+        ContextWindow._open(window, settings, model or self.model, transcript, budget)
         return window
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:

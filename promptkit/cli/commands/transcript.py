@@ -56,7 +56,8 @@ FILE = click.argument("file", type=read_address, metavar="FILE")
 
 
 @click.group(
-    short_help="Inspect a transcript: show, validate, grep, stats, view, list.", epilog=EXAMPLES
+    short_help="Inspect a transcript: show, validate, grep, stats, view, tree, list.",
+    epilog=EXAMPLES,
 )
 def transcript() -> None:
     """Inspect a transcript and its archives. Nothing is written.
@@ -337,6 +338,16 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
         click.echo(log.bill.describe())
     if log.branches > 1:
         print_note(f"conversation {log.branch:,} of {log.branches:,}; --conversation shows another")
+
+
+@transcript.command(short_help="Show the sub-agents and handoffs of a conversation.")
+@FILE
+@json_option
+def tree(*, file: Path | str, as_json: bool) -> None:
+    """Show a conversation and those that came of it: one line for each sub-agent and each handoff, with its task, its transcript and its size."""
+    from promptkit.cli.output.transcript_tree import show_tree
+
+    show_tree(str(_check_exists(file)), as_json=as_json)
 
 
 @transcript.command("list", short_help="List the transcripts at a place.")

@@ -226,37 +226,20 @@ class Simulation:
             result: The result of the policy. If it wrote no summary, the sizes are those of
                 `break_even`.
         """
-        conversation = self.measure(price)
-        counted = [at for at, each in enumerate(conversation.requests) if each.counted]
-        after = [
-            (at, request.tokens)
-            for at, request in zip(counted, result.timeline, strict=True)
-            if request.checkpoint and at
-        ]
-        if not after or not (made := result.totals.checkpoints):
-            return find_optimum(conversation)[0]
-        requests = conversation.requests
-        kept = [
-            tokens
-            - conversation.fixed_tokens
-            - (requests[at].tokens - requests[at - 1].tokens)
-            - requests[at - 1].user_tokens
-            for at, tokens in after
-        ]
-        summary = round(result.totals.summaries_billed.output_tokens / made)
-        beside = max(0, round(sum(kept) / len(kept)) - summary)
-        own = attrs.evolve(conversation, summary_tokens=summary, beside_tokens=beside)
-        return find_optimum(own)[0]
+        return find_optimum(self.measure(price, result))[0]
 
-    def measure(self, price: Price) -> PricedConversation:
+    def measure(self, price: Price, result: SimulationResult | None = None) -> PricedConversation:
         """Measure the requests of the conversation without compactions, for its planned optimum.
 
-        Summaries have the sizes of `break_even`.
+        Args:
+            price: The prices of the model.
+            result: The result of a policy, of which summaries and what stays beside them have the
+                sizes. None, or a result without a summary: those of `break_even`.
         """
         fixed = self._request_tokens + sum(
             count.tokens for count in self._counts.count_messages(self._recording.system)
         )
-        return PricedConversation(
+        conversation = PricedConversation(
             requests=measure_requests(
                 self._uses.messages,
                 self._recording.times,
@@ -273,6 +256,7 @@ class Simulation:
             summary_tokens=min(SUMMARY_TOKENS, compute_target_tokens(self._budget.summary_tokens)),
             beside_tokens=PREFACE_TOKENS + BreakEven(tail_tokens=0).count_beside(self._budget),
         )
+        return conversation if result is None else _with_sizes_of(conversation, result)
 
     async def _play_with_model(
         self,
@@ -500,3 +484,24 @@ def find_fault(messages: Sequence[MessageCount], *, first_message: int | None = 
         elif message.call_ids:
             pending = set(message.call_ids)
     return f"the call {min(pending)!r} is not answered" if pending else None
+
+
+def _with_sizes_of(
+    conversation: PricedConversation, result: SimulationResult
+) -> PricedConversation:
+    """Give a conversation the sizes of a policy's own summaries, and of what stood beside them, on average."""
+    requests = conversation.requests
+    counted = [at for at, each in enumerate(requests) if each.counted]
+    kept = [
+        sent.tokens
+        - conversation.fixed_tokens
+        - (requests[at].tokens - requests[at - 1].tokens)
+        - requests[at - 1].user_tokens
+        for at, sent in zip(counted, result.timeline, strict=True)
+        if sent.checkpoint and at
+    ]
+    if not kept or not (made := result.totals.checkpoints):
+        return conversation
+    summary = round(result.totals.summaries_billed.output_tokens / made)
+    beside = max(0, round(sum(kept) / len(kept)) - summary)
+    return attrs.evolve(conversation, summary_tokens=summary, beside_tokens=beside)

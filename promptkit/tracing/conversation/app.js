@@ -130,6 +130,7 @@ class View {
 
   redraw() {
     for (const list of this.lists) list.list.draw(true);
+    this.facts.updateEntry();
   }
 
   /* The slider, the number, and the line of figures. */

@@ -36,7 +36,8 @@ class Facts {
     const head = el('h2', {}, source.name, el('span', { class: 'kind' }, this.kind(source, request)));
     if (request < 0) return el('section', { class: 'block' }, head, el('p', { class: 'note' }, 'No request was sent yet.'));
     const tokens = source.tokens[request];
-    const most = log.limit && log.limit < FAR * tokens ? Math.max(tokens, log.limit) : tokens; // bars of a far limit would all be empty
+    const whole = source.parts.reduce((sum, column) => sum + column[request], 0);
+    const most = Math.max(whole, log.limit && log.limit < FAR * tokens ? log.limit : tokens); // bars of a far limit would all be empty
     const numbers = numbersIn(runsAt(source, request));
     const written = source.written[request];
     const rest = tokens - source.cached[request] - written;

@@ -77,6 +77,7 @@ function shortReason(log, source, request) {
 
 /* The message as it is named in a sentence. */
 function nameOf(log, number) {
+  if (number >= log.length && log.original[number] === undefined) return log.kind[number] === 's' ? 'the summary' : 'a message that the program added';
   const tool = log.role[number] === 'tool' && toolOf(log, number);
   return tool ? `${placeText(log, number)} (result of ${tool})` : `${placeText(log, number)} (${roleText(log, number)})`;
 }

@@ -78,7 +78,7 @@ const SIGNS = { removed: '−', added: '+', same: ' ', place: '' };
 function linesBox(lines, { key, whole, tall, mark }) {
   const cut = !whole && lines.length > tall;
   const rows = (cut ? lines.slice(0, tall) : lines).map(([kind, line]) =>
-    el('div', { class: kind }, el('span', { class: 'sign' }, SIGNS[kind]), kind === 'removed' || kind === 'added' ? el('span', { class: 'unseen' }, `${kind}: `) : null, el('span', { dir: 'auto' }, marked(line || ' ', mark))),
+    el('div', { class: kind }, el('span', { class: 'sign' }, SIGNS[kind]), kind === 'removed' || kind === 'added' ? el('span', { class: 'unseen' }, `${kind}: `) : null, el('span', { dir: 'auto' }, marked(line, mark))),
   );
   const text = cut ? lines.map(([, line]) => line).join('\n') : '';
   return [el('div', { class: 'edit text' }, rows), cut && moreButton(counted(lines.length, 'line'), key, text, mark)];

@@ -18,6 +18,7 @@ from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, 
 from promptkit import ContextBudget, JsonlStore, ToolCall, Transcript
 from promptkit.errors import ContextWindowFullError, InvalidArgumentError
 from promptkit.integrations.llama_index import WindowMemory
+from promptkit.testing import summary_answer
 from promptkit.testing.server import Rule, Server, serve
 from tests.conversations import words
 
@@ -238,7 +239,7 @@ def test_an_agent_survives_many_turns_in_a_small_window(
     with serve(
         window=3_000,
         script=script(10),
-        rules=[Rule(match="(?i)summar", answer="<summary>Sound.</summary>")],
+        rules=[Rule(match="(?i)summar", answer=summary_answer("Every part so far is sound."))],
     ) as server:
         agent = agent_for(server, streaming=streaming)
         budget = ContextBudget(window=3_000, reserved_output_tokens=200)
@@ -422,7 +423,7 @@ def test_the_summarizer_is_given_the_agents_tools() -> None:
     with serve(
         window=3_000,
         script=script(10),
-        rules=[Rule(match="(?i)summar", answer="<summary>Sound.</summary>")],
+        rules=[Rule(match="(?i)summar", answer=summary_answer("Every part so far is sound."))],
     ) as server:
         agent = agent_for(server)
         budget = ContextBudget(window=3_000, reserved_output_tokens=200)

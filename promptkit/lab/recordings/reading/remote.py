@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
-from promptkit.transcript.stores.addresses import is_conversation, is_url
+from promptkit.transcript.stores.addresses import check_scheme, is_conversation, is_url
 from promptkit.transcript.stores.objects import describe_object_error, object_errors, open_bucket
 
 if TYPE_CHECKING:
@@ -183,6 +183,7 @@ def _open(url: str, *, for_writing: bool = False) -> tuple[Bucket, str]:
             f"{parts.scheme}:// can only be read: write to a file, or to s3://, gs:// or az://."
         )
         raise InvalidArgumentError(problem)
+    check_scheme(url)
     place = f"{parts.scheme}://{parts.netloc}"
     path = url.removeprefix(place).removeprefix("/")
     if parts.scheme in _WEB:

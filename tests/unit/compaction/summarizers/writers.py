@@ -26,11 +26,13 @@ from promptkit.compaction.run.events import (
     SummaryDiscarded,
     ToolCalled,
     ToolReturned,
+    ToolsChanged,
     TurnEnded,
     TurnStarted,
     WindowLearned,
 )
 from promptkit.compaction.run.progress import SummaryProgress
+from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import SummaryTask
