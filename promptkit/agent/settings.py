@@ -49,6 +49,7 @@ class WindowSettings(CompactionConfig):
     defaults: Defaults = "promptkit"
     promotions: Sequence[Model] = ()
     pin_marks: tuple[str, str] | None = None
+    recall_tokens: int = 0
     freeze_tools: bool = True
 
     def __attrs_post_init__(self) -> None:

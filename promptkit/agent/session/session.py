@@ -165,6 +165,7 @@ class AgentSession:
         recall: bool | None = None,
         carry: Callable[[], CarriedContext] | None = None,
         pin_marks: tuple[str, str] | None = None,
+        recall_tokens: int = 0,
         compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
@@ -217,6 +218,8 @@ class AgentSession:
                 thread.
             pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
                 message of the user is pinned. None: there are no marks.
+            recall_tokens: The most tokens of a note behind each message of the user, with the best
+                passages for it of what summaries replaced. 0: there is none.
             compact_tool: Offer the tool `compact`, with which the model has the older messages
                 summarized before its next step, and names what the summary must keep.
             auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
@@ -277,6 +280,7 @@ class AgentSession:
             read_tool=read_tool,
             carry=carry,
             pin_marks=pin_marks,
+            recall_tokens=recall_tokens,
             defaults=defaults,
             freeze_tools=freeze_tools,
             enabled=enabled,

@@ -60,6 +60,7 @@ BLOCK_TAGS = (
     "extract",
     "constraints",
     "pinned",
+    "recalled",
     "names-seen",
     "user-messages",
     "recent-files",
