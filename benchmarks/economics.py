@@ -31,13 +31,8 @@ RECOMMENDED = "break_even"
 POLICIES = (
     DEFAULT,
     RECOMMENDED,
-    "break_even:beta=1",
     "break_even:beta=3",
-    "break_even:tail_tokens=0",
-    "break_even:beta=3:tail_tokens=0",
     "break_even:beta=3:tail_tokens=0:names_tokens=0",
-    "break_even:names_tokens=0",
-    "vscode:names_tokens=1000",
     "vscode:threshold=48000",
     "drop_oldest",
 )
@@ -248,9 +243,7 @@ def format_table(run: Run) -> str:
         "$",
         "over the planned optimum",
         f"over `{DEFAULT}`",
-        *(f"{name}, %" for name in SHOWN),
-        "answers that lack a line",
-        "waits",
+        "quoted, %",
     )
     rows = [
         (
@@ -258,9 +251,7 @@ def format_table(run: Run) -> str:
             f"{figures['price']:.2f}",
             f"{figures['over_planned']:.2f}",
             f"{figures['over_default']:.2f}",
-            *(f"{100 * figures[each]:.1f}" for each in SHOWN),
-            f"{figures['answers_lacking']:,}",
-            f"{figures['waits']:,}",
+            f"{100 * figures['quoted']:.1f}",
         )
         for name, figures in run["policies"].items()
     ]

@@ -28,10 +28,12 @@ from benchmarks.peers.environments import (
 __all__ = ["PACKAGES", "Framework", "find_framework", "main", "missing_reason", "run_python"]
 
 PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
-    "litellm": ("litellm[proxy]==1.106.2",),
+    "litellm": ("litellm==1.106.2",),
+    "litellm-proxy": ("litellm[proxy]==1.106.2",),
     "llama-index": ("llama-index-core==0.14.25", "llama-index-llms-openai==0.8.3"),
 }
-"""Framework → its own packages, pinned."""
+"""Environment → its own packages, pinned. What the extra of the same name brings, if there is one, comes
+on top: the program of a framework's page runs with no more than that."""
 LIMIT: Final = 300.0
 """Seconds until a program that does not end is killed."""
 
@@ -55,12 +57,14 @@ class Framework:
 def find_framework(name: str) -> Framework:
     """Return a framework of `PACKAGES`, with what promptkit and its tests need."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
     return Framework(
         name=name,
         packages=(
             *PACKAGES[name],
+            *extras.get(name, ()),
             *project["dependencies"],
-            *project["optional-dependencies"]["testing"],
+            *extras["testing"],
         ),
     )
 

@@ -166,7 +166,7 @@ async def run_langchain(variant: str, turns: int = TURNS, *, sync: bool = False)
             "own": lambda: SummarizationMiddleware(
                 model, trigger=("tokens", 3_000), keep=("messages", 4)
             ),
-            "fit": lambda: FitMiddleware(BUDGET),
+            "fit": lambda: FitMiddleware(budget=BUDGET),
             "compaction": lambda: CompactionMiddleware(budget=BUDGET, summarizer=model),
         }
         agent: Any = create_agent(  # Any: a graph of any state
@@ -220,7 +220,7 @@ async def run_openai_agents(variant: str, turns: int = TURNS, *, responses: bool
         )
         make: Mapping[str, Callable[[], Any]] = {  # Any: filters of the framework's own type
             "own": lambda: ToolOutputTrimmer(recent_turns=2),
-            "fit": lambda: fit_input_filter(BUDGET),
+            "fit": lambda: fit_input_filter(budget=BUDGET),
             "compaction": lambda: compaction_input_filter(
                 budget=BUDGET, summarizer=OpenAIModel("gpt-4.1", api="chat", client=summaries)
             ),
@@ -238,7 +238,7 @@ async def run_openai_agents(variant: str, turns: int = TURNS, *, responses: bool
             call_model_input_filter=make[variant]() if variant in make else None,
             tracing_disabled=True,
         )
-        session = TranscriptSession("review", Transcript())
+        session = TranscriptSession(session_id="review", transcript=Transcript())
         async with client:
             answered = await _count_turns(
                 turns, lambda text: Runner.run(agent, text, session=session, run_config=config)
@@ -266,7 +266,7 @@ async def run_pydantic_ai(variant: str, turns: int = TURNS, *, responses: bool =
             for _ in range(2)
         )
         make: Mapping[str, Callable[[], Fit | Compaction]] = {
-            "fit": lambda: Fit(BUDGET),
+            "fit": lambda: Fit(budget=BUDGET),
             "compaction": lambda: Compaction(
                 budget=BUDGET, summarizer=OpenAIModel("gpt-4.1", api="chat", client=summaries)
             ),
@@ -306,7 +306,7 @@ async def run_litellm(variant: str, turns: int = TURNS, *, router: bool = True) 
     from promptkit.integrations.litellm import FitHook
 
     with start_server(turns) as server:
-        litellm.callbacks = [FitHook(BUDGET)] if variant == "fit" else []
+        litellm.callbacks = [FitHook(budget=BUDGET)] if variant == "fit" else []
         place = {"model": "openai/gpt-4.1", "api_base": server.url, "api_key": "none"}
         asked = (
             litellm.Router(

@@ -8,12 +8,10 @@ import io
 import os
 import secrets
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, BinaryIO
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+from pathlib import Path
+from typing import Any, BinaryIO
 
 MAX_LINE_BYTES = 1 << 28
 """The most bytes of one line of a compressed file: no agent writes a longer one, and it could fill

@@ -7,17 +7,13 @@ and every tool result answers a tool call. Correct parts of a recording stay byt
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Repair, ToolCall, is_instance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 __all__ = ["MISSING_TOOL_RESULT", "PairedMessages", "ToolCallPairer", "pair_tool_calls"]
 
@@ -124,6 +120,8 @@ class ToolCallPairer:
         self._describe_turn = describe_turn
         self._turns: list[Message] = []
         self._latest: _Block | None = None
+        self._settled = 0
+        """The messages that the last `settle` has seen."""
         self._unsettled: dict[int, _Block] = {}
         self._used: set[str] = {""}  # an empty id cannot be answered, so it counts as used
         self._counters: defaultdict[str, int] = defaultdict(lambda: 1)
@@ -155,7 +153,7 @@ class ToolCallPairer:
 
         Returns the first index in them that changed.
         """
-        first = len(self.messages)
+        first, self._settled = self._settled, len(self.messages)
         for block in self._unsettled.values():
             first = min(first, block.start)
             self._settle_block(block)
@@ -170,6 +168,11 @@ class ToolCallPairer:
 
     def _add_calls(self, turn: int, message: Message) -> None:
         calls = message.tool_calls if message.role == "assistant" else ()
+        if not calls:  # most messages have none
+            self._latest = None
+            self.messages.append(message)
+            self.sources.append(turn)
+            return
         block = _Block(
             turn,
             len(self.messages),
@@ -238,8 +241,6 @@ class ToolCallPairer:
             self.messages[block.start] = attrs.evolve(
                 message, tool_calls=tuple(attrs.evolve(c.call, id=c.id) for c in block.calls)
             )
-        if not block.calls:
-            return
         found: list[tuple[int, Repair]] = []
         for place, call in enumerate(sorted(block.calls, key=_result_position), block.start + 1):
             if call.result is None:
@@ -312,7 +313,7 @@ class _PairedCall:
 
 @attrs.define(eq=False)
 class _Block:
-    """A message that is not a tool result, with its calls.
+    """A message with tool calls.
 
     It takes one index in the output and one more per call, so indices never shift.
     """

@@ -42,6 +42,7 @@ from promptkit.messages import (
     ToolDefinition,
     is_instance,
 )
+from promptkit.reprs import describe
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -175,6 +176,11 @@ class Tool:
             wanted = f"at least {MIN_RESULT_TOKENS}, and a whole number, or None"
             problem = f"max_tokens of the tool {self.definition.name!r} must be {wanted}, not {max_tokens!r:.80}."
             raise InvalidArgumentError(problem)
+
+    def __repr__(self) -> str:
+        return describe(
+            self, name=self.definition.name, timeout=self.timeout, max_tokens=self.max_tokens
+        )
 
 
 Function: TypeAlias = Callable[..., Any]  # Any: a tool may have any arguments and return anything
@@ -712,7 +718,7 @@ def _base_model() -> type[BaseModel]:
             except PydanticSerializationError:
                 return to_jsonable_python(dft, fallback=partial(_list_fields, arguments=True))
 
-        def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  # for every field
+        def field_title_should_be_set(self, schema: object) -> bool:  # for every field
             """Leave out titles that only repeat the names of fields: they cost tokens."""
             return False
 

@@ -158,7 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument(
-        "--markdown", action="store_true", help="print the tables of the documentation"
+        "--markdown", action="store_true", help="print the tables of benchmarks/README.md"
     )
     parser.add_argument(
         "--from",

@@ -48,6 +48,8 @@ class WindowSettings(CompactionConfig):
     media: MediaLimits | None = None
     defaults: Defaults = "promptkit"
     promotions: Sequence[Model] = ()
+    pin_marks: tuple[str, str] | None = None
+    freeze_tools: bool = True
 
     def __attrs_post_init__(self) -> None:
         check_types(**{name: getattr(self, name) for name in _CHECKS if hasattr(self, name)})
@@ -107,6 +109,10 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
         "a Tokenizer, such as tokenizer_for('gpt-5')",
     ),
     "promotions": (_are_models, "a list of model objects"),
+    "pin_marks": (
+        lambda value: isinstance(value, tuple),
+        "two texts, such as ('[[keep]]', '[[/keep]]')",
+    ),
     "archives": (lambda value: isinstance(value, ArchiveDirectory), "an ArchiveDirectory(…)"),
     "read_tool": (lambda value: isinstance(value, str), "the name of a tool"),
     "defaults": (lambda value: value in get_args(Defaults), '"promptkit" or "prompt-tsx"'),

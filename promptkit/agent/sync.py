@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, Self, TypeVar
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.window.window import ContextWindow
+from promptkit.reprs import describe
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -45,6 +46,9 @@ class _Sync(Generic[InnerT]):
         self.inner: InnerT = inner
         self.loop = LoopThread(inner.close)
         self._stop = weakref.finalize(self, self.loop.stop)
+
+    def __repr__(self) -> str:
+        return describe(self, inner=self.inner)
 
     def call(self, work: Callable[[InnerT], T]) -> T:
         """Run a function with the session or window in its thread, for example to read its transcript, and return the result."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from promptkit.errors import PromptKitError
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,6 +47,8 @@ class Change:
     now: float
     """The figure of the run."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class Comparison:
@@ -55,6 +58,8 @@ class Comparison:
     better: tuple[Change, ...]
     notes: tuple[str, ...] = ()
     """Remarks about the comparison, one sentence each."""
+
+    __repr__ = describe_fields
 
 
 def compare(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from promptkit.errors import InvalidArgumentError, PromptKitError
 from promptkit.tokens import parse_tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 MAX_BUDGETS = 1_000
 """Budgets of one bench. Each is rendered, so a larger number is most likely a mistake."""

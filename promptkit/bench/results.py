@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.errors import PromptKitError
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +44,8 @@ class Point:
     warm: float | None = None
     """The time of the next render of the same prompt with the same Renderer."""
 
+    __repr__ = describe_fields
+
     @property
     def utilisation(self) -> float | None:
         """The share of the budget that is used. None: there is no render."""
@@ -60,6 +63,8 @@ class Element:
     budget."""
     kept: tuple[int | None, ...]
     """Tokens at each budget. None: there is no render."""
+
+    __repr__ = describe_fields
 
     def kept_share(self, at: int) -> float | None:
         """Return the share of its tokens that is kept at the budget with index `at`, at most 1.
@@ -89,6 +94,8 @@ class Sweep:
     """One for each budget, in order."""
     elements: tuple[Element, ...]
     """In the order of the prompt. Together they cover all of it."""
+
+    __repr__ = describe_fields
 
     def over_floor(self, seconds: float | None) -> float | None:
         """Return a time as a multiple of the floor, which is comparable between machines.
@@ -126,6 +133,8 @@ class Run:
     """How often each time was measured. 0: no times were measured."""
     versions: Versions
     sweeps: tuple[Sweep, ...]
+
+    __repr__ = describe_fields
 
 
 SCHEMA = 1

@@ -22,18 +22,22 @@ import attrs
 from promptkit.bench.budget_ranges import check_budgets
 from promptkit.bench.results import Element, Point, Run, Sweep, Versions
 from promptkit.errors import BudgetExceededError
-from promptkit.rendering import Renderer
+from promptkit.rendering import Rendered, Renderer
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens import CalibratedTokenizer, OpenAITokenizer, model_info, tokenizer_for
+from promptkit.tokens import (
+    CalibratedTokenizer,
+    OpenAITokenizer,
+    Tokenizer,
+    model_info,
+    tokenizer_for,
+)
 from promptkit.tokens.images import find_image_rule
 from promptkit.tokens.models import DEFAULT_ENCODING
 
 if TYPE_CHECKING:
     from promptkit.elements.element import Child
     from promptkit.messages import Message
-    from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
-    from promptkit.tokens import Tokenizer
     from promptkit.tracing import Trace
 
 PATH_SEPARATOR = " > "

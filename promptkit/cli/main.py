@@ -11,9 +11,9 @@ import io
 import os
 import re
 import sys
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import get_completion_class
@@ -30,9 +30,6 @@ from promptkit.cli.commands.replay import replay
 from promptkit.cli.commands.transcript import transcript
 from promptkit.cli.demo.command import demo
 from promptkit.cli.output.terminal import QUIET
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -79,8 +79,10 @@ from .summarizers.extractive import (
     ExtractiveSummarizer as ExtractiveSummarizer,
     PlaceholderSummarizer as PlaceholderSummarizer,
 )
+from .summarizers.facts import Pin as Pin
 from .summarizers.fallback import FallbackSummarizer as FallbackSummarizer
 from .summarizers.file_lists import FileListSummarizer as FileListSummarizer
+from .summarizers.losses import Losses as Losses
 from .summarizers.model_summarizers import (
     ChunkedSummarizer as ChunkedSummarizer,
     FullSummarizer as FullSummarizer,

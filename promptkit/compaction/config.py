@@ -180,7 +180,7 @@ class CompactionConfig:
             enabled=self.enabled and preset.enabled,
             reduce=reduce,
             processors=preset.processors,
-            cache_seconds=preset.cache_seconds,
+            preset_cache_seconds=preset.cache_seconds,
             clock=self.clock,
         )
         self.update_budget(controller, context)

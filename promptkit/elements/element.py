@@ -145,7 +145,6 @@ class ElementDocs:
 
     def __get__(self, element: object, cls: type) -> str | None:
         """Return the whole docstring."""
-        _ = element
         if self._whole is None:
             props = _read_prop_docs(cls)
             self._whole = "\n\n".join(filter(None, (inspect.cleandoc(self.text or ""), props)))
@@ -390,7 +389,6 @@ class PromptElement:
 
         May be `async`. It runs in every render, unless the class is declared pure.
         """
-        _ = sizing
         return self.children
 
     def __getitem__(self, children: Child) -> Self:
@@ -408,12 +406,11 @@ class PromptElement:
         """
         cls = type(self)
         clone = object.__new__(cls)
+        set_field = object.__setattr__  # the class is frozen
         for field in cls.__attrs_attrs__:
             name = field.name
             prop = field.alias or name
-            object.__setattr__(
-                clone, name, changes.pop(prop) if prop in changes else getattr(self, name)
-            )
+            set_field(clone, name, changes.pop(prop) if prop in changes else getattr(self, name))
         if changes:
             raise BadPropError(describe_props(cls.__name__, cls, changes))
         return clone
@@ -520,8 +517,7 @@ class PromptElement:
         printer.text(repr(self))
 
 
-def _raise_undecorated(self: PromptElement, *args: object, **kwargs: object) -> None:
-    _ = args, kwargs
+def _raise_undecorated(self: PromptElement, *_: object, **__: object) -> None:
     name = type(self).__name__
     message = f"{name} is a subclass of PromptElement without @component: write @component above `class {name}`."
     raise TreeError(message)
@@ -639,12 +635,10 @@ def _repr_element(element: PromptElement) -> list[object]:
     return parts
 
 
-def _join(groups: Iterable[Sequence[object]]) -> list[object]:
+def _join(groups: Iterable[Sequence[object]]) -> Iterator[object]:
     """Join groups of pieces by commas."""
-    joined: list[object] = []
     for index, group in enumerate(groups):
-        joined += [_Verbatim(", "), *group] if index else group
-    return joined
+        yield from [_Verbatim(", "), *group] if index else group
 
 
 def _abbreviate(value: object) -> str:
@@ -737,11 +731,12 @@ def _iterate(value: object, owner: str) -> Iterator[object]:
 
 
 def _is_fragment(value: object) -> bool:
-    # The objects of SDKs (pydantic models) iterate over their fields, which are no children.
-    if hasattr(value, "model_dump"):
-        return False
-    return isinstance(value, Iterable) and not isinstance(
-        value, bytes | bytearray | Mapping | AbstractSet
+    # The class first: the checks by abstract classes take ten times as long. The objects of SDKs
+    # (pydantic models) iterate over their fields, which are no children.
+    return type(value) in (tuple, list) or (
+        isinstance(value, Iterable)
+        and not isinstance(value, bytes | bytearray | Mapping | AbstractSet)
+        and not hasattr(value, "model_dump")
     )
 
 

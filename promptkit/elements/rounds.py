@@ -58,8 +58,9 @@ def describe_rounds(rounds: Sequence[Message | Sequence[Message]]) -> list[str]:
         first = messages[0]
         turn += first.role == "user" or not turn
         names = ", ".join(dict.fromkeys(call.name for call in first.tool_calls))
+        is_pinned = first.role == "user" and "\n</pinned>" in first.text
         kind = {
-            "user": "request",
+            "user": "summary and pins" if is_pinned else "request",
             "assistant": "reply",
             "system": "system message",
             "tool": "result",

@@ -25,7 +25,6 @@ class TagMaker:
 
     def __getitem__(self, children: object) -> NoReturn:
         """Report children that stand beside the name."""
-        _ = children
         problem = f"children of a tag stand behind its attributes: write tag.{self.name}()[…]."
         raise TreeError(problem)
 

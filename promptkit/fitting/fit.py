@@ -21,6 +21,7 @@ from promptkit.messages import (
     as_wire_object,
 )
 from promptkit.pairing import pair_tool_calls
+from promptkit.reprs import describe_fields
 from promptkit.tokens import ContextBudget, Count, NamedModel, Tokenizer, tokenizer_for
 from promptkit.tokens.budget import resolve_render_budget
 from promptkit.tokens.models import model_name
@@ -61,6 +62,8 @@ class Fitted(Generic[T]):
     """The indices of the given messages that are removed."""
     repairs: tuple[Repair, ...] = ()
     """The repairs that gave each tool call exactly one result. See `pair_tool_calls`."""
+
+    __repr__ = describe_fields
 
     def explain(self) -> str:
         """Describe the result as text for a terminal: tokens, budget, and the indices of kept, changed and removed messages."""

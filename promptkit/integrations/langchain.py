@@ -19,10 +19,12 @@ from promptkit.agent.settings import WindowSettings
 from promptkit.errors import UnknownModelError
 from promptkit.integrations.windows import (
     MAX_THREADS,
+    Budget,
     IssuedRequest,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
+    check_budget,
     find_overflow,
     match_calls,
 )
@@ -37,6 +39,7 @@ from promptkit.messages import (
     as_wire_object,
 )
 from promptkit.providers import Model, Reply
+from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, NamedModel, model_info
 from promptkit.tokens.models import model_name
 from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
@@ -108,8 +111,8 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def __init__(
         self,
-        budget: int | str | ContextBudget | None = None,
         *,
+        budget: Budget = None,
         model: str | NamedModel | None = None,
         tokenizer: Tokenizer | None = None,
         keep: Literal["newest", "oldest"] = "newest",
@@ -119,6 +122,11 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._reader = _RequestReader(budget, None if model is None else model_name(model))
         self._fitter = RequestFitter(
             tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read_message, rebuild=_rebuild
+        )
+
+    def __repr__(self) -> str:
+        return describe(
+            self, budget=self._reader.budget, model=self._reader.model, keep=self._fitter.keep
         )
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
@@ -186,7 +194,7 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         model: str | NamedModel | None = None,
         summarizer: BaseChatModel | Summarizer | Model | None = None,
         preset: str | Preset = "vscode",
-        budget: int | str | ContextBudget | None = None,
+        budget: Budget = None,
         tokenizer: Tokenizer | None = None,
         events: Events | None = None,
         transcripts: Callable[[str], Transcript] | None = None,
@@ -197,6 +205,11 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         own = _ChatModel(summarizer) if isinstance(summarizer, BaseChatModel) else summarizer
         options = WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events)
         self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
+
+    def __repr__(self) -> str:
+        return describe(
+            self, budget=self._reader.budget, model=self._reader.model, windows=self._windows
+        )
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """Send the thread as its window shows it."""
@@ -258,20 +271,20 @@ class _RequestReader:
     The tools are converted once, as long as they are the same objects.
     """
 
-    def __init__(self, budget: int | str | ContextBudget | None, model: str | None) -> None:
-        self._budget = budget
-        self._model = model
+    def __init__(self, budget: Budget, model: str | None) -> None:
+        self.budget = check_budget(budget)
+        self.model = model
         self._tools: tuple[Sequence[object], tuple[ToolDefinition, ...]] = (), ()
 
     def read(self, request: Request) -> ModelFacts:
-        name = self._model or _find_name(request.model)
+        name = self.model or _find_name(request.model)
         tools = self._read_tools(
             [*request.tools, *([request.response_format] if request.response_format else [])]
         )
         instructions = (
             None if request.system_message is None else request.system_message.text or None
         )
-        budget = _find_budget(request.model, name) if self._budget is None else self._budget
+        budget = _find_budget(request.model, name) if self.budget is None else self.budget
         return ModelFacts(model=name, budget=budget, instructions=instructions, tools=tools)
 
     def _read_tools(self, given: Sequence[object]) -> tuple[ToolDefinition, ...]:

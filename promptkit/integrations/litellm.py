@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 import attrs
 
 from promptkit.errors import BudgetExceededError, ContextLengthExceededError, UnknownModelError
-from promptkit.integrations.windows import ModelFacts, RequestFitter, find_overflow
+from promptkit.integrations.windows import (
+    Budget,
+    ModelFacts,
+    RequestFitter,
+    check_budget,
+    find_overflow,
+)
 from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
+from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, NamedModel, model_info
 from promptkit.tokens.models import model_name
 
@@ -23,7 +30,7 @@ try:
     from litellm.integrations.custom_logger import CustomLogger
 except ImportError as error:
     problem = (
-        "promptkit.integrations.litellm needs litellm: run `pip install 'litellm>=1.106'`, or `pip install '.[litellm]'` in a checkout of "
+        "promptkit.integrations.litellm needs litellm: run `pip install 'litellm[mcp]>=1.106'`, or `pip install '.[litellm]'` in a checkout of "
         "promptkit."
     )
     raise ImportError(problem) from error
@@ -66,7 +73,7 @@ class FitHook(CustomLogger):
     shortened ones are copies. litellm does not let a callback make a refused request again: the
     refusal lowers the budget of the model for the requests after it.
 
-    >>> litellm.callbacks = [FitHook("64k")]
+    >>> litellm.callbacks = [FitHook(budget="64k")]
 
     Args:
         budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
@@ -80,19 +87,22 @@ class FitHook(CustomLogger):
 
     def __init__(
         self,
-        budget: int | str | ContextBudget | None = None,
         *,
+        budget: Budget = None,
         model: str | NamedModel | None = None,
         tokenizer: Tokenizer | None = None,
         keep: Literal["newest", "oldest"] = "newest",
         shorten: bool = True,
     ) -> None:
         super().__init__()
-        self._budget = budget
+        self._budget = check_budget(budget)
         self._model = None if model is None else model_name(model)
         self._fitter = RequestFitter[Sent](
             tokenizer=tokenizer, keep=keep, shorten=shorten, rebuild=_rebuild
         )
+
+    def __repr__(self) -> str:
+        return describe(self, budget=self._budget, model=self._model, keep=self._fitter.keep)
 
     # Any stands for as above
     async def async_pre_call_deployment_hook(
@@ -118,7 +128,7 @@ class FitHook(CustomLogger):
         request_data: Request,
         exception: Exception,
         call_type: object,
-        fallback_depth: int | None = None,  # noqa: ARG002  # the hook's
+        fallback_depth: int | None = None,  # the hook's
     ) -> None:
         """Lower the budget of a model after a refusal."""
         form = _FORMS.get(str(getattr(call_type, "value", call_type)))

@@ -22,10 +22,12 @@ from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.fitting.fit import Fitted
 from promptkit.integrations.windows import (
     MAX_THREADS,
+    Budget,
     IssuedRequest,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
+    check_budget,
     find_overflow,
     match_calls,
 )
@@ -41,6 +43,7 @@ from promptkit.messages import (
     as_wire_object,
 )
 from promptkit.providers import Model, Reply
+from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, NamedModel, model_info
 from promptkit.tokens.models import model_name
 
@@ -119,6 +122,15 @@ class WindowMemory(BaseChatStoreMemory):
     _windows: ThreadWindows | None = PrivateAttr(default=None)
     _last: Fitted[ChatMessage] | IssuedRequest | None = PrivateAttr(default=None)
 
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            key=self.chat_store_key,
+            model=self._facts.model,
+            budget=self._facts.budget,
+            windows=self._windows,
+        )
+
     @classmethod
     def class_name(cls) -> str:
         """Return the name under which LlamaIndex saves the memory."""
@@ -127,14 +139,14 @@ class WindowMemory(BaseChatStoreMemory):
     @classmethod
     def from_defaults(  # noqa: PLR0913  # what a memory and a window are made of, each with a default
         cls,
+        *,
         chat_history: list[ChatMessage] | None = None,
         llm: LLM | None = None,
-        *,
         chat_store: BaseChatStore | None = None,
         chat_store_key: str = DEFAULT_CHAT_STORE_KEY,
         instructions: str | None = None,
         tools: Sequence[BaseTool | Callable[..., object]] | None = None,
-        budget: int | str | ContextBudget | None = None,
+        budget: Budget = None,
         model: str | NamedModel | None = None,
         tokenizer: Tokenizer | None = None,
         keep: Literal["newest", "oldest"] = "newest",
@@ -188,6 +200,7 @@ class WindowMemory(BaseChatStoreMemory):
             if model is None
             else model_name(model)
         )
+        budget = check_budget(budget)
         if budget is None and llm is not None and name is not None:
             budget = _find_budget(llm, name)
         store = chat_store or SimpleChatStore()
@@ -217,7 +230,7 @@ class WindowMemory(BaseChatStoreMemory):
             )
         return memory
 
-    def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401, ARG002  # the framework's
+    def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # the framework's
         """Return the messages for a request."""
         messages = list(self.get_all())
         if self._windows is None:
@@ -225,7 +238,7 @@ class WindowMemory(BaseChatStoreMemory):
         read = [_read_message(message) for message in messages]
         return self._show(self._windows.loop.wait(self._prepare(self._windows, messages, read)))
 
-    async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401, ARG002  # as above
+    async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # as above
         """Return the messages for a request, in an event loop.
 
         An agent's running turn is taken into the chat store first.

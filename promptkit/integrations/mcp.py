@@ -120,11 +120,11 @@ async def mcp_attachments(client: Client, *uris: str) -> list[Attachment]:
 
 
 async def mcp_prompt(
-    client: Client, name: str, arguments: Mapping[str, str] | None = None
+    client: Client, name: str, *, arguments: Mapping[str, str] | None = None
 ) -> list[Message]:
     """Return the messages of a prompt of an MCP server.
 
-    >>> *before, last = await mcp_prompt(client, "review", {"path": "parser.py"})
+    >>> *before, last = await mcp_prompt(client, "review", arguments={"path": "parser.py"})
     >>> session.window.add(*before)
     >>> await session.run(last.content)
 

@@ -1,7 +1,7 @@
 """OpenAI Agents: input filters that make each request fit, and a session whose items are kept in a transcript.
 
 >>> config = RunConfig(call_model_input_filter=fit_input_filter())
->>> await Runner.run(agent, "Review the parser.", session=TranscriptSession("talk", Transcript(JsonlStore("talk.jsonl"))), run_config=config)
+>>> await Runner.run(agent, "Review the parser.", session=TranscriptSession(session_id="talk", transcript=Transcript(JsonlStore("talk.jsonl"))), run_config=config)
 """
 
 from __future__ import annotations
@@ -10,14 +10,19 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
+import attrs
+
 from promptkit.agent.settings import WindowSettings
 from promptkit.integrations.windows import (
     MAX_THREADS,
+    Budget,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
+    check_budget,
 )
 from promptkit.messages import Message, ToolDefinition, as_wire_object, copy_json
+from promptkit.reprs import describe, describe_fields
 from promptkit.tokens.models import model_name
 from promptkit.transcript import CustomEntry
 from promptkit.wire import to_responses
@@ -43,7 +48,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.providers import Model
-    from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
+    from promptkit.tokens import NamedModel, Tokenizer
     from promptkit.transcript import Transcript
 
     Data: TypeAlias = CallModelData[Any]  # Any: the program's context
@@ -57,8 +62,8 @@ _ITEM, _POP, _CLEAR = "openai_agents.item", "openai_agents.pop", "openai_agents.
 
 
 def fit_input_filter(
-    budget: int | str | ContextBudget | None = None,
     *,
+    budget: Budget = None,
     model: str | NamedModel | None = None,
     tokenizer: Tokenizer | None = None,
     keep: Literal["newest", "oldest"] = "newest",
@@ -70,7 +75,7 @@ def fit_input_filter(
     shortened outputs are copies with the same `call_id`. A call leaves together with its output,
     and with the reasoning that led to it.
 
-    >>> RunConfig(call_model_input_filter=fit_input_filter("64k"))
+    >>> RunConfig(call_model_input_filter=fit_input_filter(budget="64k"))
 
     Args:
         budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
@@ -84,15 +89,13 @@ def fit_input_filter(
     Returns:
         A function for `RunConfig.call_model_input_filter`, for any number of runs.
     """
-    fitter: RequestFitter[Item] = RequestFitter(
-        tokenizer=tokenizer, keep=keep, shorten=shorten, format="responses", rebuild=_rebuild
+    return _FitFilter(
+        budget=budget,
+        model=None if model is None else model_name(model),
+        fitter=RequestFitter(
+            tokenizer=tokenizer, keep=keep, shorten=shorten, format="responses", rebuild=_rebuild
+        ),
     )
-
-    async def filter_input(data: Data) -> ModelInputData:
-        items = cast("Sequence[Item]", data.model_data.input)  # a union of TypedDicts
-        return _to_input(fitter.fit(items, await _read_facts(data, budget, model)).messages, data)
-
-    return filter_input
 
 
 def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each with a default
@@ -100,7 +103,7 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
     model: str | NamedModel | None = None,
     summarizer: Summarizer | Model | None = None,
     preset: str | Preset = "vscode",
-    budget: int | str | ContextBudget | None = None,
+    budget: Budget = None,
     tokenizer: Tokenizer | None = None,
     events: Events | None = None,
     thread: Callable[[Data], str] | None = None,
@@ -141,16 +144,60 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
         preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
     )
     windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
+    return _CompactionFilter(
+        budget=budget,
+        model=None if model is None else model_name(model),
+        windows=windows,
+        thread=thread,
+    )
 
-    async def filter_input(data: Data) -> ModelInputData:
-        facts = await _read_facts(data, budget, model)
+
+@attrs.frozen(kw_only=True)
+class _Filter:
+    """A filter for `RunConfig.call_model_input_filter`."""
+
+    budget: Budget = attrs.field(converter=check_budget)
+    model: str | None
+
+    async def read_facts(self, data: Data) -> ModelFacts:
+        """Return what a request has besides its items."""
+        agent = data.agent
+        return ModelFacts(
+            model=_find_name(agent) if self.model is None else self.model,
+            budget=self.budget,
+            instructions=data.model_data.instructions or None,
+            tools=await _read_tools(agent, data.context),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class _FitFilter(_Filter):
+    fitter: RequestFitter[Item]
+
+    def __repr__(self) -> str:
+        return describe(self, budget=self.budget, model=self.model, keep=self.fitter.keep)
+
+    async def __call__(self, data: Data) -> ModelInputData:
+        items = cast("Sequence[Item]", data.model_data.input)  # a union of TypedDicts
+        return _to_input(self.fitter.fit(items, await self.read_facts(data)).messages, data)
+
+
+@attrs.frozen(kw_only=True)
+class _CompactionFilter(_Filter):
+    windows: ThreadWindows
+    thread: Callable[[Data], str] | None
+
+    __repr__ = describe_fields
+
+    async def __call__(self, data: Data) -> ModelInputData:
+        facts = await self.read_facts(data)
         items = cast("Sequence[Item]", data.model_data.input)  # a union of TypedDicts
         groups = group_responses(items)
         messages = [message for message, _ in groups]
         origins = [tuple(items[at] for at in indices) for _, indices in groups]
-        name = "" if thread is None else thread(data)
-        issued = await windows.loop.wait_async(
-            partial(windows.request, name, facts, messages, origins, end_turns=True)
+        name = "" if self.thread is None else self.thread(data)
+        issued = await self.windows.loop.wait_async(
+            partial(self.windows.request, name, facts, messages, origins, end_turns=True)
         )
         shown = issued.show(_rebuild_group)
         return _to_input(
@@ -162,8 +209,6 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
             data,
         )
 
-    return filter_input
-
 
 class TranscriptSession:
     """A session of OpenAI Agents whose items are kept in a transcript, word for word: ids and encrypted reasoning included.
@@ -171,7 +216,7 @@ class TranscriptSession:
     The transcript is for the session alone. Nothing is deleted from it: `pop_item` and
     `clear_session` are recorded, too.
 
-    >>> session = TranscriptSession("talk", Transcript(JsonlStore("talk.jsonl")))
+    >>> session = TranscriptSession(session_id="talk", transcript=Transcript(JsonlStore("talk.jsonl")))
     >>> await Runner.run(agent, "Review the parser.", session=session)
 
     Args:
@@ -184,14 +229,17 @@ class TranscriptSession:
 
     def __init__(
         self,
+        *,
         session_id: str,
         transcript: Transcript,
-        *,
         session_settings: SessionSettings | None = None,
     ) -> None:
         self.session_id = session_id
         self.transcript = transcript
         self.session_settings = session_settings
+
+    def __repr__(self) -> str:
+        return describe(self, session_id=self.session_id, transcript=self.transcript)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items, the oldest first; with a limit the latest ones."""
@@ -237,19 +285,6 @@ class TranscriptSession:
 
     async def _append(self, *entries: CustomEntry) -> None:
         await asyncio.to_thread(self.transcript.append, *entries)
-
-
-async def _read_facts(
-    data: Data,
-    budget: int | str | ContextBudget | None,
-    model: str | NamedModel | None,
-) -> ModelFacts:
-    agent = data.agent
-    name = _find_name(agent) if model is None else model_name(model)
-    tools = await _read_tools(agent, data.context)
-    return ModelFacts(
-        model=name, budget=budget, instructions=data.model_data.instructions or None, tools=tools
-    )
 
 
 def _find_name(agent: Agent[Any]) -> str:  # Any: the program's context

@@ -18,14 +18,17 @@ import attrs
 from promptkit.agent.settings import WindowSettings
 from promptkit.integrations.windows import (
     MAX_THREADS,
+    Budget,
     IssuedRequest,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
+    check_budget,
     find_overflow,
     match_calls,
 )
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, Usage
+from promptkit.reprs import describe
 from promptkit.tokens.models import model_name
 
 try:
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
     from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.fitting.fit import Fitted
     from promptkit.providers import Model
-    from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
+    from promptkit.tokens import NamedModel, Tokenizer
     from promptkit.transcript import Transcript
 
 Context: TypeAlias = RunContext[Any]  # Any: the program's dependencies
@@ -96,22 +99,25 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
 
     def __init__(
         self,
-        budget: int | str | ContextBudget | None = None,
         *,
+        budget: Budget = None,
         model: str | NamedModel | None = None,
         tokenizer: Tokenizer | None = None,
         keep: Literal["newest", "oldest"] = "newest",
         shorten: bool = True,
     ) -> None:
-        self._budget = budget
+        self._budget = check_budget(budget)
         self._model = None if model is None else model_name(model)
         self._fitter = RequestFitter(
             tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read, rebuild=_rebuild
         )
 
+    def __repr__(self) -> str:
+        return describe(self, budget=self._budget, model=self._model, keep=self._fitter.keep)
+
     async def prepare_model_request(
         self,
-        ctx: Context,  # noqa: ARG002  # the hook's
+        ctx: Context,  # the hook's
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Send what fits."""
@@ -120,7 +126,7 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
 
     async def on_model_request_error(
         self,
-        ctx: Context,  # noqa: ARG002  # the hook's
+        ctx: Context,  # the hook's
         *,
         request_context: ModelRequestContext,
         error: Exception,
@@ -171,13 +177,13 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         model: str | NamedModel | None = None,
         summarizer: Summarizer | Model | None = None,
         preset: str | Preset = "vscode",
-        budget: int | str | ContextBudget | None = None,
+        budget: Budget = None,
         tokenizer: Tokenizer | None = None,
         events: Events | None = None,
         transcripts: Callable[[str], Transcript] | None = None,
         max_threads: int = MAX_THREADS,
     ) -> None:
-        self._budget = budget
+        self._budget = check_budget(budget)
         self._model = None if model is None else model_name(model)
         options = WindowSettings(
             preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
@@ -185,6 +191,9 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
         self._issued: OrderedDict[str, IssuedRequest] = OrderedDict()
         self._max_issued = 10 * max_threads
+
+    def __repr__(self) -> str:
+        return describe(self, budget=self._budget, model=self._model, windows=self._windows)
 
     async def prepare_model_request(
         self, ctx: Context, request_context: ModelRequestContext
@@ -210,7 +219,7 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         self,
         ctx: Context,
         *,
-        request_context: ModelRequestContext,  # noqa: ARG002  # the hook's
+        request_context: ModelRequestContext,  # the hook's
         response: ModelResponse,
     ) -> ModelResponse:
         """Tell the window the reply and its usage."""
@@ -252,9 +261,7 @@ FIRST = 1
 """The number of the first attempt at a request."""
 
 
-def _read_facts(
-    request: ModelRequestContext, budget: int | str | ContextBudget | None, model: str | None
-) -> ModelFacts:
+def _read_facts(request: ModelRequestContext, budget: Budget, model: str | None) -> ModelFacts:
     parameters = request.model_request_parameters
     tools = tuple(
         ToolDefinition(

@@ -7,16 +7,18 @@ import weakref
 from collections import OrderedDict
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import attrs
 
 from promptkit.agent import ContextWindow
 from promptkit.agent.loop_thread import LoopThread
+from promptkit.agent.settings import check_types
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
+from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import LearnedBudget
 from promptkit.transcript import Transcript
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+Budget: TypeAlias = int | str | ContextBudget | None
+"""What adapters take as `budget=`."""
+
 MAX_THREADS = 100
 """Conversations whose windows are kept open, unless an adapter is told otherwise."""
 
@@ -42,7 +47,7 @@ class ModelFacts:
 
     model: str
     """The model's name."""
-    budget: int | str | ContextBudget | None
+    budget: Budget
     instructions: str | None
     """The text of the system prompt, which is counted and not sent: the framework sends its own."""
     tools: tuple[ToolDefinition, ...]
@@ -50,7 +55,10 @@ class ModelFacts:
     def open_window(self, settings: WindowSettings, transcript: Transcript) -> ContextWindow:
         """Open a window over a conversation."""
         return ContextWindow.from_settings(
-            attrs.evolve(settings, instructions=self.instructions, tools=self.tools),
+            # the framework sends its own tools
+            attrs.evolve(
+                settings, instructions=self.instructions, tools=self.tools, freeze_tools=False
+            ),
             model=self.model,
             transcript=transcript,
             budget=self.budget,
@@ -112,6 +120,13 @@ class IssuedRequest:
         return shown
 
 
+def check_budget(budget: Budget) -> Budget:
+    """Return a budget that is one, or None. Refuse anything else at once."""
+    if budget is not None:
+        resolve_budget(budget)
+    return budget
+
+
 def match_calls(own: Sequence[str | None], left: Sequence[ToolCall]) -> list[ToolCall | None]:
     """Return for each tool call of a framework's message, by their ids, the call in the message that was made of it; None if it is gone.
 
@@ -149,6 +164,13 @@ class ThreadWindows:
         self._threads: OrderedDict[str, _Thread] = OrderedDict()
         self._starting = threading.Lock()
         self._started: LoopThread | None = None
+
+    def __repr__(self) -> str:
+        settings = self._settings
+        summarizer = settings.summarizer and type(settings.summarizer)
+        return describe(
+            self, preset=settings.preset.name, summarizer=summarizer, open=len(self._threads)
+        )
 
     @property
     def loop(self) -> LoopThread:
@@ -261,7 +283,7 @@ class LearnedBudgets:
         self._tokenizer = tokenizer
         self._budgets: dict[str, LearnedBudget] = {}
 
-    def get(self, facts: ModelFacts) -> int | str | ContextBudget | None:
+    def get(self, facts: ModelFacts) -> Budget:
         """Return the budget of a model's next request: the learned one, or the one that was given."""
         learned = self._budgets.get(facts.model)
         if learned is None:
@@ -311,6 +333,10 @@ class RequestFitter(Generic[T]):
     learned: LearnedBudgets = attrs.field(
         default=attrs.Factory(lambda self: LearnedBudgets(self.tokenizer), takes_self=True)
     )
+
+    def __attrs_post_init__(self) -> None:
+        check_types(tokenizer=self.tokenizer)
+        fit((), budget=1, keep=self.keep, shorten=self.shorten)  # refuses a wrong argument at once
 
     def fit(self, messages: Sequence[T], facts: ModelFacts) -> Fitted[T]:
         """Fit the messages of a request. Raises what `promptkit.fit` raises."""

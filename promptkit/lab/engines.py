@@ -13,6 +13,7 @@ import signal
 import threading
 import warnings
 from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     CancelledError,
@@ -28,15 +29,12 @@ from functools import partial
 from itertools import islice
 from multiprocessing.connection import Connection, wait as wait_for_end
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError, PromptKitError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-    from types import TracebackType
 
 __all__ = ["Engine", "EngineError", "LostItem", "open_engine", "run_each"]
 

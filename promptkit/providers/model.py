@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpac
 
 import attrs
 
+from promptkit.reprs import describe
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -54,6 +56,15 @@ class Reply:
 
     request_id: str | None = attrs.field(default=None, eq=False)
     """The provider's name for the request, which its support asks for. None: it gave none."""
+
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            text=self.message.text,
+            tool_calls=self.message.tool_calls,
+            finish=self.finish,
+            usage=self.usage,
+        )
 
 
 @runtime_checkable

@@ -6,9 +6,12 @@ provider passes its own.
 
 from __future__ import annotations
 
+from asyncio import AbstractEventLoop
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar, Unpack, cast
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -16,11 +19,6 @@ import attrs
 from promptkit.errors import EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError
 from promptkit.providers.errors import Failure, error_from_failure
 from promptkit.providers.model import PURPOSE_HEADER, ModelOptions, Reply
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-    from types import TracebackType
 
 
 @attrs.frozen(kw_only=True)

@@ -24,23 +24,18 @@ def replace_lone_surrogates(messages: Sequence[Message]) -> Sequence[Message]:
     A request with a lone surrogate is refused or cannot be sent, and so every later request of that
     conversation.
     """
-    return [
-        message if _is_encodable(message) else _replace_in_message(message) for message in messages
-    ]
-
-
-def _is_encodable(message: Message) -> bool:
-    """Return whether no text of a message has a lone surrogate. The codec tells it ten times faster than a search."""
-    try:
-        for part in message.content:
-            if isinstance(part, str) and not part.isascii():
-                part.encode()
-        for call in message.tool_calls:
-            call.name.encode()
-            call.arguments.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    replaced = list(messages)
+    for at, message in enumerate(messages):
+        try:  # the codec tells it ten times faster than a search
+            for part in message.content:
+                if isinstance(part, str) and not part.isascii():
+                    part.encode()
+            for call in message.tool_calls:
+                call.name.encode()
+                call.arguments.encode()
+        except UnicodeEncodeError:
+            replaced[at] = _replace_in_message(message)
+    return replaced
 
 
 def _replace_in_message(message: Message) -> Message:

@@ -3,7 +3,7 @@
 * `render`, `render_async`, `Renderer`: render once, or many times with a cache
 * `Rendered`, `Removal`, `SourceSpan`: the result, with what was removed and which element wrote
   which text
-* `to_json`, `to_json_async`, `from_json`: trees as JSON, to send them to other processes
+* `to_json`, `from_json`: trees as JSON, to send them to other processes
 """
 
 import lazy_loader

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import takewhile
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from promptkit.elements import Chunk, Group, KeepWith, Tag
 from promptkit.elements.element import ElementDocs, PromptElement
 from promptkit.elements.rounds import Rounds
 from promptkit.rendering.tree import Item, Leaf, Node, iter_upwards
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PATH_SEPARATOR = " > "
 

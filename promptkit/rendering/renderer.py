@@ -27,6 +27,7 @@ from promptkit.rendering.prune.pruner import Pruner, RemovalKey, RemovalRounding
 from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.result.trace_recorder import TraceRecorder
+from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, NamedModel, tokenizer_for
 from promptkit.tokens.budget import resolve_render_budget
 from promptkit.tokens.models import model_name
@@ -136,6 +137,9 @@ class Renderer:
         self._tools = definitions
         self._earlier: tuple[Message, ...] = ()
         self._dropped: frozenset[RemovalKey] = frozenset()
+
+    def __repr__(self) -> str:
+        return describe(self, model=self.model, budget=self.budget, tokenizer=self.tokenizer.name)
 
     def render(self, prompt: Child) -> Rendered:
         """Render a prompt: an element, or a tuple of elements.

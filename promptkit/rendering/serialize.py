@@ -9,10 +9,10 @@ can nest.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from copy import copy
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
@@ -30,22 +30,14 @@ from promptkit.messages import (
     Repair,
     ToolCall,
 )
-from promptkit.rendering.expand.event_loop import (
-    AwaitedResults,
-    PendingAwaitables,
-    drive,
-    drive_async,
-)
+from promptkit.rendering.expand.event_loop import drive
 from promptkit.rendering.expand.expansion import Expansion
 from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import HIGHEST_PRIORITY, Leaf, MessageItem, Node
-from promptkit.tokens import NamedModel, tokenizer_for
+from promptkit.tokens import NamedModel, Tokenizer, tokenizer_for
 from promptkit.tokens.models import model_name
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
 
 _VERSION = 1
 """The version of the format."""
@@ -150,23 +142,6 @@ def to_json(
     Raises:
         TreeError: The tree is ill-formed, or Metadata has a value that is not JSON.
     """
-    return _write_tree(drive(_expand(budget, tokenizer, model, prompt)))
-
-
-async def to_json_async(
-    prompt: Child,
-    *,
-    budget: int | None = None,
-    tokenizer: Tokenizer | None = None,
-    model: str | NamedModel | None = None,
-) -> dict[str, Json]:
-    """Return a tree as JSON like `to_json`, and await its components in the caller's event loop."""
-    return _write_tree(await drive_async(_expand(budget, tokenizer, model, prompt)))
-
-
-def _expand(
-    budget: int | None, tokenizer: Tokenizer | None, model: str | NamedModel | None, prompt: Child
-) -> Generator[PendingAwaitables, AwaitedResults, Node]:
     sizer = Sizer(tokenizer or tokenizer_for(model))
     name = None if model is None else model_name(model)
     expansion = Expansion(sizer, RenderCache(), RequestRuns(), model=name, fragment=True)
@@ -175,12 +150,8 @@ def _expand(
         if budget is None
         else max(0, budget - sizer.tokenizer.count_overhead().tokens)
     )
-    return expansion.run(flatten(prompt, "to_json"), room)
-
-
-def _write_tree(root: Node) -> dict[str, Json]:
     writer = _Writer()
-    writer.add({"type": "Group"}, root)
+    writer.add({"type": "Group"}, drive(expansion.run(flatten(prompt, "to_json"), room)))
     for node, record in writer.waiting:  # grows while it is walked
         record["children"] = [*writer.write_items(node), *writer.write_attachments(node)]
     return {"version": _VERSION, "nodes": writer.nodes}
@@ -204,54 +175,46 @@ class _Writer:
             self.waiting.append((node, record))
         return len(self.nodes) - 1
 
-    def write_items(self, node: Node) -> list[Json]:
-        """Write the items of a node: texts as they are, others as indices."""
+    def write_items(self, node: Node) -> Iterator[Json]:
+        """Write the items of a node: yield texts as they are, others as indices."""
         element = node.element
         if isinstance(element, (Rounds, *_MEDIA)) or (
             isinstance(element, text.Tag) and not element.children
         ):
-            return []  # its props are its content
+            return  # its props are its content
         # The children of a Tag are in a group between its two lines.
         content = node.nodes[0] if isinstance(element, text.Tag) and node.nodes else node
-        written: list[Json] = []
         for item in content.items:
             if type(item) is MessageItem and item.element is not None:
-                written.append(
-                    self.add({**self.write_props(item.element), "children": [item.text]})
-                )
+                yield self.add({**self.write_props(item.element), "children": [item.text]})
             elif type(item) is Leaf and item.element is None:
-                written.append(item.text)
+                yield item.text
             elif type(item) is Leaf and item.element is not None:
                 record = self.write_props(item.element)
-                written.append(
-                    self.add(record if item.part else {**record, "children": [item.text]})
-                )
+                yield self.add(record if item.part else {**record, "children": [item.text]})
             elif type(item) is Node and item.replaces is None:
                 record = {
                     **self.write_props(item.element, _find_type(item)),
                     **self._write_groups(item),
                 }
-                written.append(self.add(record, item))
+                yield self.add(record, item)
                 replaced = item
                 while (fallback := replaced.fallback) is not None:
                     group: dict[str, Json] = {"type": "Group"}
                     record["fallback"] = self.add(group, fallback)
                     record, replaced = group, fallback
-        return written
 
-    def write_attachments(self, node: Node) -> list[Json]:
-        """Write the references and the metadata of a node as nodes, and return their indices."""
-        written: list[Json] = [
-            self.add(self.write_props(reference)) for reference in node.references or ()
-        ]
+    def write_attachments(self, node: Node) -> Iterator[Json]:
+        """Write the references and the metadata of a node as nodes, and yield their indices."""
+        for reference in node.references or ():
+            yield self.add(self.write_props(reference))
         for value, local in node.metadata or ():
             plain: Json = (
                 {"repair": attrs.asdict(value)}
                 if isinstance(value, Repair)
                 else {"json": _to_plain_json(value, node)}
             )
-            written.append(self.add({"type": "Metadata", "value": plain, "local": local}))
-        return written
+            yield self.add({"type": "Metadata", "value": plain, "local": local})
 
     def write_props(
         self, element: PromptElement | None, kind: str | None = None

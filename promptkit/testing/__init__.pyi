@@ -1,8 +1,10 @@
 from .assertions import (
+    assert_cache_stable as assert_cache_stable,
     assert_dropped as assert_dropped,
     assert_fits as assert_fits,
     assert_kept as assert_kept,
     assert_stable_prefix as assert_stable_prefix,
+    assert_summary_keeps as assert_summary_keeps,
 )
 from .engine_contract import check_encoding_engine as check_encoding_engine
 from .network_guard import (

@@ -1,4 +1,4 @@
-"""Assertions about rendered prompts.
+"""Assertions about rendered prompts, and about what a compaction keeps.
 
 An assertion that fails shows what it looked for, what came near, which removal dropped it, and the
 receipt of the render.
@@ -26,15 +26,18 @@ from promptkit import (
     Renderer,
     ToolDefinition,
 )
+from promptkit.compaction.summarizers.losses import FactKind, Losses, is_shown
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
 from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
+from promptkit.transcript import MessageEntry, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
+    from promptkit.agent import AgentSession, ContextWindow, SyncSession
     from promptkit.rendering import Removal
     from promptkit.rendering.prune.removals import PrunedTree
     from promptkit.tokens import NamedModel, Tokenizer
@@ -226,6 +229,87 @@ def assert_stable_prefix(earlier: Rendered, later: Rendered, *, min_tokens: int)
         [f"earlier  {lines[0]}", f"later    {lines[1]}"],
         later,
     )
+
+
+def assert_cache_stable(
+    conversation: AgentSession | SyncSession | ContextWindow | Transcript,
+    *,
+    allow: Collection[str] = ("compaction", "pruning"),
+) -> None:
+    """Assert that each request of a conversation began with all of the request before it, tools included.
+
+    What the provider reports does not matter, so that a model without a prompt cache will do.
+
+    Args:
+        conversation: A session, a window or their transcript, on the branch where it continues.
+        allow: Causes of a difference that are expected, as `CacheMissed.cause` names them.
+
+    Raises:
+        AssertionError: A request does not. The message names the first block that differs, the element
+            that wrote it, and what changed it.
+    """
+    __tracebackhide__ = True
+    transcript = conversation if isinstance(conversation, Transcript) else conversation.transcript
+    replies = [
+        entry.payload
+        for entry in transcript.path()
+        if isinstance(entry.payload, MessageEntry) and entry.payload.message.role == "assistant"
+    ]
+    lines = [
+        f"  request {at}: {missed.describe()}; {missed.common:,} of {missed.expected:,} tokens are the same"
+        for at, reply in enumerate(replies)
+        if (missed := reply.cache_miss) is not None
+        and missed.reason in {"changed", "model"}
+        and missed.cause.partition(";")[0] not in allow
+    ]
+    if lines:
+        headline = (
+            f"{len(lines)} of {len(replies):,} requests do not begin with the request before:"
+        )
+        raise AssertionError("\n".join([headline, *_omit_middle(lines, MAX_PLACES)]))
+
+
+def assert_summary_keeps(
+    session: AgentSession | ContextWindow,
+    *,
+    paths: Sequence[str] = (),
+    figures: Sequence[str] = (),
+    share: float | None = None,
+) -> None:
+    """Assert what the next request still shows of a conversation that was compacted.
+
+    Args:
+        session: The session or the window.
+        paths: Each must be spelled in a message, as a whole or from one of its folders on.
+        figures: Each must be in a message, such as `180 ms`: its numbers, in whatever words.
+        share: The least share of the facts which the latest compaction found in what it dropped (paths,
+            commands, figures, error texts, requests) that the messages after it show.
+
+    Raises:
+        AssertionError: Something is missing, or nothing was compacted. The message names what is
+            missing.
+    """
+    __tracebackhide__ = True
+    from promptkit import ContextWindow
+    from promptkit.transcript import Checkpoint
+
+    window = session if isinstance(session, ContextWindow) else session.window
+    view = window.view
+    entry = None if view.checkpoint_id is None else window.transcript.get(view.checkpoint_id)
+    if entry is None or not isinstance(entry.payload, Checkpoint):
+        problem = "Nothing was compacted, so there is no summary: compact before the assertion."
+        raise AssertionError(problem)
+    wanted: tuple[tuple[FactKind, Sequence[str]], ...] = (("paths", paths), ("figures", figures))
+    for kind, texts in wanted:
+        missing = [text for text in texts if not is_shown(kind, text, view.messages)]
+        if missing:
+            problem = f"The next request does not show these {kind}: {', '.join(missing)}."
+            raise AssertionError(problem)
+    losses = Losses.from_json(entry.payload.losses)
+    if share is not None and losses.share < share:
+        lines = [f"  {_quote(text)}" for text in losses.missing]
+        headline = f"The summary shows {losses.share:.0%} of the facts, and must show {share:.0%}. The newest that it leaves out:"
+        raise AssertionError("\n".join([headline, *lines]))
 
 
 MAX_NEAR = 3

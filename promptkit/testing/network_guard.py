@@ -23,6 +23,7 @@ import os
 import socket
 import sys
 from collections import Counter
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from inspect import currentframe
@@ -30,12 +31,9 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
 from threading import Lock, current_thread
 from traceback import walk_stack
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
 
 
 class NotLoopbackError(ConnectionRefusedError):

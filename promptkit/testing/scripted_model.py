@@ -12,6 +12,7 @@ from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.providers import Model, ModelOptions, Reply
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.reprs import describe, describe_fields
 from promptkit.testing.assertions import format_messages, shorten
 from promptkit.testing.word_tokenizer import WordTokenizer
 
@@ -29,6 +30,8 @@ class Request:
     tools: tuple[ToolDefinition, ...] = ()
     options: ModelOptions = attrs.field(factory=ModelOptions, eq=False, repr=False)
     """The options that the model was given for it with `with_options`."""
+
+    __repr__ = describe_fields
 
     @property
     def purpose(self) -> str | None:
@@ -141,6 +144,9 @@ class ScriptedModel:
         self._sizer = Sizer(tokenizer or WordTokenizer())
         self._usage = usage
         self._prefixes: list[_PrefixNode] = []
+
+    def __repr__(self) -> str:
+        return describe(self, name=self.name, steps=len(self._steps), requests=len(self.requests))
 
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
         """Return the same model, which records these options with each request."""

@@ -18,9 +18,9 @@ import pickle
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from promptkit import Message, ToolCall, Transcript
 from promptkit.errors import TranscriptConflictError, TranscriptError
@@ -42,10 +42,6 @@ from promptkit.transcript import (
     extract_words,
 )
 from promptkit.transcript.log.search import list_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
 
 THREADS, APPENDS = 3, 6
 """Writers at the same time, and what each appends."""

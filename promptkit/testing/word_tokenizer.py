@@ -60,7 +60,6 @@ class WordTokenizer(Tokenizer):
         text: bool | None = None,
     ) -> Count:
         """Count the tokens of a message apart from its content."""
-        _ = role, name, tool_call_id
         framing = 0 if tool_calls and text is False else self.per_message
         return Count(framing + self.per_call * len(tool_calls))
 

@@ -13,6 +13,7 @@ from promptkit.errors import (
     ToolsFillBudgetError,
     UnknownModelError,
 )
+from promptkit.reprs import describe_fields
 from promptkit.tokens.models import NamedModel, model_info, model_name, tokenizer_for
 from promptkit.tokens.sizes import parse_tokens, read_limit, read_tokens
 from promptkit.tools import AnyTool, tool_definitions
@@ -102,6 +103,8 @@ class ContextBudget:
     """Share of what tools leave that messages may take, above 0 and at most 1."""
     model: str | None = None
     """The model's name, for `explain()`."""
+
+    __repr__ = describe_fields
 
     def __attrs_post_init__(self) -> None:
         for name in ("window", "max_input", "max_output_tokens"):

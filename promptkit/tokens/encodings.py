@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -20,8 +20,6 @@ import attrs
 from promptkit.errors import TokenizerError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tiktoken import Encoding
 
 _CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"

@@ -6,7 +6,8 @@ An estimate is rather too high than too low.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, Self
+from collections.abc import Sequence
+from typing import Literal, Self
 
 import attrs
 
@@ -21,10 +22,6 @@ from promptkit.messages import (
     is_instance,
 )
 from promptkit.tokens.tokenizer import IMAGE_TOKENS, Count, Tokenizer, count_opaque
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 LEAST_TOKENS = 1_000
 """Counted tokens of the smallest request that a tokenizer learns from. In a smaller one, what the

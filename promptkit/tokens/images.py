@@ -122,7 +122,6 @@ class AreaImages:
 
     def count(self, size: tuple[int, int] | None, detail: str) -> int:
         """Count the tokens of an image of `size` pixels (width, height); of the largest image where the size is unknown."""
-        _ = detail
         if size is None:
             return self.most
         width, height = _fit_side(size, self.side)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 import attrs
 
 from promptkit.errors import InvalidArgumentError, UnknownModelError
+from promptkit.reprs import describe_fields
 from promptkit.tokens.estimates import CalibratedTokenizer
 from promptkit.tokens.images import ImageRule, find_image_rule
 from promptkit.tokens.openai_tokenizer import CACHE_BYTES, CountCache, OpenAITokenizer
@@ -65,6 +66,8 @@ class ModelInfo:
     """Whether the model is sent images and documents. False: a note in place of each."""
     cache_minimum: int = CACHE_MINIMUM
     """Tokens of the shortest prefix that the prompt cache of its provider holds."""
+
+    __repr__ = describe_fields
 
 
 MARGINS: tuple[tuple[re.Pattern[str], float, float], ...] = (

@@ -5,16 +5,13 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.errors import PromptKitError
 from promptkit.messages import as_mapping
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 PACKAGED = Path(__file__).with_name("prices.json")
 

@@ -23,6 +23,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
 )
+from promptkit.reprs import describe
 
 if TYPE_CHECKING:
     import re
@@ -46,6 +47,9 @@ class Tokenizer(Protocol):
     ...     def count(self, text: str) -> int:
     ...         return len(text.split())
     """
+
+    def __repr__(self) -> str:
+        return describe(self, name=self.name)
 
     @property
     def name(self) -> str:
@@ -166,23 +170,24 @@ def count_message(message: Message, tokenizer: Tokenizer) -> int:
             has_text = True
         else:
             others += count_part(part, tokenizer)
-    frame = _count_frame(message, tokenizer, text=has_text)
+    frame = tokenizer.count_framing(
+        message.role,
+        name=message.name,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        text=has_text,
+    )
     return frame.tokens + tokenizer.scale(texts) + others
 
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:
     """Count the tokens around the content of a message."""
-    has_text = any(isinstance(part, str) for part in message.content)
-    return _count_frame(message, tokenizer, text=has_text)
-
-
-def _count_frame(message: Message, tokenizer: Tokenizer, *, text: bool) -> Count:
     return tokenizer.count_framing(
         message.role,
         name=message.name,
         tool_calls=message.tool_calls,
         tool_call_id=message.tool_call_id,
-        text=text,
+        text=any(isinstance(part, str) for part in message.content),
     )
 
 

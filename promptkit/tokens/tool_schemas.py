@@ -230,10 +230,10 @@ _PLAIN = frozenset(
 def has_known_keywords(tool: ToolDefinition) -> bool:
     """Return whether a tool's schema holds only keywords whose declaration is known: no `$ref`, no `default`, no bounds."""
     pending: list[Json] = [tool.parameters]
-    level = 0
-    while pending and level < MAX_DEPTH:
-        level += 1
-        schemas = [read_object(schema) for schema in pending]
+    for _ in range(MAX_DEPTH):
+        schemas = [read_object(schema) for schema in pending if schema]
+        if not schemas:
+            return True
         if any(not schema.keys() <= _PLAIN for schema in schemas):
             return False
         pending = []
@@ -241,4 +241,4 @@ def has_known_keywords(tool: ToolDefinition) -> bool:
             pending += read_object(schema.get("properties")).values()
             pending.append(schema.get("items"))
             pending += _options(schema) if "anyOf" in schema else ()
-    return not pending or not any(pending)
+    return not any(pending)

@@ -22,6 +22,7 @@ SCRIPTS = (
     "dom",
     "frame",
     "windowed",
+    "calls",
     "content",
     "bars",
     "tree",
@@ -88,13 +89,14 @@ def build_columns(trace: Trace) -> dict[str, object]:
 
 
 def _build_item_columns(items: Sequence[TraceItem], names: _NameTable) -> dict[str, object]:
-    labels = [item.label.removesuffix(f"[{item.position}]") for item in items]
+    # Names with an underscore are private: readers of the page did not write them.
+    labels = [item.label.removesuffix(f"[{item.position}]").lstrip("_") for item in items]
     return {
         "parent": [-1 if item.parent is None else item.parent for item in items],
         "kind": "".join(_KINDS[item.kind] for item in items),
         "label": [names[label] for label in labels],
         "placed": _ids_where(items, lambda item: item.label.endswith(f"[{item.position}]")),
-        "element": [names[item.element] for item in items],
+        "element": [names[item.element.lstrip("_")] for item in items],
         "named": values_by_number(items, lambda item: item.element_label),
         "passesOn": _ids_where(items, lambda item: item.passes_on),
         "priority": [_encode_priority(item.priority) for item in items],

@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, Json, OpaquePart
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    OpaquePart,
+    as_mapping,
+    as_sequence,
+)
 from promptkit.tokens.images import read_dimensions
 
 if TYPE_CHECKING:
@@ -32,6 +40,12 @@ Facts: TypeAlias = "dict[str, str | int]"
 """The properties of a part that a page shows."""
 
 _SHOWN_CHARACTERS = 4_000  # longer opaque parts, such as audio in base64, are shown as a hash
+
+_THINKING_TYPES = {"thinking", "redacted_thinking", "reasoning", "thought"}
+"""The types of what providers call thinking."""
+
+_TEXT_FIELDS = ("thinking", "text", "refusal", "description", "summary", "content")
+"""Where a provider's own part has its text."""
 
 
 def build_page(
@@ -113,8 +127,35 @@ def describe_part(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointP
                 **_hash_content(_decode_base64(part.data)),
             }
         case OpaquePart():
-            facts = {"kind": "opaque", "provider": part.provider, **_describe_json(part.value)}
+            facts = {**_describe_opaque(part)}
     return {name: fact for name, fact in facts.items() if fact is not None}
+
+
+def _describe_opaque(part: OpaquePart) -> Facts:
+    """Describe a provider's own part by its type and its text, or else by its value. A signature is left out."""
+    value = as_mapping(part.value)
+    if value.get("is_error") is True:
+        return {"kind": "error"}
+    match value:
+        case {"role": str(role), **others} if not others:
+            return {"kind": role}
+        case {"type": str(kind)}:
+            kind = "thinking" if kind in _THINKING_TYPES else kind.replace("_", " ")
+        case _:
+            kind = "other content"
+    text = next((text for name in _TEXT_FIELDS if (text := _read_text(value.get(name)))), None)
+    if text is not None:
+        return {"kind": kind, "text": text}
+    source = {"provider": part.provider} if part.provider else {}
+    return {"kind": kind, **source, **_describe_json(part.value)}
+
+
+def _read_text(value: object) -> str:
+    """Return a text, or the texts of a list of blocks, such as a summary of reasoning."""
+    if isinstance(value, str):
+        return value
+    texts = (as_mapping(block).get("text") for block in as_sequence(value))
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _describe_json(value: Json) -> Facts:

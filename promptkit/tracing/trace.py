@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
+from promptkit.reprs import describe_fields
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -63,6 +65,8 @@ class Trace:
     """The name of the tokenizer."""
     timings: tuple[TraceTiming, ...]
     """The duration of each stage."""
+
+    __repr__ = describe_fields
 
     def state_at(self, budget: int) -> int | None:
         """Return the state of a render with this budget (tokens), as `Rendered.at_budget` does.
@@ -174,6 +178,8 @@ class TraceItem:
     is_element: bool = False
     """Whether a text is an element of its own (TextChunk, Text). Its priority is compared like that
     of a container."""
+
+    __repr__ = describe_fields
 
     def kept(self, state: int) -> bool:
         """Return whether a state keeps the item."""

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from promptkit.messages import ANTHROPIC_CACHE_TTLS, CacheBreakpointPart
+from promptkit.messages import ANTHROPIC_CACHE_TTLS, CacheBreakpointPart, Message, Part
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.messages import Message, Part
     from promptkit.wire.parts import Payload, WireDict
 
 MAX_BREAKPOINTS = 4

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
@@ -46,9 +47,6 @@ from promptkit.wire.records import (
     read_content,
     read_records,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 
 def to_chat(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from promptkit import Transcript
+from promptkit import Transcript, Usage
 from promptkit.lab.replay import LogOptions, log_path
 from promptkit.lab.replay.conversation_log import RECORDED
 from promptkit.lab.replay.conversation_page import (
@@ -19,10 +19,11 @@ from promptkit.lab.replay.conversation_page import (
 )
 from promptkit.lab.replay.request_log import expand_change
 from promptkit.tokens import read_prices
+from promptkit.transcript.log.entries import MessageEntry
 from promptkit.transcript.log.view import build_view
 from tests.browser.chromium import browser, find, opened
 from tests.browser.reading import CONTRASTS, OUTSIDE
-from tests.browser.talks import compacted_talk, hostile_log, long_log, talk_log
+from tests.browser.talks import agent_log, compacted_talk, hostile_log, long_log, talk_log
 from tests.conversations import assistant_message, call_message, result_message, user_message
 
 if TYPE_CHECKING:
@@ -153,6 +154,7 @@ def test_the_search_finds_what_is_shown_and_what_is_dropped(chromium: Browser, t
         page.keyboard.type("part_0()")
         assert page.inner_text("#found") == "1 of 1 · 1 dropped"
         assert "def part_0()" in page.inner_text(".message.selected.dropped")
+        page.evaluate(GO, len(talk_log().logs[0].requests) - 1)
         page.fill("#query", "what does part")
         assert page.inner_text("#found") == "1 of 6 · 1 shown, 5 dropped"
         page.evaluate(GO, 2)
@@ -191,6 +193,7 @@ def test_the_keys_go_from_request_to_request_and_from_checkpoint_to_checkpoint(
     chromium: Browser, talk: Path
 ) -> None:
     with opened(chromium, talk) as (page, _):
+        page.keyboard.press("End")
         last = int(page.input_value("#request"))
         steps: list[int] = []
         for key in ("ArrowLeft", "Home", "ArrowRight", "PageDown", "PageUp", "End", "[", "[", "]"):
@@ -277,7 +280,7 @@ def test_no_text_of_a_conversation_runs_or_becomes_markup(
             page.evaluate(GO, step)
         page.evaluate(READ, "messages-0")
         for number in range(0, log.length, 3):
-            page.evaluate("(number) => { location.hash = `#message-${number}`; }", number)
+            page.evaluate("(number) => { location.hash = `#message-${number + 1}`; }", number)
         page.fill("#query", "pwned")
         assert page.evaluate("window.pwned") is None
         assert page.locator("main img, main script, main b").count() == 0
@@ -290,8 +293,202 @@ def test_no_text_of_a_conversation_runs_or_becomes_markup(
         assert "Content Security Policy" in " ".join(seen.complaints)
 
 
+def test_the_page_opens_at_the_last_checkpoint_with_its_summary_in_sight(
+    chromium: Browser, talk: Path
+) -> None:
+    *_, last = (at for at, each in enumerate(talk_log().logs[0].requests) if each.checkpoint)
+    with opened(chromium, talk) as (page, _):
+        assert page.input_value("#request") == str(last + 1)
+        top = page.locator(".message.summary").bounding_box()
+        assert top is not None
+        assert 0 < top["y"] < 900
+
+
+@pytest.fixture(scope="module")
+def agent(write: Callable[[ConversationLog], Path]) -> Path:
+    return write(agent_log())
+
+
+def test_a_search_marks_the_word_and_unfolds_the_text_around_it(
+    chromium: Browser, agent: Path
+) -> None:
+    with opened(chromium, agent, height=700) as (page, _):
+        page.fill("#query", "NEEDLE")
+        word = page.locator(".message.selected mark")
+        assert word.all_inner_texts() == ["needle"]
+        box = word.bounding_box()
+        assert box is not None
+        assert 0 < box["y"] < 700
+        page.fill("#query", "")
+        assert page.locator("mark").count() == 0
+
+
+def test_calls_and_results_are_linked_and_results_have_the_names_of_their_tools(
+    chromium: Browser, agent: Path
+) -> None:
+    with opened(chromium, agent, height=3_000) as (page, _):
+        results = page.locator(".message.tool")
+        assert results.locator(".tool-name").all_inner_texts() == ["read_file", "edit_file"]
+        page.get_by_role("link", name="result: message 5").click()
+        assert "No such file." in page.inner_text(".message.selected")
+        page.locator(".message.selected .tool-name").click()
+        assert "I edit it." in page.inner_text(".message.selected")
+        page.evaluate("location.hash = '#message-6'")  # the last one, which nothing answers
+        assert "no result recorded" in page.inner_text("#entry")
+
+
+def test_edits_are_lines_and_errors_and_thinking_are_chips(chromium: Browser, agent: Path) -> None:
+    with opened(chromium, agent, height=3_000) as (page, _):
+        lines = "[...document.querySelectorAll('.edit > div')].map((line) => [line.className, line.lastChild.textContent])"
+        assert page.evaluate(lines) == [
+            ["same", "import json"],
+            ["removed", "now()"],
+            ["added", "now(UTC)"],
+            ["same", ""],
+        ]
+        assert page.locator(".message .kind-chip").all_inner_texts() == ["thinking", "error"]
+        text = page.inner_text("body")
+        assert "The date has no zone." in text
+        assert "opaque" not in text
+        assert "is_error" not in text
+
+
 @pytest.mark.slow
-def test_a_page_of_10_000_requests_does_not_freeze(
+def test_at_each_request_the_page_says_why_tokens_were_not_cached(
+    chromium: Browser, talk: Path
+) -> None:
+    requests = talk_log().logs[0].requests
+    with opened(chromium, talk) as (page, _):
+        for step, request in enumerate(requests):
+            page.evaluate(GO, step)
+            reason = page.inner_text(".reason")
+            if step == 0:
+                assert "the first request" in reason
+            elif request.difference is None:
+                assert f"begin with all of request {step}, unchanged" in reason
+            else:
+                assert f"The first block that differs from request {step} is in " in reason
+                page.locator(".reason a[href^='#message']").first.wait_for()
+        pruned = next(at for at, each in enumerate(requests) if each.difference)
+        page.evaluate(GO, pruned)
+        before, now = page.locator(".difference dd").all_inner_texts()
+        assert before.startswith("def part_1")
+        assert now == "[pruned]"
+        assert "It was changed: " in page.inner_text(".reason")
+        *_, last = (at for at, each in enumerate(requests) if each.checkpoint)
+        page.evaluate(GO, last)
+        assert "A summary stands there now" in page.inner_text(".reason")
+
+
+def test_a_missed_cache_is_no_fault_of_the_messages_if_they_begin_alike(
+    chromium: Browser, write: Callable[[ConversationLog], Path]
+) -> None:
+    clock = iter((0, 1, 2, 3, 4_000)).__next__
+    transcript = Transcript(clock=lambda: 1_790_000_000.0 + clock())
+    transcript.append_messages(user_message("Go on. " * 4_000))
+    for cached in (0, 0):
+        usage = Usage(input_tokens=9_000, cached_tokens=cached, output_tokens=9)
+        transcript.append(MessageEntry(message=assistant_message("I go on."), usage=usage))
+        transcript.append_messages(user_message("Again."))
+    log = log_path(transcript.path(), LogOptions(prices=read_prices(), model="gpt-5"))
+    with opened(chromium, write(log)) as (page, _):
+        assert "9,000 tokens of this beginning were not read from the cache" in page.inner_text(
+            ".reason"
+        )
+
+
+def test_a_list_says_what_fills_the_window_and_its_bars_are_scaled_to_the_request(
+    chromium: Browser, write: Callable[[ConversationLog], Path], agent: Path
+) -> None:
+    far = talk_log(window=1_000_000)
+    with opened(chromium, write(far)) as (page, _):
+        assert (
+            page.evaluate(
+                "Math.max(...[...document.querySelectorAll('.fill')].map((bar) => bar.clientWidth / bar.parentElement.clientWidth))"
+            )
+            > 0.5
+        )
+    with opened(chromium, agent) as (page, _):
+        facts = page.inner_text("#request-facts")
+        assert "What fills this window" in facts
+        assert "read_file (1)" in facts
+        largest = page.get_by_role("list", name="Largest messages").get_by_role("listitem")
+        assert largest.first.inner_text().startswith("result\nread_file")
+        largest.first.click()
+        assert "line 0" in page.inner_text(".message.selected")
+
+
+def test_tools_and_limits_that_are_not_recorded_do_not_appear(
+    chromium: Browser, agent: Path
+) -> None:
+    with opened(chromium, agent) as (page, _):
+        assert page.inner_text("#about") == "gpt-5 · 6 messages"
+        assert "tools" not in page.locator("#legend li").all_inner_texts()
+        facts = page.inner_text("#request-facts")
+        assert "tools\n" not in facts
+        assert "limit" not in facts
+
+
+def test_few_requests_stand_at_the_left(chromium: Browser, agent: Path) -> None:
+    with opened(chromium, agent) as (page, _):
+        box = page.locator("#slider").bounding_box()
+        assert box is not None
+        assert box["width"] < 150
+        assert box["x"] < 150
+
+
+def test_the_head_folds_while_a_reader_scrolls_down_and_the_messages_stay(
+    chromium: Browser, write: Callable[[ConversationLog], Path]
+) -> None:
+    with opened(chromium, write(long_log(40)), height=800) as (page, _):
+        page.evaluate(GO, 30)
+        page.evaluate("document.getElementById('messages-0').scrollTop = 0")
+        page.mouse.move(300, 600)
+        page.mouse.wheel(0, 300)
+        page.wait_for_selector("body.folded")
+        head = page.locator(".top").bounding_box()
+        assert head is not None
+        assert head["height"] < 100
+        card = page.locator(".message", has_text="Question 5:")
+        before = card.bounding_box()
+        page.click("#unfold")
+        after = card.bounding_box()
+        assert before is not None
+        assert after is not None
+        assert abs(before["y"] - after["y"]) < 3
+        assert page.is_visible("#charts")
+
+
+def test_a_link_leads_to_a_request_and_the_address_follows(chromium: Browser, talk: Path) -> None:
+    with opened(chromium, talk) as (page, seen):
+        page.goto(f"{talk.as_uri()}#request-3")
+        page.wait_for_selector("body.ready")
+        assert page.input_value("#request") == "3"
+        assert page.get_attribute("#link", "href") == "#request-3"
+        page.locator("#slider").press("ArrowRight")
+        page.wait_for_url(f"{talk.as_uri()}#request-4")
+        page.get_by_role("link", name="request 3").first.click()
+        assert page.input_value("#request") == "3"
+        assert seen.complaints == []
+
+
+def test_a_print_has_every_message_of_the_request_in_full_and_in_light_colours(
+    chromium: Browser, agent: Path
+) -> None:
+    with opened(chromium, agent, dark=True, height=500) as (page, _):
+        page.emulate_media(media="print", color_scheme="dark")
+        page.locator(".message", has_text="the needle").wait_for()
+        assert page.locator(".message").count() == 5
+        assert page.locator(".message .more").count() == 0
+        assert page.get_attribute("html", "data-theme") == "light"
+        assert not page.is_visible("#query")
+        assert page.evaluate("document.body.scrollHeight") > 5_000
+        page.emulate_media(media="screen")
+        page.wait_for_selector("html:not([data-theme])")
+
+
+@pytest.mark.slow
+def test_a_page_of_10_000_requests_opens_in_two_seconds_and_does_not_freeze(
     chromium: Browser, write: Callable[[ConversationLog], Path]
 ) -> None:
     check_many(chromium, write(long_log(10_000)), 10_000)
@@ -299,6 +496,8 @@ def test_a_page_of_10_000_requests_does_not_freeze(
 
 def check_many(chromium: Browser, file: Path, count: int) -> None:
     with opened(chromium, file) as (page, seen):
+        opening = "performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd"
+        assert page.evaluate(opening) < 2_000  # some 300 on an idle machine
         for step in (0, count // 2, count - 1, count // 3):
             milliseconds = page.evaluate(
                 f"async (step) => {{ const before = performance.now(); await ({GO})(step); return performance.now() - before; }}",
@@ -327,7 +526,7 @@ def test_nothing_sticks_out_at_any_width(
     width: int, chromium: Browser, write: Callable[[ConversationLog], Path]
 ) -> None:
     with opened(chromium, write(hostile_log()), width=width, height=800) as (page, seen):
-        page.evaluate("location.hash = '#message-0'")
+        page.evaluate("location.hash = '#message-1'")
         for tab in page.locator("[role=tab]:visible").all():
             tab.click()
             outside = page.evaluate(

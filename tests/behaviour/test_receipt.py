@@ -6,6 +6,7 @@ import json
 import re
 from string import ascii_lowercase
 
+import attrs
 import pytest
 
 from promptkit import (
@@ -532,7 +533,7 @@ class TestTheUsersWords:
             repr(made.removals),
             made.explain(),
             report,
-            repr(made.trace),
+            str(attrs.asdict(made.trace)),
             trace_to_html(made.trace),
         )
         assert [text for text in shown if re.search(r"9[,.]?007[,.]?199", text)] == []

@@ -13,11 +13,14 @@ from promptkit import (
     AssistantMessage,
     BudgetExceededError,
     Message,
+    PromptElement,
     Renderer,
+    Sizing,
     TextChunk,
     ToolCall,
     ToolMessage,
     UserMessage,
+    component,
     render,
 )
 from promptkit.messages import CacheBreakpointPart, ImagePart
@@ -193,7 +196,7 @@ def test_the_page_knows_at_which_budgets_an_element_is_kept(
 
 @pytest.mark.slow
 def test_the_middle_of_a_very_long_path_is_left_out_as_in_the_removals(rules: Page) -> None:
-    from promptkit import Group, PromptElement
+    from promptkit import Group
 
     prompt: PromptElement = UserMessage()["deep", "er"]
     for _ in range(1_070):
@@ -218,8 +221,18 @@ def as_read(message: Message) -> Answer:
         "role": message.role,
         "of": [word for word in (message.name, message.tool_call_id) if word is not None],
         "content": content,
-        "calls": [[call.id, call.name, call.arguments] for call in message.tool_calls],
+        "calls": [
+            [call.id, call.name, sort_arguments(call.arguments)] for call in message.tool_calls
+        ],
     }
+
+
+def sort_arguments(arguments: str) -> str:
+    """The arguments of a call with their names in order, because the page shows long ones behind the others."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except ValueError:
+        return arguments
 
 
 def kinds_only(messages: Answer) -> Answer:
@@ -228,6 +241,7 @@ def kinds_only(messages: Answer) -> Answer:
             [kind, text if kind == "text" else text.split(" · ")[0]]
             for kind, text in message["content"]
         ]
+        message["calls"] = [[*call[:2], sort_arguments(call[2])] for call in message["calls"]]
     return messages
 
 
@@ -483,7 +497,7 @@ def test_a_page_opens_with_what_an_earlier_turn_had_dropped(
 def test_a_prompt_that_does_not_fit_opens_with_what_is_required(
     chromium: Browser, written: Callable[[Trace | None], Path]
 ) -> None:
-    prompt = (UserMessage(required=True)["one two three"], UserMessage()["four"])
+    prompt = (UserMessage()["four"], UserMessage(required=True)["one two three"])
     with pytest.raises(BudgetExceededError) as caught:
         render(prompt, budget=2, tokenizer=WordTokenizer(), trace=True)
     trace = caught.value.trace
@@ -492,7 +506,7 @@ def test_a_prompt_that_does_not_fit_opens_with_what_is_required(
         assert page.inner_text("#fit") == "✕ Does not fit. At least 3 tokens are needed, 1 more."
         assert page.locator("#tree .row.kept .label").all_inner_texts() == [
             "prompt",
-            "UserMessage[0]",
+            "UserMessage[1]",
         ]
         page.click("#messages .go")
         assert page.inner_text("#fit") == "✓ Fits. 3 of 3 tokens used"
@@ -822,3 +836,40 @@ def test_images_are_their_type_size_and_hash(
             == f"image · image/png · low · 640×480 · 29 bytes · sha256 {describe_part(image)['sha256']}…"  # noqa: RUF001  # the sign between two sizes
         )
         assert page.locator("#messages .part.breakpoint").count() == breakpoints
+
+
+@pytest.mark.slow
+def test_an_element_of_which_only_literal_text_is_left_is_marked(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    prompt = (
+        UserMessage(priority=9)["Files:", [TextChunk(priority=at)["one two"] for at in range(3)]],
+        UserMessage(required=True)["Go on."],
+    )
+    trace = render(prompt, budget=50, tokenizer=WordTokenizer(), trace=True).trace
+    mark = "#tree .row.kept:has(.badge) .label"
+    with opened(chromium, written(trace)) as (page, _):
+        assert page.locator(mark).count() == 0
+        page.evaluate(SLIDE, 4)
+        assert page.locator(mark).all_inner_texts() == ["UserMessage[0]"]
+        assert "only literal text left" in page.locator("#messages .message").first.inner_text()
+        page.locator("#tree .row", has_text="UserMessage[0]").click()
+        assert "Only its literal text is left" in page.inner_text("#detail")
+
+
+@pytest.mark.slow
+def test_no_private_name_is_on_the_page(
+    chromium: Browser, written: Callable[[Trace | None], Path]
+) -> None:
+    @component
+    class _Hidden(PromptElement):
+        def render(self, sizing: Sizing) -> Child:
+            return TextChunk()["Some words."]
+
+    trace = render(UserMessage()[_Hidden(), _Hidden()], budget=50, trace=True).trace
+    with opened(chromium, written(trace)) as (page, _):
+        page.click("#unfold")
+        page.locator("#tree .row", has_text="Hidden[0]").first.click()
+        assert "Hidden" in page.inner_text("#detail")
+        assert "_Hidden" not in page.inner_text("body")
+        assert page.locator("[title*=_Hidden]").count() == 0

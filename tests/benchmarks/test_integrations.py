@@ -32,7 +32,7 @@ def test_conversations_survive_a_small_window_with_promptkit_only(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*PACKAGES])
+@pytest.mark.parametrize("name", [name for name in FRAMEWORKS if name in PACKAGES])
 def test_conversations_survive_in_the_environment_of_a_framework(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

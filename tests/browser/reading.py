@@ -41,15 +41,29 @@ READ = """() => {
     return [...found].sort(([one], [other]) => one - other);
   };
   const texts = (row, what) => [...row.querySelectorAll(what)].map((each) => each.textContent);
+  // The arguments of a call, from its JSON, its blocks of text, and the lines of its edits.
+  const args = (call) => {
+    const [inline] = texts(call, 'code');
+    const blocks = [...call.querySelectorAll('.argument')];
+    if (!blocks.length) return inline;
+    const values = JSON.parse(inline || '{}');
+    for (const block of blocks) {
+      const lines = (kinds) => [...block.querySelectorAll('.edit > div')].filter((line) => kinds.includes(line.className)).map((line) => line.lastChild.textContent).join('\\n');
+      if (block.querySelector('.edit')) Object.assign(values, { old: lines(['same', 'removed']), new: lines(['same', 'added']) });
+      else values[texts(block, '.of')[0]] = texts(block, '.text')[0];
+    }
+    return JSON.stringify(values);
+  };
   const message = (row) => ({
     role: row.querySelector('header .role').textContent,
     of: texts(row, 'header .of'),
-    content: [...row.querySelectorAll('.text, .part')].reduce((found, each) => {
+    content: [...row.querySelectorAll(':scope > .text, :scope > .part, :scope > .gone .part, :scope > .gone.part, :scope > .kind-box')].reduce((found, each) => {
       if (each.classList.contains('joined')) found.at(-1)[1] += each.textContent;
+      else if (each.matches('.kind-box')) found.push(['part', texts(each, '.kind-chip')[0]]);
       else found.push([each.className.split(' ')[0], each.textContent]);
       return found;
     }, []),
-    calls: [...row.querySelectorAll('.call')].map((each) => [texts(each, '.of')[0], texts(each, '.function')[0], texts(each, 'code')[0]]),
+    calls: [...row.querySelectorAll('.call')].map((each) => [texts(each, ':scope > .of')[0], texts(each, '.function')[0], args(each)]),
   });
   if (document.getElementById('dropped').getAttribute('aria-pressed') === 'false') document.getElementById('dropped').click();
   const rows = sweep('tree', (row) => row.dataset.kept === 'yes');

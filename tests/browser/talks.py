@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from promptkit import Message, ToolCall, Transcript, Usage
@@ -13,8 +14,10 @@ from promptkit.lab.replay.request_log import (
     RequestLogger,
 )
 from promptkit.lab.replay.simulate import SentRequest
+from promptkit.messages import OpaquePart
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens
+from promptkit.tools import ERROR_MARK
 from promptkit.transcript.log.entries import Checkpoint, Edit, MessageEntry
 from tests.browser.prompts import HOSTILE
 from tests.conversations import assistant_message, call_message, result_message, user_message
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 
     from promptkit.transcript import Entry
 
-__all__ = ["compacted_talk", "hostile_log", "long_log", "talk_log", "work_talk"]
+__all__ = ["agent_log", "compacted_talk", "hostile_log", "long_log", "talk_log", "work_talk"]
 
 PRICES = read_prices()
 
@@ -69,6 +72,28 @@ def talk_log(*sources: str, window: int = 4_000) -> ConversationLog:
     )
 
 
+def agent_log() -> ConversationLog:
+    """A short conversation with thinking, an edit, a failed call, and a long result."""
+    thinking = OpaquePart(value={"type": "thinking", "thinking": "The date has no zone."})
+    edit = {
+        "path": "a.py",
+        "old_string": "import json\nnow()\n",
+        "new_string": "import json\nnow(UTC)\n",
+    }
+    call = ToolCall(id="c2", name="edit_file", arguments=json.dumps(edit))
+    long = "".join(f"line {number}\n" for number in range(400)) + "the needle\n"
+    transcript = Transcript()
+    transcript.append_messages(
+        user_message("Mend a.py."),
+        call_message("c1", name="read_file", arguments='{"path": "a.py"}'),
+        result_message("c1", long),
+        Message(role="assistant", content=(thinking, "I edit it."), tool_calls=(call,)),
+        Message(role="tool", tool_call_id="c2", content=("No such file.", ERROR_MARK)),
+        call_message("c3", name="list_files", arguments="{}"),
+    )
+    return log_path(transcript.path(), LogOptions(prices=PRICES, model="gpt-5"))
+
+
 def hostile_log() -> ConversationLog:
     """Content that tries to be more than text, wherever a conversation has any."""
     transcript = Transcript()
@@ -108,7 +133,9 @@ def long_log(requests: int, *, window: int = 60) -> ConversationLog:
             LoggedMessage(message=assistant_message(f"Answer {number}."), tokens=10)
         )
     messages = LogMessages(conversation)
-    logger = RequestLogger(messages, request_tokens=20, price=PRICES.for_model("gpt-5"))
+    logger = RequestLogger(
+        messages, request_tokens=20, has_tools=True, price=PRICES.for_model("gpt-5")
+    )
     shown: list[int] = []
     for number in range(requests):
         checkpoint = len(shown) > window

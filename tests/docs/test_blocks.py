@@ -146,11 +146,13 @@ def find_missing(found: list[Block]) -> list[str]:
 
 def skip_without_modules(found: list[Block]) -> None:
     """Skip a page whose blocks import, in this process, a module that is not installed."""
+    # Files of a page with a framework are for the framework's own environment.
+    elsewhere = any(block.framework for block in found)
     written = {Path(block.file).parts[0].removesuffix(".py") for block in found if block.file}
     names = {
         name.partition(".")[0]
         for block in found
-        if block.language == "python" and not block.framework
+        if block.language == "python" and not block.framework and not (elsewhere and block.file)
         for node in ast.walk(ast.parse(block.text))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else list_names(node))

@@ -12,21 +12,14 @@ from tests.paths import ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 
-WORDS = 49_450
-"""The most words that the pages may have, without what `count_words` leaves out. It may only fall; the aim is 30,000."""
+WORDS = 29_300
+"""The most words that the pages may have, without those of `UNCOUNTED`."""
 
-UNCOUNTED = {"systems.md", "edge-cases.md", "changelog.md", "reference.md"}
+UNCOUNTED = {"systems.md", "edge-cases.md", "changelog.md", "reference.md", "wishes.md"}
 """Pages to look something up in. They are not read from the beginning to the end."""
 
-WITHOUT_NEXT = {
-    "index.md",
-    "changelog.md",
-    "benchmarking.md",
-    "compaction.md",
-    "economics.md",
-    "systems.md",
-}
-"""Lists that lead to all pages or to none, and long pages that are still to be divided."""
+WITHOUT_NEXT = {"index.md", "changelog.md"}
+"""Lists that lead to all pages or to none."""
 
 
 def read_prose(page: Path, *, marks: bool = False) -> str:
@@ -42,7 +35,7 @@ def count_words(text: str) -> int:
 
 
 def test_the_pages_have_no_more_words_than_before() -> None:
-    """The aim is 30,000 words. A page that is shortened lowers `WORDS` in the same change."""
+    """A page that is shortened lowers `WORDS` in the same change."""
     pages = [page for page in (ROOT / "README.md", *PAGES) if page.name not in UNCOUNTED]
     counts = {page.name: count_words(read_prose(page)) for page in pages}
     longest = sorted(counts.items(), key=lambda item: -item[1])[:5]

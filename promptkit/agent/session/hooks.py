@@ -61,7 +61,6 @@ class TurnHooks:
             The request to send instead, such as `attrs.evolve(request, messages=…)`. None sends the
             request as it is.
         """
-        _ = request
         return None
 
     def before_tool(self, call: ToolCall) -> MaybeAsync[ToolDecision | None]:
@@ -78,7 +77,6 @@ class TurnHooks:
         Returns:
             The decision. None approves the call.
         """
-        _ = call
         return None
 
     def after_tool(self, call: ToolCall, result: ToolResult) -> MaybeAsync[ToolResult | None]:
@@ -93,7 +91,6 @@ class TurnHooks:
         Returns:
             The result to record and to show instead. None keeps the result.
         """
-        _ = call, result
         return None
 
 

@@ -66,6 +66,7 @@ from promptkit.errors import (
 from promptkit.messages import Message, Part, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
+from promptkit.reprs import describe
 from promptkit.tools import AnyTool, Tool, parse_content
 from promptkit.transcript import Entry, InMemoryStore, Reset
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
     )
     from promptkit.compaction.planning.selection import Keep
     from promptkit.compaction.storage.memories import MemoryExtractor
+    from promptkit.compaction.summarizers.facts import Pin
     from promptkit.elements.element import Child
     from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
@@ -160,9 +162,11 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        pin_marks: tuple[str, str] | None = None,
         compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
+        freeze_tools: bool = True,
         enabled: bool = True,
         max_steps: int = 100,
         rng: Callable[[], float] = random.random,
@@ -206,11 +210,16 @@ class AgentSession:
                 sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out.
                 By default it is offered where a transcript is given.
+            pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
+                message of the user is pinned. None: there are no marks.
             compact_tool: Offer the tool `compact`, with which the model has the older messages
                 summarized before its next step, and names what the summary must keep.
             auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
                 each user message, and again if it has called tools since. By default as the preset
                 does: `opencode` and `oh_my_pi`.
+            freeze_tools: Offer changed tools only where that does not break the prompt cache, and
+                tell the model of them until then, as `set_tools` describes. False: the next request
+                offers them.
             enabled: False: nothing is compacted automatically; a request that is too large is
                 pruned.
             max_steps: The most requests of one turn.
@@ -261,7 +270,9 @@ class AgentSession:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            pin_marks=pin_marks,
             defaults=defaults,
+            freeze_tools=freeze_tools,
             enabled=enabled,
             rng=rng,
         )
@@ -269,6 +280,9 @@ class AgentSession:
             settings, model=self._model, transcript=transcript, budget=budget
         )
         self._turn = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return describe(self, model=self.model.name, tools=self.tools, transcript=self.transcript)
 
     @property
     def model(self) -> Model:
@@ -424,6 +438,35 @@ class AgentSession:
             CompactionInProgressError: Another compaction is running.
         """
         return await self.window.compact(instructions, allow_extractive=allow_extractive)
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """The texts that every summary shows word for word, oldest first."""
+        return self.window.pins
+
+    def pin(self, entry: str | None = None, *, text: str | None = None) -> Pin:
+        """Keep a message, or a passage of one, word for word in every summary from now on.
+
+        All pins together may take a sixteenth of what a conversation may have, and 2,000 tokens.
+
+        Args:
+            entry: The id of the message's entry. None: the newest message that contains the passage,
+                or without a passage the user's newest one.
+            text: The passage. None: the whole message.
+
+        Returns:
+            The pin, for `unpin`.
+
+        Raises:
+            InvalidArgumentError: No message contains the passage, the message has no text, or the
+                pins would be too large. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        return self.window.pin(entry, text=text)
+
+    def unpin(self, pin: Pin) -> None:
+        """Let summaries drop what was pinned. Raises InvalidArgumentError if it is not pinned."""
+        self.window.unpin(pin)
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized.
@@ -604,6 +647,31 @@ class AgentSession:
             budget: What requests may take; by default what is known of the model.
         """
         self.window.set_model(_resolve_model(model), budget=budget)
+
+    def set_tools(self, tools: Sequence[AnyTool]) -> None:
+        """Give the conversation other tools.
+
+        The model may call them from the next request on. Requests offer them, in the given order,
+        where that does not break the provider's prompt cache: before the first reply, after a
+        checkpoint, after the time for which the cache keeps a prompt, or with another model. Until
+        then a message at the end tells the model of them; a tool that the user or the model asks for
+        by its name is offered at once. With `freeze_tools=False` the next request offers them.
+
+        A call of a tool that has left is answered with an error. The session's own tools, such as
+        `recall`, stay.
+
+        Args:
+            tools: All tools from now on.
+
+        Raises:
+            TypeError: A value is no tool that can be run.
+            InvalidArgumentError: Two tools have the same name.
+            ToolsFillBudgetError: The tool definitions leave nothing for messages.
+        """
+        own = [tool for tool in self.tools.values() if tool.definition == RECALL]
+        given = [tool for tool in check_tools(tools) if tool.definition != RECALL]
+        self.window.set_tools((*given, *own))
+        self.tools = tools_by_name((*given, *own))
 
     async def run_maintenance(
         self, *, idle_seconds: float = 0.0, memory_pressure: bool = False

@@ -22,9 +22,12 @@ from promptkit.compaction.run.events import (
     SummaryDiscarded,
     ToolCalled,
     ToolReturned,
+    ToolsChanged,
     WindowLearned,
     get_conversation_id,
 )
+from promptkit.reprs import describe_fields
+from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -49,6 +52,8 @@ class TurnResult:
     finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
     """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
     `content_filter`: the provider withheld the rest."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen
@@ -107,7 +112,9 @@ async def stream_turn(
 
     def post_own(event: Event) -> None:
         kind = _KINDS.get(type(event))
-        if kind is None or isinstance(event, DecisionMade | RequestPruned | WindowLearned):
+        if kind is None or isinstance(
+            event, DecisionMade | RequestPruned | WindowLearned | ToolsChanged | CacheMissed
+        ):
             return
         # a fork has the id of the conversation that it is a copy of
         if in_subagent() != inside:

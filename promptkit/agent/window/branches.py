@@ -27,6 +27,7 @@ from promptkit.transcript import (
     Reset,
     Setting,
     Transcript,
+    TranscriptStore,
 )
 from promptkit.transcript.log.quotes import restore_quotes
 from promptkit.transcript.log.transcript import LEAF_SETTING
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     )
     from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.messages import Message
-    from promptkit.transcript import TranscriptStore
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, ToolCall
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.transcript import CustomMessage, Edit, Entry, MessageEntry, Reset
+from promptkit.transcript import CustomMessage, Edit, Entry, MessageEntry, Reset, Transcript
 from promptkit.transcript.log.view import CUT_FINISH, INCOMPLETE_FINISHES
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from promptkit.compaction import CompactionController
     from promptkit.tokens import ContextBudget, Tokenizer
-    from promptkit.transcript import Transcript
 
 CUT_OFF = "cut_off"
 """The name of the message that asks the model to continue, and the reason of the edit that takes a

@@ -15,6 +15,7 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.rounds import Rounds
 from promptkit.fitting import RecordedMessages, describe_omitted
 from promptkit.pairing import pair_tool_calls
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from promptkit.agent.window.usage import ContextUsage
@@ -53,6 +54,8 @@ class ConversationView:
         None for a view without a window.
         """
         return self._measure() if self._measure else None
+
+    __repr__ = describe_fields
 
     @property
     def summary(self) -> Message | None:
@@ -100,7 +103,6 @@ class Conversation(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """Return the messages; all of them are required, unless the view allows pruning."""
-        _ = sizing
         messages = self.view.messages
         if self.view.may_prune:
             last_user = next(

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from promptkit.compaction.pruning.media import count_media_bytes, describe_media
-from promptkit.messages import DocumentPart, ImagePart, OpaquePart
-from promptkit.transcript import Edit, Entry
+from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
+from promptkit.transcript import Edit, Entry, Transcript, ViewItem
 from promptkit.wire.parts import is_media, replace_media
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.messages import Message, Part
-    from promptkit.transcript import Transcript, ViewItem
 
 SMALLEST_BODY = 100_000
 """Bytes: no server has a lower limit for the body of a request by default. A smaller body that is

@@ -33,6 +33,7 @@ from promptkit.rendering import Renderer
 from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.reprs import describe_fields
 from promptkit.transcript import Checkpoint
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
 from promptkit.wire.breakpoints import mark_prefix
@@ -84,9 +85,13 @@ class WindowRequest:
     """The render behind it, with its receipt. Model-specific additions (`messages`) are not in
     it."""
     _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
+    changed_by: tuple[str, ...] = attrs.field(default=(), repr=False, eq=False)
+    """The names of the processors that changed messages of the view."""
     _origins: Mapping[str, Origin] = attrs.field(
         alias="origins_by_entry", factory=dict[str, "Origin"], repr=False, eq=False
     )
+
+    __repr__ = describe_fields
 
     @cached_property
     def origins(self) -> tuple[object | None, ...]:
@@ -121,6 +126,11 @@ class WindowRequest:
         while last is not None and count and not _is_form_of(self.messages[count - 1], last):
             count -= 1
         return count or len(self.messages)
+
+    def find_entry(self, message: Message | None) -> str | None:
+        """Return the id of the entry that one of `messages` shows as the view does; None if there is none."""
+        shown = zip(self.messages, match_items(self.messages, self._items), strict=True)
+        return next((item.entry_id for each, item in shown if each is message and item), None)
 
     def _find_changed(
         self, message: Message, entries: Mapping[tuple[str, str], str]
@@ -295,7 +305,7 @@ class RequestBuilder:
         self._defaults: Defaults = settings.defaults
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._tool_tokens: tuple[Tokenizer, int] | None = None
+        self._tool_tokens: tuple[object, int] | None = None
         self._earlier: tuple[Message, ...] = ()
 
     async def build(
@@ -371,6 +381,7 @@ class RequestBuilder:
             omitted=omitted,
             pruned=pruned,
             items=view.items,
+            changed_by=by,
         )
 
     def measure(self, view: TranscriptView, target: RequestTarget) -> UsageByPart:
@@ -427,11 +438,12 @@ class RequestBuilder:
         """Count the tokens of the tool definitions, each tokenizer once."""
         if not self.tools:
             return 0
-        if self._tool_tokens is None or self._tool_tokens[0] != tokenizer:
+        key = tokenizer, self.tools
+        if self._tool_tokens is None or self._tool_tokens[0] != key:
             counts = [
                 tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())
             ]
-            self._tool_tokens = tokenizer, counts[0] - counts[1]
+            self._tool_tokens = key, counts[0] - counts[1]
         return self._tool_tokens[1]
 
     def _adapt_to(self, target: RequestTarget, checkpoint: str | None) -> RequestAdaptation:
@@ -472,7 +484,7 @@ class RequestBuilder:
 
     def _renderer_for(self, target: RequestTarget, limit: int | None) -> Renderer:
         budget = UNLIMITED if limit is None else limit
-        key = target.model, budget, target.tokenizer
+        key = target.model, budget, target.tokenizer, self.tools
         if self._renderer is None or self._renderer[0] != key:
             self._renderer = (
                 key,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction import Compact, PolicyState, StartBackground
+from promptkit.reprs import describe
 
 if TYPE_CHECKING:
     from promptkit.compaction import Policy, UsageByPart, UsageReading
@@ -45,6 +46,16 @@ class ContextUsage:
     unknown, or never automatically."""
     last: Usage | None = None
     """The provider's figures for the last reply that is shown. None: it reported none."""
+
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            tokens=self.tokens,
+            limit=self.limit,
+            threshold=self.threshold,
+            window=self.window,
+            messages=self.messages,
+        )
 
     @property
     def tokens(self) -> int:

@@ -19,6 +19,7 @@ import attrs
 
 from promptkit.agent.settings import WindowSettings, check_origins, check_types
 from promptkit.agent.window.branches import Branches, find_branch
+from promptkit.agent.window.cache_misses import CacheMonitor, find_answered
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.refusals import SMALLEST_BODY, find_newest
 from promptkit.agent.window.requests import (
@@ -28,27 +29,45 @@ from promptkit.agent.window.requests import (
     WindowRequest,
     recount,
 )
+from promptkit.agent.window.tool_list import (
+    ToolList,
+    build_announcement,
+    describe_tool_changes,
+    find_asked,
+)
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction import LeastSize, MediaLimits, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.worker import take_turn
 from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
-from promptkit.compaction.run.events import RequestPruned, WindowLearned
+from promptkit.compaction.run.events import RequestPruned, ToolsChanged, WindowLearned
+from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
+from promptkit.compaction.run.replacement import count_pins
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.errors import (
     BudgetExceededError,
     ContextWindowFullError,
+    InvalidArgumentError,
     NoPendingMessageError,
     TranscriptError,
 )
 from promptkit.providers.errors import Overflow, overflow_from_error
 from promptkit.rendering.expand.render_cache import RequestRuns
+from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
-from promptkit.transcript import Entry, MessageEntry, Setting, SyncingStore, Transcript
+from promptkit.tools import Tool, tool_definitions
+from promptkit.transcript import (
+    CacheMissed,
+    Entry,
+    MessageEntry,
+    Setting,
+    SyncingStore,
+    Transcript,
+)
 from promptkit.transcript.log.entries import RequestBudget
 
 if TYPE_CHECKING:
@@ -70,14 +89,17 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.state import Phase
     from promptkit.compaction.storage.memories import MemoryExtractor
     from promptkit.compaction.summarizers.defaults import SummarizerContext
+    from promptkit.compaction.summarizers.facts import Pin
     from promptkit.elements.element import Child
-    from promptkit.messages import Message, ToolCall, Usage
+    from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
     from promptkit.providers import Model
     from promptkit.rendering import Rendered
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import Tokenizer
     from promptkit.tools import AnyTool
     from promptkit.transcript import Redactor, TranscriptStore, TranscriptView
+
+_LOGGER = logging.getLogger("promptkit")
 
 MODEL_SETTING = "model"
 """The setting that records a change of the model in the transcript."""
@@ -123,7 +145,9 @@ class ContextWindow:
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
+        pin_marks: tuple[str, str] | None = None,
         defaults: Defaults = "promptkit",
+        freeze_tools: bool = True,
         enabled: bool = True,
         rng: Callable[[], float] = random.random,
         clock: Callable[[], float] = time.monotonic,
@@ -161,8 +185,13 @@ class ContextWindow:
             promotions: Larger models, the smallest first, for presets that switch to one before
                 they summarize.
             read_tool: The name of the tool with which the model can read the transcript.
+            pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
+                message of the user is pinned. None: there are no marks.
             defaults: `prompt-tsx` removes as VS Code's prompts do, as in `Renderer`. The request of the
                 user stays all the same.
+            freeze_tools: Offer changed tools only where that does not break the prompt cache, and
+                tell the model of them until then, as `set_tools` describes. False: the next request
+                offers them.
             enabled: False: nothing is compacted automatically; a request that is too large is
                 pruned.
             rng: Returns numbers from 0 to below 1, for the jitter of thresholds.
@@ -189,12 +218,19 @@ class ContextWindow:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            pin_marks=pin_marks,
             defaults=defaults,
+            freeze_tools=freeze_tools,
             enabled=enabled,
             rng=rng,
             clock=clock,
         )
         self._open(settings, model, transcript, budget)
+
+    def __repr__(self) -> str:
+        return describe(
+            self, model=model_name(self.model), limit=self.budget.limit, transcript=self.transcript
+        )
 
     @classmethod
     def from_settings(
@@ -221,13 +257,16 @@ class ContextWindow:
         self._settings = settings
         self.transcript = Transcript() if transcript is None else transcript
         sync_later(self.transcript.store)
-        self._definitions = settings.definitions
+        self._tools: ToolList | None = None
+        self._written_tools: tuple[str | None, Sequence[ToolDefinition]] = None, ()
+        """The checkpoint and the tools of the newest reply of this window in the transcript."""
+        self._counts_tools = not (isinstance(budget, ContextBudget) and budget.tools)
         self._media = settings.media or MediaLimits()
         self._media_checkpoint: str | None = None
         """The checkpoint for which the oldest pictures were left out."""
         tokenizer = settings.tokenizer or tokenizer_for(model_name(model))
         resolved = resolve_budget(
-            budget, model=model_name(model), tokenizer=tokenizer, tools=self._definitions
+            budget, model=model_name(model), tokenizer=tokenizer, tools=settings.definitions
         )
         self.compaction: CompactionController = settings.build_controller(
             self.transcript,
@@ -250,6 +289,7 @@ class ContextWindow:
         self.last_request: WindowRequest | None = None
         self._threshold: tuple[tuple[ContextBudget, bool], int | None] | None = None
         self._origins: dict[str, Origin] = {}
+        self._cache = CacheMonitor(self.transcript, last=find_answered(self.transcript.path()))
         self._written_budget = RequestBudget()
         """The budget that the newest reply of this window in the transcript had."""
         self._offer_promotion()
@@ -381,6 +421,7 @@ class ContextWindow:
         entries = self.transcript.append_messages(*read)
         self._remember_origins(entries, read, origins)
         if any(message.role == "user" for message in read):
+            self._pin_marked(entries, read)
             self.compaction.on_user_message()
         return entries
 
@@ -465,6 +506,7 @@ class ContextWindow:
         if state.compacted or limit is None or compaction.usage().tokens <= limit:
             self._release_holder()
         while True:
+            self._update_tools()
             self._limit_media()
             version, model = compaction.version, self.model
             request = await self._build(state, runs)
@@ -488,7 +530,11 @@ class ContextWindow:
                 tokens=request.tokens,
                 model=model,
                 runs=runs,
+                seconds=compaction.seconds_since_request,
             )
+        )
+        self._tools = attrs.evolve(
+            self._open_tools(), sent=True, checkpoint_id=self.view.checkpoint_id
         )
         self._check_least()  # the size of a prompt function's own messages is known now
         self.last_request = attrs.evolve(
@@ -534,6 +580,58 @@ class ContextWindow:
             )
         except BudgetExceededError as error:
             return error.required
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """The texts that every summary shows word for word, oldest first."""
+        return list_pins(self.transcript.path(), self.view.checkpoint_id)
+
+    def pin(self, entry: str | None = None, *, text: str | None = None) -> Pin:
+        """Keep a message, or a passage of one, word for word in every summary from now on.
+
+        All pins together may take a sixteenth of what a conversation may have, and 2,000 tokens.
+
+        Args:
+            entry: The id of the message's entry. None: the newest message that contains the passage,
+                or without a passage the user's newest one.
+            text: The passage. None: the whole message.
+
+        Returns:
+            The pin, for `unpin`.
+
+        Raises:
+            InvalidArgumentError: No message contains the passage, the message has no text, or the
+                pins would be too large. Nothing was changed.
+            TranscriptError: There is no entry with this id.
+        """
+        pin, pins = find_pin(self.transcript, entry, text), self.pins
+        replacement = self.compaction.compactor.replacement
+        tokens = count_pins(dict.fromkeys((*pins, pin)), self.tokenizer)
+        if tokens > replacement.binding_tokens:
+            problem = f"the pins would have {tokens:,} tokens, and at most {replacement.binding_tokens:,} are allowed: pin a passage, or unpin something."
+            raise InvalidArgumentError(problem)
+        if pin not in pins:
+            self.transcript.append(pin_entry(pin))
+        return pin
+
+    def unpin(self, pin: Pin) -> None:
+        """Let summaries drop what was pinned. Raises InvalidArgumentError if it is not pinned."""
+        if pin not in self.pins:
+            problem = f"{pin.text!r:.80} is not pinned: give one of the values of `pins`."
+            raise InvalidArgumentError(problem)
+        self.transcript.append(pin_entry(pin, name=UNPIN))
+
+    def _pin_marked(self, entries: Sequence[Entry], messages: Sequence[Message]) -> None:
+        """Pin the passages between the marks in messages of the user."""
+        marks = self._settings.pin_marks
+        if marks is None:
+            return
+        for entry, message in zip(entries, messages, strict=True):
+            for passage in find_marked(message.text, marks) if message.role == "user" else ():
+                try:
+                    self.pin(entry.id, text=passage)
+                except InvalidArgumentError as error:
+                    _LOGGER.warning("a marked passage is not pinned: %s", error)
 
     def undo_compaction(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
@@ -744,6 +842,8 @@ class ContextWindow:
         self.compaction.state = attrs.evolve(self.compaction.state, pending=None)
         model = None if sent is None else model_name(sent.model)
         budget = RequestBudget(window=self.budget.window, limit=self.budget.limit)
+        missed = None if sent is None else self._explain_miss(sent, usage)
+        tools = self._find_unwritten_tools(sent)
         (entry,) = self.transcript.append(
             MessageEntry(
                 message=message,
@@ -751,9 +851,13 @@ class ContextWindow:
                 model=model,
                 finish=finish,
                 budget=None if budget == self._written_budget else budget,
+                tools=tools,
+                cache_miss=missed,
             )
         )
         self._written_budget = budget
+        if missed is not None:
+            self._settings.events.emit(missed)
         if sent is not None:
             self.compaction.on_reply(sent, message)
             if sent.model is self.model:
@@ -763,6 +867,30 @@ class ContextWindow:
                 if usage is not None and usage.cached_tokens <= usage.input_tokens:
                     self._learn(sent.tokens, usage.input_tokens)
         return entry
+
+    def _find_unwritten_tools(
+        self, sent: PendingRequest | None
+    ) -> tuple[ToolDefinition, ...] | None:
+        """Return the tools of a request if the transcript does not have them since the last checkpoint, and note that it does now."""
+        if sent is None:
+            return None
+        (checkpoint_id, written), tools = self._written_tools, sent.content.tools
+        is_written = tools == written and (not tools or checkpoint_id == self.view.checkpoint_id)
+        self._written_tools = self.view.checkpoint_id, tools
+        return None if is_written else tools
+
+    def _explain_miss(self, sent: PendingRequest, usage: Usage | None) -> CacheMissed | None:
+        """Return why the provider's cache served less of a request than it could have; None if it did not, or if nothing is known."""
+        request, compaction = self.last_request, self.compaction
+        if request is None or request.messages is not sent.content.messages:
+            return None
+        return self._cache.explain(
+            request,
+            usage,
+            seconds=sent.seconds,
+            cache_seconds=compaction.cache_seconds,
+            count=compaction.sizer.count_message,
+        )
 
     @property
     def pending_calls(self) -> tuple[ToolCall, ...]:
@@ -926,7 +1054,8 @@ class ContextWindow:
         """
         name = model_name(model)
         tokenizer = self._settings.tokenizer or tokenizer_for(name)
-        resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=self._definitions)
+        tools = self._requests.tools
+        resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=tools)
         if budget is None:
             _check_known(model, resolved)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
@@ -940,6 +1069,106 @@ class ContextWindow:
         self._holder = holder if self.compaction.state.to_smaller_window else None
         self._settings.update_budget(self.compaction, context, holder=self._holder)
         self._offer_promotion()
+
+    def set_tools(self, tools: Sequence[AnyTool]) -> None:
+        """Give the conversation other tools.
+
+        Tool definitions stand before all messages, so that other ones make the provider read
+        everything anew. Requests therefore offer them, in the given order, from the first request on
+        that is read anew in any case: before the first reply, after a checkpoint, after the time for
+        which the cache keeps a prompt, or with another model. Until then a message at the end tells
+        the model of them. The model may call a tool that it was told of; it is offered at once if
+        the user or the model asks for it by its name. With `freeze_tools=False` the next request
+        offers them.
+
+        Calls of tools that have left, and their results, stay in the conversation.
+
+        Args:
+            tools: All tools from now on.
+
+        Raises:
+            TypeError: A value is no tool.
+            InvalidArgumentError: Two tools have the same name.
+            ToolsFillBudgetError: The tool definitions leave nothing for messages.
+        """
+        given = tool_definitions(tools)
+        self._count_tools(given)  # raises ToolsFillBudgetError
+        current = self._open_tools()
+        self._settings = attrs.evolve(self._settings, tools=tuple(tools))
+        self._tools = attrs.evolve(current, given=given)
+
+    def _open_tools(self) -> ToolList:
+        """Return the tools of the conversation, which the transcript tells when it is first needed."""
+        if self._tools is None:
+            opened = ToolList.open(self.transcript.path(), self._settings.definitions)
+            self._tools = attrs.evolve(opened, checkpoint_id=self.view.checkpoint_id)
+            if opened.sent:
+                self._written_tools = self.view.checkpoint_id, opened.offered
+            if opened.offered != opened.given:
+                self._offer(self._tools)
+        return self._tools
+
+    def _update_tools(self) -> None:
+        """Let requests offer the tools that the program has given, or tell the model of them at the end."""
+        tools = self._open_tools()
+        if tools.given == tools.offered == tools.announced:
+            return
+        why = None if tools.given == tools.offered else self._find_reason_to_offer(tools)
+        change = describe_tool_changes(tools.offered, tools.given)
+        told = ToolsChanged(change=change, offered=True, why=why or "")
+        if why is not None:
+            self._offer(tools.offer())
+        elif tools.given == tools.announced or self.pending_calls:
+            return
+        else:
+            announcement = build_announcement(tools.announced, tools.given)
+            entry = None if announcement is None else self.transcript.append(announcement)[0]
+            why = "requests up to the next checkpoint begin with the tools of before"
+            told = attrs.evolve(told, offered=False, why=why)
+            self._tools = attrs.evolve(
+                tools, announced=tools.given, announcement=None if entry is None else entry.id
+            )
+        if tools.sent:
+            self._settings.events.emit(told)
+
+    def _find_reason_to_offer(self, tools: ToolList) -> str | None:
+        """Return why the next request may offer the given tools; None: they have to wait."""
+        compaction, items = self.compaction, self.view.items
+        seconds = compaction.seconds_since_request
+        if not tools.given and any(item.message.tool_calls for item in items):
+            return None  # providers refuse calls in a request without tools
+        if not self._settings.freeze_tools:
+            return "the tools are not frozen"
+        if not tools.sent:
+            return "no request has offered any"
+        if seconds is None or seconds > compaction.cache_seconds:
+            return "the prompt cache is cold"
+        if self.view.checkpoint_id != tools.checkpoint_id:
+            return "the conversation was compacted"
+        names = [tool.name for tool in tools.given if tool not in tools.offered]
+        asked = find_asked(items, tools.announcement, names)
+        return asked and f"{asked} was asked for"
+
+    def _offer(self, tools: ToolList) -> None:
+        """Let requests offer tools from now on."""
+        self._tools, self._requests.tools = tools, tools.offered
+        limits = {
+            tool.definition.name: tool.max_tokens
+            for tool in self._settings.tools
+            if isinstance(tool, Tool) and tool.max_tokens is not None
+        }
+        self.compaction.compactor.set_tools(tools.offered, limits)
+        if self._counts_tools:
+            given = self._count_tools(tools.offered)
+            self._learned = attrs.evolve(self._learned, given=given)
+            context = self._settings.build_context(self.model, self._learned.budget, self.tokenizer)
+            self._settings.update_budget(self.compaction, context, holder=self._holder)
+
+    def _count_tools(self, tools: Sequence[ToolDefinition]) -> ContextBudget:
+        """Return the budget with what tool definitions take. Raises ToolsFillBudgetError."""
+        given = self._learned.given
+        counted = self.tokenizer.count_overhead(tools).tokens if tools else 0
+        return attrs.evolve(given, tools=counted) if self._counts_tools else given
 
     def _release_holder(self) -> None:
         """Let the present model summarize from now on: a switch to its window has made room."""
@@ -1064,7 +1293,7 @@ def _check_known(model: str | Model, budget: ContextBudget) -> None:
 
 @cache
 def _warn_of_unknown(name: str) -> None:
-    logging.getLogger("promptkit").warning(
+    _LOGGER.warning(
         "the context window of %r is not known, so that nothing is compacted before its provider refuses a request: "
         "write budget=ContextBudget(window=…), or register_model(%r, window=…).",
         name,

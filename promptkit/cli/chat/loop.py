@@ -7,9 +7,9 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 import attrs
 import click
@@ -24,10 +24,6 @@ from promptkit.cli.output.terminal import escape_control_chars
 from promptkit.compaction import Events
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.errors import NoPendingMessageError, TranscriptError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 KEYLESS = (
     "{key} is not set, so a scripted model answers: it lists, reads and searches files when you name them, and needs no network. "

@@ -10,15 +10,13 @@ import os
 import posixpath
 import secrets
 import stat
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from pathlib import Path
+from typing import BinaryIO, NoReturn
 
 import attrs
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-    from pathlib import Path
 
 MAX_READ_BYTES = 64_000_000
 """Bytes of the largest file that is read."""

@@ -37,6 +37,8 @@ HELP = """\
 /receipt           show what the last request left out, and all summaries
 /compact [TEXT]    summarize now; TEXT adds instructions for the summary
 /autocompact [on]  show whether summaries are made automatically; on or off
+/pin [TEXT]        keep your last message, or a passage, in every summary
+/unpin N           no longer keep what /receipt lists as pin N
 /undo              revert the latest summary
 /rewind [N]        go back to before your last message, or your last N messages
 /branch [N]        list the branches, or continue on another one
@@ -62,6 +64,8 @@ class SlashCommands:
             "receipt": lambda _: self._show_receipt(),
             "compact": self._compact,
             "autocompact": self._autocompact,
+            "pin": self._pin,
+            "unpin": self._unpin,
             "undo": lambda _: self._undo(),
             "rewind": self._rewind,
             "branch": self._branch,
@@ -124,6 +128,18 @@ class SlashCommands:
             return
         replaced = before - self._talk.call(_list_shown)
         self._screen.print_line(f"a summary replaces {count_nouns(len(replaced), 'message')}.")
+
+    def _pin(self, text: str) -> None:
+        pin = self._talk.call(lambda session: session.pin(text=text or None))
+        self._screen.print_line(clip(f"pinned: {_one_line(pin.text)}", self._screen.console.width))
+
+    def _unpin(self, number: str) -> None:
+        pins = self._talk.call(lambda session: session.pins)
+        if not number.isdecimal() or not 0 < int(number[:MAX_DIGITS]) <= len(pins):
+            self._screen.print_line("/unpin needs the number of a pin; /receipt lists them.", "red")
+            return
+        self._talk.call(lambda session: session.unpin(pins[int(number) - 1]))
+        self._screen.print_line(f"pin {number} is no longer kept.")
 
     def _autocompact(self, wanted: str) -> None:
         if wanted not in {"", "on", "off"}:
@@ -357,7 +373,15 @@ def _receipt(session: AgentSession, width: int) -> list[str]:
         for entry in summaries
         if isinstance(entry.payload, Checkpoint)
     ]
+    lines += [
+        clip(f"pin {number:>5}  {pin.by}: {_one_line(pin.text)}", width)
+        for number, pin in enumerate(session.pins, 1)
+    ]
     return lines
+
+
+def _one_line(text: str) -> str:
+    return escape_control_chars(" ".join(text.split()))
 
 
 def _limit_rows(rows: Sequence[str]) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Self
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Self
 
 import attrs
 import click
@@ -31,17 +33,11 @@ from promptkit.compaction import (
     Summarizer,
 )
 from promptkit.compaction.planning.selection import select
-from promptkit.compaction.run.compactor import Compactor
+from promptkit.compaction.run.compactor import Compactor, DraftSummary
 from promptkit.errors import SummaryError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.transcript import Entry, build_summary_message, build_view, entry_to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-    from pathlib import Path
-
-    from promptkit.compaction.run.compactor import DraftSummary
 
 DEFAULT_WINDOW = 128_000
 """Context window in tokens, if none is given and that of the model is unknown."""

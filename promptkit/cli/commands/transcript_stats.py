@@ -132,9 +132,15 @@ def print_stats(figures: Figures) -> None:
         "tool calls": f"{figures['tool_calls']:,}",
         "tokens": _counts(sum(tokens.values()), tokens),
         "billed tokens": f"{usage['input_tokens']:,} input ({usage['cached_tokens']:,} of them cached), {usage['output_tokens']:,} output",
+        "cache misses": _counts(sum(figures["cache_misses"].values()), figures["cache_misses"])
+        if figures["cache_misses"]
+        else "",
         "current view": f"{view['messages']:,} messages, {view['tokens']:,} tokens"
         + (", after a checkpoint" if view["checkpoint"] else ""),
         "checkpoints": f"{figures['checkpoints']:,}",
+        "facts dropped": _counts(sum(figures["facts"].values()), figures["facts"])
+        if figures["facts"]
+        else "",
         "branches": f"{figures['branches']:,}",
         "written": f"{_when(figures['first'])} to {_when(figures['last'])}"
         if figures["first"] is not None

@@ -1,4 +1,4 @@
-"""`promptkit demo`: render a recorded conversation at several budgets, and replay it in a small context window."""
+"""`promptkit demo`: render a recorded conversation at a budget, and replay it in a small context window."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class Demo(Protocol):
 
     @property
     def budgets(self) -> Sequence[int]:
-        """The budgets to render at, in tokens."""
+        """The budgets that `--all` renders at, in tokens, from large to small."""
         ...
 
 
 @click.command(
-    short_help="Render a recorded conversation at several budgets, and replay it with summaries."
+    short_help="Render a recorded conversation at a budget, and replay it with summaries."
 )
 @click.argument("name", default="agent", metavar="[NAME]")
 @click.option(
@@ -66,7 +66,7 @@ class Demo(Protocol):
     "--all",
     "everything",
     is_flag=True,
-    help="List all messages and removals. By default long lists are folded.",
+    help="Render at each of the demo's budgets, and list all messages and removals. By default it is one budget, and long lists are folded.",
 )
 @click.option(
     "--json",
@@ -77,7 +77,7 @@ class Demo(Protocol):
 def demo(
     *, name: str, budgets: tuple[int, ...], window: int | None, everything: bool, report: bool
 ) -> None:
-    """Render a recorded conversation at several budgets, and show what is kept, what is removed, and why.
+    """Render a recorded conversation at a budget, and show what is kept, what is removed, and why.
 
     Then replay it, turn by turn, in a context window that is too small for it, so that a session
     summarizes it on the way. Needs no API key and no network. NAME is a demo that an installed
@@ -90,14 +90,13 @@ def demo(
         usage_error("--window must be at least 1 token.")
     demo_data = _load(name)()
     renders: list[promptkit.Rendered] = []
-    for budget in budgets or (demo_data.budgets if window is None else ()):
+    if not budgets and window is None:
+        window, every = WINDOW, tuple(demo_data.budgets)
+        budgets = every if everything else (every[len(every) // 2],)
+    for budget in budgets:
         with show_spinner(f"Rendering at {budget:,} tokens"):
             renders.append(promptkit.render(demo_data.prompt, budget=budget))
-    replayed = (
-        None
-        if budgets and window is None
-        else _replay(demo_data, WINDOW if window is None else window)
-    )
+    replayed = None if window is None else _replay(demo_data, window)
     if report:
         from promptkit.cli.demo.replay import replay_to_json
 

@@ -51,7 +51,6 @@ class NameType(click.ParamType[str]):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the names that begin with what is typed."""
-        _ = ctx, param
         before, comma, typed = incomplete.rpartition(",") if self._many else ("", "", incomplete)
         return [
             CompletionItem(f"{before}{comma}{name}")

@@ -14,8 +14,9 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from types import GenericAlias, SimpleNamespace, UnionType
-from typing import TYPE_CHECKING, Union, get_args, get_origin, get_type_hints
+from typing import Union, get_args, get_origin, get_type_hints
 
 import attrs
 import cattrs
@@ -25,9 +26,6 @@ from cattrs.errors import ForbiddenExtraKeysError
 from promptkit import Message, Part, PromptElement, ToolCall, ToolDefinition
 from promptkit.cli.output.terminal import usage_error
 from promptkit.messages import as_mapping
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def read_props(path: Path | None) -> Mapping[str, object]:

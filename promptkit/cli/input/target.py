@@ -6,8 +6,10 @@ import importlib
 import importlib.util
 import inspect
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from types import ModuleType
+from typing import TypeAlias
 
 from promptkit import (
     AssistantMessage,
@@ -25,10 +27,6 @@ from promptkit.cli.input.props import convert_prop, resolve_hints, suggest
 from promptkit.cli.output.terminal import usage_error
 from promptkit.elements.element import flatten
 from promptkit.errors import TreeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from types import ModuleType
 
 TEMPLATE_SUFFIXES = (".j2", ".jinja", ".jinja2")
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 from promptkit.cli.output.terminal import show_json, usage_error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
 
 _PAGE_MARKS = (
     b'<meta name="generator" content="promptkit">',

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 from promptkit.transcript.log.view import INVISIBLE
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 _BREADCRUMB_LINE = (
     "Everything that was said before, tool results in full included, is kept in the transcript"

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _RUN = re.compile(r"[\w./~@+\-]+")
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 
+_PUNCTUATION = "(~).,;:!?"
+_FIGURE = re.compile(r"[($€£~]*\d[\d.,_:]*(?:%|[^\W\d_]{0,4})[).,;:!?]*")
+MAX_FIGURE = 24
+"""Characters of a figure, and of a word beside it."""
+
 NAMES_TAG = "names-seen"
 """The tag of a list of names beside a summary."""
 
@@ -112,6 +117,20 @@ def _is_dotted(run: str) -> bool:
     """
     before, dot, after = run.rpartition(".")
     return bool(dot) and len(before) > 1 and len(after) > 1 and after[0].islower()
+
+
+def find_figures(text: str) -> Iterator[str]:
+    """Yield the figures of a text, each with the words beside it.
+
+    `The latency budget is 180 ms now.` has `budget is 180 ms`. A number of one digit is none, and
+    neither is that of a list.
+    """
+    for line in text.splitlines():
+        words = line.split()
+        for at, word in enumerate(words):
+            if at and 1 < len(word.strip(_PUNCTUATION)) <= MAX_FIGURE and _FIGURE.fullmatch(word):
+                near = (each for each in words[max(0, at - 2) : at + 2] if len(each) <= MAX_FIGURE)
+                yield " ".join(near).strip(_PUNCTUATION)
 
 
 def remove_name_list(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,6 +54,8 @@ class Plan:
     """The tokens of `kept` if they exceed the tokens to keep, as a single block is never cut. None:
     `kept` fits, or is not limited."""
 
+    __repr__ = describe_fields
+
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to summarize, so that no model is asked."""
@@ -73,6 +76,8 @@ class LastRequest:
 
     messages: tuple[Message, ...]
     tools: tuple[ToolDefinition, ...] = ()
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -133,6 +138,8 @@ class SummaryTask:
     """Raises SummaryError for a summary that would not be applied, such as one that is no smaller
     than the messages it replaces."""
 
+    __repr__ = describe_fields
+
     @property
     def target_tokens(self) -> int:
         """Target length of the summary in tokens: a quarter of the maximum, from 500 to 2,000.
@@ -166,6 +173,8 @@ class FailedAttempt:
     usage: Usage | None = None
     """The cost in tokens, as far as the provider reported it."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class CarriedContext:
@@ -189,6 +198,10 @@ class CarriedContext:
     """The files that were changed and read, a line for each."""
     errors: Sequence[str] = ()
     """The lines that reported the newest errors."""
+    extract: Sequence[str] = ()
+    """What a summary that left out too much is completed with."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -215,12 +228,16 @@ class Summary:
     """The data that hooks attached. It is stored in the entry of the summary."""
     carried: CarriedContext | None = None
     """The context that the checkpoint carries beside the text. It is set when the summary is checked."""
+    losses: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What it left of the facts of the conversation. It is set when the summary was checked."""
     missed: int = 0
     """The number of messages that the summary replaces and the summarizer was not shown, not even in
     part."""
     request_id: str | None = attrs.field(default=None, eq=False)
     """The provider's name for the request that wrote it. None: it gave none, or no model was
     asked."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)

@@ -22,7 +22,7 @@ from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.log.view import escape_block_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from promptkit.tokens import Tokenizer
     from promptkit.transcript import ViewItem
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""
 
-HISTORY_SHARE = 30
-"""The user's earlier messages beside a summary take at most a thirtieth of what a conversation may
-have."""
+HISTORY_SHARE = 8
+"""The user's earlier messages beside a summary take at most an eighth of what a conversation may
+have. With a thirtieth, requests in a window of 32k showed two thirds of them, and cost 1 % less."""
 
 SHORTENED_TOKENS = 24
 """A message of the user is shortened to so many tokens before those that leave later are."""
@@ -50,6 +50,36 @@ PROHIBITION = re.compile(
     re.IGNORECASE,
 )
 """Words with which a user forbids something."""
+
+_STATEMENT = re.compile(
+    r"\?[\"')\]]*$|\bmay or may not\b|\bno longer\b|\bif (?:I|we|you|they|it) (?:don['\u2019]?t|do not)\b"
+    r"|\b(?:I|we|they|you)(?: \w+)? (?:don['\u2019]?t|do not)(?: \w+)? (?:have|remember|recall|know|think|see|understand|mind|believe|need)\b",
+    re.IGNORECASE,
+)
+"""Matches a sentence that has such words, and is a question or says how something is."""
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
+
+MAX_CONSTRAINT_CHARACTERS = 300
+"""Characters of a sentence that counts as a constraint."""
+
+_PERSON = re.compile(
+    r"\b(?:users?|person|humans?|customer|client|nutzer\w*|benutzer\w*|anwender\w*|utilisat\w+|usuari\w+|utente|пользовател\w*)\b"
+    r"|用户|ユーザー|사용자",
+    re.IGNORECASE,
+)
+_QUOTATION = re.compile(
+    r"[\"\u201c\u201e\u00ab]([^\"\u201c-\u201e\u00ab\u00bb\n]{8,})[\"\u201c\u201d\u00bb]"
+)
+_ELLIPSIS = re.compile(r"\[?(?:\u2026|\.\.\.)\]?")
+_WORD = re.compile(r"\w+")
+
+REACH = 80
+"""Characters before a quotation, in its line, in which the person is named that it is attributed
+to."""
+
+NOT_SAID = " [not the user's words]"
+"""Follows a quotation of the user that no message of the user contains."""
 
 HISTORY_TAG = "user-messages"
 HISTORY_TITLE = "What the user said before, word for word, oldest first. This is history: do not do again what was answered."
@@ -218,6 +248,58 @@ class UserMessageHistory:
 def has_history(text: str) -> bool:
     """Return whether a checkpoint's message ends with the user's earlier messages."""
     return f"<{HISTORY_TAG}>\n{HISTORY_TITLE}" in text and text.endswith(f"</{HISTORY_TAG}>")
+
+
+def find_constraints(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the sentences in the user's messages that forbid something, each once, oldest first.
+
+    Questions, and sentences that say how something is, do not count.
+    """
+    sentences = (
+        sentence.strip() for text in texts for sentence in _SENTENCE_END.split(text) if sentence
+    )
+    return tuple(
+        dict.fromkeys(
+            sentence
+            for sentence in sentences
+            if len(sentence) <= MAX_CONSTRAINT_CHARACTERS
+            and PROHIBITION.search(sentence)
+            and not _STATEMENT.search(sentence)
+        )
+    )
+
+
+def mark_invented_quotes(text: str, said: Iterable[str]) -> str:
+    """Return a summary in which each quotation of the user that no message of the user contains is marked as such.
+
+    Capitals, punctuation and white space do not matter, and a quotation may leave out words with
+    an ellipsis.
+
+    >>> print(mark_invented_quotes('The user said "drop the table".', ["Keep the table."]))
+    The user said "drop the table" [not the user's words].
+    """
+    known = [f" {_join_words(each)} " for each in said]
+
+    def is_said(quoted: str) -> bool:
+        pieces = list(filter(None, map(_join_words, _ELLIPSIS.split(quoted))))
+        # scripts without spaces have no words to compare
+        wanted = [f" {piece} " if piece.isascii() else piece for piece in pieces]
+        return any(all(piece in each for piece in wanted) for each in known)
+
+    def mark(match: re.Match[str]) -> str:
+        line = text.rfind("\n", 0, match.start()) + 1
+        before = text[max(line, match.start() - REACH) : match.start()]
+        is_sentence = " " in match[1] or not match[1].isascii()
+        is_marked = text.startswith(NOT_SAID, match.end())
+        if not is_sentence or is_marked or not _PERSON.search(before) or is_said(match[1]):
+            return match[0]
+        return match[0] + NOT_SAID
+
+    return _QUOTATION.sub(mark, text)
+
+
+def _join_words(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))
 
 
 def rank_requests(texts: Sequence[str]) -> list[int]:

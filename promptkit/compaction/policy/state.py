@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
+from promptkit.reprs import describe_fields
+
 if TYPE_CHECKING:
     from promptkit.tokens import ContextBudget
 
@@ -56,6 +58,9 @@ would start at once."""
 CACHE_SECONDS = 300.0
 """Seconds for which the known providers keep a prompt in their cache after its last use, unless
 they are paid for more."""
+
+TTL_SECONDS = {"5m": CACHE_SECONDS, "1h": 3_600.0}
+"""The seconds of each value of the option `cache_ttl`."""
 
 CACHED_SHARE = 0.5
 """Share of a request that must have been read from the cache for the cache to be warm. What a
@@ -198,6 +203,14 @@ class PolicyState:
     warm: bool = False
     """Whether the start of the request is taken to be in the provider's prompt cache, by
     `is_cache_warm`."""
+    cache_seconds: float = CACHE_SECONDS
+    """Seconds for which the provider keeps a prompt without use: by the model's option `cache_ttl`, or
+    else by the preset."""
+    seconds_since_request: float | None = None
+    """Seconds since the last request or reply. None: none is known."""
+    cached_tokens: int | None = None
+    """Tokens of the last counted request that the provider read from its cache. None: it has reported
+    none lately, or nothing at all."""
     mid_turn: bool = False
     """Whether a round of tool calls was completed in this turn."""
     enabled: bool = True
@@ -226,6 +239,8 @@ class PolicyState:
     """The model of the conversation."""
     refused_by: str | None = None
     """The model whose provider refused the request, in the phase `rejected`."""
+
+    __repr__ = describe_fields
 
     @property
     def ratio(self) -> float | None:

@@ -65,6 +65,9 @@ class UsageReading:
     """The entry that holds the provider's count."""
     factor: float = 1.0
     """The ratio of recent provider counts to local ones; 1 if nothing is known."""
+    cached_tokens: int | None = None
+    """Tokens of the last counted request that the provider read from its prompt cache. None as for
+    `cached_share`."""
     cached_share: float | None = None
     """Share of the last counted request that the provider read from its prompt cache. None: it has
     reported none lately, or nothing at all."""
@@ -295,6 +298,7 @@ class UsageMeter:
             else newest.tokens + local - self._sum_through(newest.entry_id),
             counted_entry_id=None if newest is None else newest.entry_id,
             factor=self._update_factor(factors),
+            cached_tokens=newest.cached_tokens if newest is not None and cached else None,
             cached_share=newest.cached_tokens / newest.input_tokens
             if newest is not None and cached
             else None,
@@ -417,6 +421,15 @@ def iter_provider_counts(
             )
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
+
+
+def find_last_reply(path: Sequence[Entry]) -> Entry | None:
+    """Return the entry of the last reply on a path, or None."""
+    for at in range(len(path) - 1, -1, -1):
+        message = path[at].message
+        if message is not None and message.role == "assistant":
+            return path[at]
+    return None
 
 
 def find_summary_tokens(path: Sequence[Entry], model: str) -> int | None:

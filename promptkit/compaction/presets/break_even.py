@@ -23,14 +23,13 @@ from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.replacement import Replacement
-from promptkit.tokens import Price, PriceError, read_prices
+from promptkit.tokens import ContextBudget, Price, PriceError, read_prices
 from promptkit.tokens.models import cache_minimum
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.compaction.policy.state import PolicyState
-    from promptkit.tokens import ContextBudget
 
 
 QUESTION_TOKENS = 600

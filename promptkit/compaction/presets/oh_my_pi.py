@@ -28,6 +28,7 @@ from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.branches import make_handoff_summarizer
 from promptkit.compaction.summarizers.defaults import (
     UNLIMITED,
+    SummarizerContext,
     make_fallback_factory,
     make_simple_summarizer,
 )
@@ -39,7 +40,6 @@ from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.tokens.budget import fit_reserve, resolve_threshold
 
 if TYPE_CHECKING:
-    from promptkit.compaction.summarizers.defaults import SummarizerContext
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.tokens import ContextBudget
 

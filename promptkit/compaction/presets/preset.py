@@ -12,6 +12,7 @@ from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.policy.state import CACHE_SECONDS
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_default_summarizer
+from promptkit.reprs import describe
 
 if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
@@ -109,6 +110,9 @@ class Preset:
     """Whether a session asks the model to go on after a compaction at the end of a turn."""
     enabled: bool = True
     """Whether automatic compaction is on."""
+
+    def __repr__(self) -> str:
+        return describe(self, name=self.name, follows=self.follows)
 
     def allows_summary_model(self, answering_model: str) -> bool:
         """Return whether conversations with a model are summarized by another model, if there is one."""

@@ -7,10 +7,11 @@ import math
 import re
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from difflib import get_close_matches
 from functools import cached_property, partial
 from itertools import chain, count, islice, pairwise, repeat
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -19,32 +20,21 @@ from promptkit.compaction.planning.tool_calls import SERVER_PREFIX
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.pairing import ToolCallPairer
-from promptkit.tokens import tokenizer_for
+from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tools import Tool, read_integer
 from promptkit.transcript import (
     CustomMessage,
     Entry,
     MessageEntry,
+    Redactor,
     SearchableStore,
+    Transcript,
+    ViewItem,
     extract_words,
     redact_message,
 )
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
 from promptkit.transcript.log.search import are_forms, find_stem, list_lines
-
-if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-        Set as AbstractSet,
-    )
-
-    from promptkit.tokens import Tokenizer
-    from promptkit.transcript import Redactor, Transcript, ViewItem
-
 
 RECALL = ToolDefinition(
     name="recall",
@@ -468,13 +458,11 @@ class _Conversation:
 
     def _describe(self, entry: Entry, *, page: int = 1) -> str:
         """Return the title of an entry: who wrote it, and its id."""
-        message = entry.message
+        role = entry.message.role if entry.message else entry.kind
         name = f"entry {entry.id}{f', page {page}' if page > 1 else ''}"
-        if message is None:
-            return f"[{name}]"
-        if message.role == "tool":
+        if role == "tool":
             return f"[result of {self._tools.get(entry.id, 'a tool')}, {name}]"
-        return f"[{message.role}, {name}]"
+        return f"[{role}, {name}]"
 
     def _find_notes(self, entry: Entry) -> dict[int, str]:
         """Return what is shown after the lines with calls: the entries of their results."""

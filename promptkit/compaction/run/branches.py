@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from promptkit.compaction.summarizers.summarizer import (
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens import HeuristicTokenizer
+from promptkit.tokens import HeuristicTokenizer, Tokenizer
 from promptkit.transcript import (
     BranchSummary,
     Checkpoint,
@@ -40,8 +40,10 @@ from promptkit.transcript import (
     Entry,
     MessageEntry,
     Observation,
+    Redactor,
     Setting,
     Transcript,
+    TranscriptStore,
     TranscriptView,
     ViewItem,
     build_summary_message,
@@ -49,11 +51,7 @@ from promptkit.transcript import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.providers import Model
-    from promptkit.tokens import Tokenizer
-    from promptkit.transcript import Redactor, TranscriptStore
 
 _LOGGER = logging.getLogger("promptkit")
 

@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 import attrs
 
-from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary
-from promptkit.compaction.planning.breadcrumb import add_breadcrumb, remove_breadcrumb_lines
+from promptkit.compaction.planning.blocks import is_checkpoint_item, is_summary, is_user_request
+from promptkit.compaction.planning.breadcrumb import (
+    add_breadcrumb,
+    remove_breadcrumb_lines,
+    strip_breadcrumb,
+)
 from promptkit.compaction.planning.plan import (
+    CarriedContext,
     KnownFacts,
     LastRequest,
     Plan,
@@ -21,6 +26,7 @@ from promptkit.compaction.planning.plan import (
 )
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
+from promptkit.compaction.planning.user_messages import mark_invented_quotes
 from promptkit.compaction.planning.worker import is_much, run_beside, run_in_worker
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
@@ -37,15 +43,26 @@ from promptkit.compaction.run.hooks import (
     run_post_compact,
     run_pre_compact,
 )
+from promptkit.compaction.run.pins import list_pins
 from promptkit.compaction.run.progress import SummaryProgress
 from promptkit.compaction.run.replacement import (
     Replacement,
     ReplacementMessages,
     carry_from_facts,
 )
-from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
+from promptkit.compaction.summarizers.extractive import (
+    EXTRACTIVE,
+    ExtractiveSummarizer,
+    format_left_out,
+)
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
+from promptkit.compaction.summarizers.losses import (
+    Losses,
+    MeasuredFact,
+    find_left_out,
+    measure_facts,
+)
 from promptkit.compaction.summarizers.summarizer import (
     Summarizer,
     check_length,
@@ -88,6 +105,9 @@ tried."""
 COMMIT_ATTEMPTS = 10
 """How often a checkpoint is rebuilt because another process has just appended to the transcript."""
 
+
+EXTRACT_TOKENS = 500
+"""The most tokens of what a summary is completed with."""
 
 LEAST_GAIN_DIVISOR = 10
 """A compaction must save a tenth of what it replaces. Otherwise the next one would follow soon, and
@@ -200,6 +220,21 @@ class Compactor:
         if tokenizer != self.sizer.tokenizer:
             self.sizer = Sizer(tokenizer)
         self._capped_view.set_limits(tokenizer, result_tokens=max_result_tokens)
+
+    def set_tools(self, tools: Sequence[ToolDefinition], limits: Mapping[str, int]) -> None:
+        """Use other tools, and the limits (tokens) of their results, from now on.
+
+        The results of tools that had a limit before keep it, so that the view does not change.
+        """
+        self.tools = tools
+        known = self.result_limits.by_tool
+        if any(name not in known for name in limits):
+            self.result_limits = attrs.evolve(self.result_limits, by_tool={**limits, **known})
+            self._capped_view = CappedView(
+                self.tokenizer,
+                result_tokens=self._capped_view.limits[1],
+                limits=self.result_limits,
+            )
 
     @property
     def view(self) -> TranscriptView:
@@ -421,6 +456,7 @@ class Compactor:
             try:
                 given = attrs.evolve(result.summary, author="hook")
                 checked = await run_beside(items, check, given)
+                checked = await run_beside(items, self._complete, readable, checked)
                 return attach_data(checked, result, self.redactor)
             except SummaryError as error:
                 _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
@@ -434,7 +470,34 @@ class Compactor:
         handoff = self.handoff if trigger == HANDOFF else None
         summarizer = extractor or handoff or self.summarizer
         summary = check(await summarize_within_limits(summarizer, task))
-        return attach_data(summary, result, self.redactor)
+        return attach_data(
+            await run_beside(items, self._complete, readable, summary), result, self.redactor
+        )
+
+    def _complete(self, plan: Plan, summary: Summary) -> Summary:
+        """Return a checked summary with what it lost, completed by the extract if that is too much and there is room."""
+        facts = Facts.from_json(summary.facts)
+        measured = self._measure(plan, summary, facts)
+        left_out = () if summary.mode == EXTRACTIVE else find_left_out(measured)
+        if left_out and summary.replacement is None:
+            extract = format_left_out(left_out, facts, EXTRACT_TOKENS, self.tokenizer)
+            carried = attrs.evolve(summary.carried or CarriedContext(), extract=extract)
+            completed = attrs.evolve(summary, carried=carried)
+            left = self.replacement.count_tokens(plan, completed, self.tokenizer)
+            if left <= _most_left(self.count_replaced(plan)):
+                summary, measured = completed, self._measure(plan, completed, facts)
+        return attrs.evolve(summary, losses=Losses.from_facts(measured).to_json())
+
+    def _measure(self, plan: Plan, summary: Summary, facts: Facts) -> tuple[MeasuredFact, ...]:
+        """Measure what the messages after a compaction show of the facts that those before it showed."""
+        built = self.replacement.build(plan, summary, self.tokenizer)
+        messages = built.messages if built.portable is None else built.portable
+        return measure_facts(
+            facts,
+            before=[(item.unpruned or item.message) for item in (*plan.dropped, *plan.prefix)],
+            after=[*messages, *(item.message for item in plan.kept)],
+            has_way_back=strip_breadcrumb(summary.text) != summary.text,
+        )
 
     def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces.
@@ -479,7 +542,12 @@ class Compactor:
         """
         if self.redactor is not None:
             summary = redact_summary(summary, self.redactor)
-        summary = attrs.evolve(summary, text=remove_breadcrumb_lines(summary.text))
+        text = remove_breadcrumb_lines(summary.text)
+        if summary.mode != EXTRACTIVE:
+            shown = (*readable.kept, *readable.pinned, *readable.replayed)
+            said = [item.message.text for item in shown if is_user_request(item)]
+            text = mark_invented_quotes(text, [*Facts.from_json(summary.facts).requests, *said])
+        summary = attrs.evolve(summary, text=text)
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         tokens = self.tokenizer.count(summary.text)
@@ -565,6 +633,7 @@ class Compactor:
                 author=draft.summary.author,
                 usage=draft.summary.usage,
                 request_id=draft.summary.request_id,
+                losses=Losses.from_json(draft.summary.losses),
                 summary=draft.summary.text,
             )
         )
@@ -624,6 +693,7 @@ def build_checkpoint(
         usage=draft.summary.usage,
         data=draft.summary.data,
         facts=draft.summary.facts,
+        losses=draft.summary.losses,
         tokens_before=sum(count(item.message) for item in items),
         tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
         dropped=dropped,
@@ -658,6 +728,8 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
     )
     earlier = None if opening is None else transcript.get(opening).payload
     facts: Mapping[str, Json] = earlier.facts if isinstance(earlier, Checkpoint) else {}
+    pins = Facts(pins=list_pins(transcript.path(plan.leaf), opening)).to_json()
+    facts = {**{name: value for name, value in facts.items() if name != "pins"}, **pins}
     payloads = [
         transcript.get(item.entry_id).payload
         for item in (*plan.dropped, *plan.prefix)

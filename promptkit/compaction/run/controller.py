@@ -29,6 +29,7 @@ from promptkit.compaction.policy.decisions import (
 )
 from promptkit.compaction.policy.state import (
     CACHE_SECONDS,
+    TTL_SECONDS,
     Attempts,
     Phase,
     PolicyState,
@@ -39,6 +40,7 @@ from promptkit.compaction.policy.usage import (
     UsageReading,
     WindowUsage,
     describe_largest,
+    find_last_reply,
     find_summary_tokens,
 )
 from promptkit.compaction.pruning.processors import (
@@ -57,7 +59,10 @@ from promptkit.compaction.run.state import (
     RequestVersion,
 )
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
+from promptkit.messages import as_mapping
+from promptkit.reprs import describe
 from promptkit.tokens.models import model_name
+from promptkit.transcript import MessageEntry
 
 if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
@@ -150,8 +155,9 @@ class CompactionController:
     processors: Sequence[Processor] = attrs.field(default=(), kw_only=True)
     """Change the messages of each request. The size of a conversation is that of the changed
     messages. The last resort of pruned requests, `truncate_history()`, runs behind them."""
-    cache_seconds: float = attrs.field(default=CACHE_SECONDS, kw_only=True)
-    """Seconds after a request for which the provider's prompt cache holds it."""
+    preset_cache_seconds: float = attrs.field(default=CACHE_SECONDS, kw_only=True)
+    """Seconds after a request for which the provider's prompt cache holds it, unless the model's
+    option `cache_ttl` says it."""
     clock: Callable[[], float] = attrs.field(default=time.monotonic, kw_only=True)
     """Returns seconds that only grow."""
     processor: ViewProcessor = attrs.field(init=False)
@@ -168,6 +174,14 @@ class CompactionController:
             )
         )
         self._window = self._new_window()
+        last = find_last_reply(self.compactor.transcript.path())
+        if last is not None and isinstance(last.payload, MessageEntry):
+            same = last.payload.model in {None, self.model}
+            asked_at = self.clock() - max(0.0, time.time() - last.time) if same else None
+            self.state = attrs.evolve(self.state, asked_at=asked_at)
+
+    def __repr__(self) -> str:
+        return describe(self, model=self.model, limit=self.state.budget.limit, enabled=self.enabled)
 
     @property
     def model(self) -> str:
@@ -209,13 +223,23 @@ class CompactionController:
 
     def _is_warm(self, cached_share: float | None) -> bool:
         return is_cache_warm(
-            seconds_since_request=None
-            if self.state.asked_at is None
-            else self.clock() - self.state.asked_at,
+            seconds_since_request=self.seconds_since_request,
             cached_share=cached_share,
             mid_turn=self.mid_turn,
             cache_seconds=self.cache_seconds,
         )
+
+    @property
+    def cache_seconds(self) -> float:
+        """Seconds after a request for which the provider's prompt cache holds it."""
+        options = as_mapping(getattr(self.state.model, "options", None))
+        return TTL_SECONDS.get(str(options.get("cache_ttl")), self.preset_cache_seconds)
+
+    @property
+    def seconds_since_request(self) -> float | None:
+        """Seconds since the last request or reply, also of a program that had the conversation before. None: none is known."""
+        asked_at = self.state.asked_at
+        return None if asked_at is None else self.clock() - asked_at
 
     @property
     def fixed_tokens(self) -> int:
@@ -548,6 +572,9 @@ class CompactionController:
             rereading=self.state.rereading,
             summary_tokens=self.state.summary_tokens,
             warm=warm,
+            cache_seconds=self.cache_seconds,
+            seconds_since_request=self.seconds_since_request,
+            cached_tokens=self.usage().cached_tokens,
             mid_turn=self.mid_turn,
             enabled=self.enabled,
             background=self.background.state,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.messages import is_instance
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -42,6 +43,8 @@ class PreCompactResult:
     """Data of the program that the entry of the summary keeps as its `data`. The model is never shown
     it."""
 
+    __repr__ = describe_fields
+
     def join_instructions(self, given: str | None) -> str | None:
         """Return the user's instructions (None: there are none) with these, or None without any."""
         return "\n\n".join(filter(None, (given, *self.instructions))) or None
@@ -67,7 +70,6 @@ class CompactionHooks:
             trigger: Why the compaction runs, for example `background`, `foreground` or `manual`.
             instructions: The user's instructions for the summary, or None.
         """
-        _ = plan, trigger, instructions
         return PreCompactResult()
 
     async def pre_branch(
@@ -80,12 +82,10 @@ class CompactionHooks:
             to: The id of the entry that the conversation continues from; None: the beginning.
             instructions: The user's instructions for the summary, or None.
         """
-        _ = plan, to, instructions
         return PreCompactResult()
 
     async def post_compact(self, checkpoint: Entry) -> None:
         """Handle a checkpoint that was appended to the transcript."""
-        _ = checkpoint
 
     def on_branch_change(self, transcript: Transcript) -> None:
         """Handle a rewind, a change of the branch, a reset or an undone compaction.
@@ -95,7 +95,6 @@ class CompactionHooks:
         Args:
             transcript: The conversation, already where it continues.
         """
-        _ = transcript
 
     def fork(self, transcript: Transcript) -> CompactionHooks:
         """Return the hooks of a copy of the conversation, by default these very hooks.
@@ -105,7 +104,6 @@ class CompactionHooks:
         Args:
             transcript: The copy. Its entries have the ids that they have in the conversation.
         """
-        _ = transcript
         return self
 
 

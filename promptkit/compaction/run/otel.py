@@ -31,11 +31,13 @@ from promptkit.compaction.run.events import (
     SummaryDiscarded,
     ToolCalled,
     ToolReturned,
+    ToolsChanged,
     TurnEnded,
     TurnStarted,
     WindowLearned,
 )
 from promptkit.messages import Json, Message, Usage
+from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -227,6 +229,10 @@ class _Recorder:
                 get_current_span().add_event(f"{PREFIX}decision_made", _select_attributes(event))
             case RequestPruned():
                 get_current_span().add_event(f"{PREFIX}request_pruned", _select_attributes(event))
+            case CacheMissed():
+                get_current_span().add_event(f"{PREFIX}cache_missed", _select_attributes(event))
+            case ToolsChanged():
+                get_current_span().add_event(f"{PREFIX}tools_changed", _select_attributes(event))
             case WindowLearned():
                 get_current_span().add_event(f"{PREFIX}window_learned", _select_attributes(event))
             case (

@@ -22,8 +22,10 @@ from promptkit.compaction.planning.user_messages import (
     HISTORY_SHARE,
     UserMessageHistory,
     VerbatimUserMessages,
+    find_constraints,
     has_history,
 )
+from promptkit.compaction.summarizers.extractive import EXTRACTIVE
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.compaction.summarizers.file_lists import has_file_lists, strip_line_range
 from promptkit.compaction.summarizers.prompts import neutralize_tags
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.planning.plan import Plan, Summary
     from promptkit.compaction.planning.tool_calls import FileRule
+    from promptkit.compaction.summarizers.facts import Pin
     from promptkit.tokens import Tokenizer
     from promptkit.transcript import Redactor
 
@@ -53,6 +56,12 @@ wait more often than names were used."""
 CARRIED_FILES, CARRIED_ERRORS = 20, 5
 """The most paths of changed files, and of read ones, and the most lines of errors that are
 carried."""
+
+BINDING_SHARE = 16
+"""What is pinned takes at most a sixteenth of what a conversation may have, and so do constraints."""
+
+CONSTRAINTS_TITLE = "What the user ruled out, word for word. Each still binds whoever goes on:"
+PINNED_TITLE = "Kept word for word, with who wrote it:"
 
 FILES_SHARE = 8
 """Files that are shown again take at most an eighth of what a conversation may have."""
@@ -71,14 +80,13 @@ MOST_FILES = 4
 _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) left out here\]")
 
 
-def carry_from_facts(plan: Plan, summary: Summary) -> CarriedContext:
+def carry_from_facts(_: Plan, summary: Summary) -> CarriedContext:
     """Carry what the summary's facts record: the plan, the open todos, the loaded skills, the newest files and errors.
 
     Files and errors that the summary itself lists are not repeated.
     """
-    _ = plan
     facts = Facts.from_json(summary.facts)
-    extracted = summary.mode == "extractive"
+    extracted = summary.mode == EXTRACTIVE
     files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))
     errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
     skills = tuple(f"{skill.name}\n{skill.text}".rstrip() for skill in facts.skills)
@@ -249,6 +257,8 @@ class Replacement:
     """The most tokens of a list of names: the identifiers and paths that are most likely to be used
     again, as far as nothing else shows them. It tells the model how they are spelled, and so what
     it can look up; no model writes it, so it costs no output tokens."""
+    binding_tokens: int = 2_000
+    """The most tokens of what is pinned, and of the constraints in the user's messages."""
     files: RecentFiles | None = None
     """Reads the newest files, whose present text follows the summary; None: no file is read."""
 
@@ -261,7 +271,7 @@ class Replacement:
     def tokens_beside(self) -> int:
         """The tokens of the user's earlier messages and of a carried block, at most.
 
-        User messages that may take a larger share than a thirtieth, or stay as messages, do not
+        User messages that may take a larger share than an eighth, or stay as messages, do not
         count.
         """
         history = (
@@ -289,11 +299,13 @@ class Replacement:
         )
         carry_tokens = share if self.carry_tokens is None else min(self.carry_tokens, share)
         names_tokens = min(self.names_tokens, base // NAMES_SHARE)
+        binding_tokens = min(self.binding_tokens, base // BINDING_SHARE)
         return attrs.evolve(
             self,
             originals=originals,
             carry_tokens=carry_tokens,
             names_tokens=names_tokens,
+            binding_tokens=binding_tokens,
             files=files,
         )
 
@@ -314,6 +326,8 @@ class Replacement:
         """
         if summary.replacement is not None:
             portable = self._summary_message(plan, summary, tokenizer)
+            if binding := self._binding(summary, tokenizer):
+                files = (Message(role="user", content=(binding,)), *files)
             return _place_native(plan, summary.replacement, files, portable)
         generated = [self._summary_message(plan, summary, tokenizer), *files]
         verbatim, noted = self._originals(plan, tokenizer)
@@ -375,8 +389,30 @@ class Replacement:
         """Return the carried context and the user's earlier messages, or an empty text."""
         carried = summary.carried or CarriedContext()
         context = format_carried(carried, tokenizer, each=self.carry_tokens)
-        shown = "\n\n".join(filter(None, (context, self._history(plan, summary, tokenizer))))
+        binding = self._binding(summary, tokenizer)
+        history = self._history(plan, summary, tokenizer)
+        shown = "\n\n".join(filter(None, (binding, context, history)))
         return "\n\n".join(filter(None, (shown, self._names(plan, summary, shown, tokenizer))))
+
+    def _binding(self, summary: Summary, tokenizer: Tokenizer) -> str:
+        """Return the constraints in the user's messages, and what is pinned."""
+        facts = Facts.from_json(summary.facts)
+        constraints = [
+            f"CONSTRAINT (still binding): {_escape(each)}"
+            for each in find_constraints(facts.requests)
+        ]
+        pins = [f"[{pin.by}] {_escape(pin.text)}" for pin in facts.pins]
+        room = self.binding_tokens
+        lines = keep_newest_lines(constraints, room, tokenizer)
+        shortened = _shorten_texts(pins, room, tokenizer) if pins else ()
+        return "\n\n".join(
+            "\n".join((f"<{tag}>", title, *texts, f"</{tag}>"))
+            for tag, title, texts in (
+                ("constraints", CONSTRAINTS_TITLE, lines),
+                ("pinned", PINNED_TITLE, shortened),
+            )
+            if texts
+        )
 
     def _names(self, plan: Plan, summary: Summary, shown: str, tokenizer: Tokenizer) -> str:
         """Return the list of names, without those that the summary, the messages that stay or the text `shown` contain."""
@@ -479,6 +515,23 @@ def _shorten_texts(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> t
     return tuple(truncate_text(text, level, head=0.5, tokenizer=tokenizer) for text in texts)
 
 
+def count_pins(pins: Iterable[Pin], tokenizer: Tokenizer) -> int:
+    """Count the tokens of pins as a summary shows them."""
+    return sum(tokenizer.count(f"[{pin.by}] {_escape(pin.text)}") + 1 for pin in pins)
+
+
+def keep_newest_lines(lines: Sequence[str], tokens: int, tokenizer: Tokenizer) -> Sequence[str]:
+    """Return the newest lines that have together at most so many tokens."""
+    start = len(lines)
+    while start and (tokens := tokens - tokenizer.count(lines[start - 1]) - 1) >= 0:
+        start -= 1
+    return lines[start:]
+
+
+def _escape(text: str) -> str:
+    return escape_block_tags(neutralize_tags(text.strip()))
+
+
 def _join_names(names: Iterable[str], tokens: int, tokenizer: Tokenizer) -> str:
     """Join the first names that have together at most so many tokens."""
     shown: list[str] = []
@@ -542,7 +595,8 @@ def _list_blocks(context: CarriedContext, skills: Sequence[str]) -> Iterator[tup
         "agent": context.agent,
         "files": files,
         "errors-seen": errors,
+        "extract": "\n".join(f"- {_join_lines(line)}" for line in context.extract),
     }
     for tag, text in blocks.items():
         if text and text.strip():
-            yield tag, escape_block_tags(neutralize_tags(text.strip()))
+            yield tag, _escape(text)

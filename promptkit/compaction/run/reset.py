@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
-from promptkit.transcript import ArchivingStore, Entry, MessageEntry, Reset, build_view
+from promptkit.transcript import ArchivingStore, Entry, MessageEntry, Reset, Transcript, build_view
 
 if TYPE_CHECKING:
     from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
-    from promptkit.transcript import Transcript
 
 _LOGGER = logging.getLogger("promptkit")
 HOURS = range(24)

@@ -57,6 +57,8 @@ class PendingRequest:
     """The model that is to answer it."""
     runs: RequestRuns
     """What the components of its prompt rendered."""
+    seconds: float | None = None
+    """Seconds since the request or reply before it. None: unknown."""
 
 
 @attrs.frozen

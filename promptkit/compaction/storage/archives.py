@@ -16,6 +16,7 @@ from filelock import FileLock
 from promptkit.compaction.planning.blocks import find_covered_entries
 from promptkit.compaction.run.compactor import Compactor, DraftSummary
 from promptkit.files import replace_file
+from promptkit.reprs import describe
 from promptkit.transcript import Checkpoint, Entry
 from promptkit.transcript.stores.jsonl.format import (
     ARCHIVE_SUFFIX,
@@ -42,6 +43,9 @@ class ArchiveDirectory:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def __repr__(self) -> str:
+        return describe(self, folder=str(self.folder))
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -29,14 +29,14 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_task,
 )
 from promptkit.files import replace_file
-from promptkit.transcript import Checkpoint, Entry
+from promptkit.reprs import describe
+from promptkit.transcript import Checkpoint, Entry, Redactor, Transcript, ViewItem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from promptkit.messages import Json
-    from promptkit.transcript import Redactor, Transcript, ViewItem
 
 CURATED_FILE = "MEMORY.md"
 """The file that the user edits."""
@@ -94,7 +94,6 @@ class MemoryExtractionHook(CompactionHooks):
         self, plan: Plan, *, trigger: str, instructions: str | None
     ) -> PreCompactResult:
         """Return the memories that are written down already."""
-        _ = plan, trigger, instructions
         return PreCompactResult(known_memories=await self._read_known())
 
     async def _read_known(self) -> tuple[str, ...]:
@@ -145,7 +144,6 @@ class StatedMemoryExtractor:
         self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
     ) -> tuple[str, ...]:
         """Return the sentences, also those that are known: the directory writes none twice."""
-        _ = known
         texts = (item.message.text for item in items if is_user_request(item))
         sentences = (sentence.strip() for text in texts for sentence in _SENTENCE.split(text))
         return tuple(
@@ -203,6 +201,9 @@ class MemoryDirectory:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    def __repr__(self) -> str:
+        return describe(self, folder=str(self.folder))
 
     def has(self, key: str) -> bool:
         """Return whether memories with this key were written, on any day. Raises OSError."""

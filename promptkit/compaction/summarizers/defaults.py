@@ -15,14 +15,13 @@ from promptkit.compaction.summarizers.model_summarizers import (
     SimpleSummarizer,
 )
 from promptkit.errors import UnknownModelError
-from promptkit.tokens import model_info
+from promptkit.tokens import ContextBudget, Tokenizer, model_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.providers import Model
-    from promptkit.tokens import ContextBudget, Tokenizer
 
 UNLIMITED = 1 << 40
 """Context window in tokens for models whose window is unknown."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import attrs
@@ -23,12 +24,14 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.messages import ImagePart
 from promptkit.rendering import render
-from promptkit.tokens import tokenizer_for
+from promptkit.tokens import Tokenizer, tokenizer_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from promptkit.compaction.summarizers.losses import MeasuredFact
 
-    from promptkit.tokens import Tokenizer
+
+EXTRACTIVE = "extractive"
+"""The mode of a summary that was extracted from the conversation."""
 
 
 @attrs.frozen(kw_only=True)
@@ -75,7 +78,7 @@ class ExtractiveSummarizer:
                 detail=f"{task.target_tokens:,} tokens are too few even for the headings.",
             ) from error
         text = "".join(message.text for message in rendered.messages)
-        return Summary(text=text, mode="extractive", author="extract", facts=facts.to_json())
+        return Summary(text=text, mode=EXTRACTIVE, author="extract", facts=facts.to_json())
 
 
 @attrs.frozen(kw_only=True)
@@ -114,6 +117,28 @@ class PlaceholderSummarizer:
         )
 
 
+def format_left_out(
+    facts: Iterable[MeasuredFact], known: Facts, max_tokens: int, tokenizer: Tokenizer
+) -> tuple[str, ...]:
+    """Format facts as the lines that an extract has for them, as many of the first as fit."""
+    commands = {command.what: command for command in known.commands}
+    lines: list[str] = []
+    for fact in facts:
+        match fact.kind:
+            case "paths":
+                use = "Changed" if fact.text in known.changed else "Read"
+                line = f"{use}: {fact.text}"
+            case "commands":
+                (line,) = _describe_commands([commands[fact.text]])
+            case _:
+                line = fact.text
+        max_tokens -= tokenizer.count(f"- {line}\n")
+        if max_tokens < 0:
+            break
+        lines.append(line)
+    return tuple(lines)
+
+
 RECENT_COMMANDS = 12
 """Number of commands listed as the last operations."""
 
@@ -142,7 +167,6 @@ class ExtractiveSummary(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """Return the numbered sections, each with its lines or with a note that it is empty."""
-        _ = sizing
         facts = attrs.evolve(self.facts, requests=()) if self.requests_beside else self.facts
         requests = [f"({number}) {request}" for number, request in enumerate(facts.requests, 1)]
         several = (

@@ -10,12 +10,17 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
-from promptkit.compaction.planning.names import find_names, is_common, iter_texts
+from promptkit.compaction.planning.names import (
+    find_figures,
+    find_names,
+    is_common,
+    iter_texts,
+)
 from promptkit.compaction.planning.tool_calls import (
     FILE_RULES,
     PATH_ARGUMENTS,
@@ -37,10 +42,7 @@ from promptkit.messages import (
     as_mapping,
 )
 from promptkit.tools import is_error_result
-from promptkit.transcript import Redactor, redact_json
-
-if TYPE_CHECKING:
-    from promptkit.transcript import ViewItem
+from promptkit.transcript import Redactor, ViewItem, redact_json
 
 MAX_ENTRIES = 400
 """Entries of each list."""
@@ -74,6 +76,9 @@ shortened."""
 
 
 COMMAND_ARGUMENTS = ("command", "cmd", "script")
+MAX_FIGURES = 100
+"""Figures that are kept, the newest."""
+
 MAX_NAMES = 600
 """Names that are kept: those that are most likely to be used again."""
 
@@ -117,6 +122,18 @@ class Skill:
     no room for it."""
 
 
+@attrs.frozen(kw_only=True)
+class Pin:
+    """A text of the conversation that no compaction drops."""
+
+    entry: str
+    """The id of the entry that it is from."""
+    text: str
+    """The text: a whole message, or a passage of one."""
+    by: str
+    """The author of the message: `user`, `assistant`, or `tool` for the result of a tool."""
+
+
 @attrs.frozen
 class Name:
     """An identifier or a path, and how often it was used."""
@@ -147,10 +164,14 @@ class Facts:
     """Commands and other tool calls, except reads, changes and searches of files."""
     errors: tuple[str, ...] = ()
     """Lines of tool results that report an error."""
+    figures: tuple[str, ...] = ()
+    """Figures that the user and the model wrote, each with the words beside it."""
     plan: str = ""
     """The last plan that the model presented."""
     todos: tuple[str, ...] = ()
     """The open items of the last list that the model wrote."""
+    pins: tuple[Pin, ...] = ()
+    """What was pinned."""
     skills: tuple[Skill, ...] = ()
     """The skills that were loaded, each once."""
     tools: tuple[tuple[str, int], ...] = ()
@@ -199,8 +220,10 @@ class Facts:
                 ),
             ),
             errors=_read_texts(data.get("errors")),
+            figures=_read_texts(data.get("figures")),
             plan=_read_text(data.get("plan")),
             todos=_read_texts(data.get("todos")),
+            pins=_read_rows(data.get("pins"), pin_from_json),
             skills=_read_rows(
                 data.get("skills"),
                 lambda row: Skill(_read_text(row.get("name")), _read_text(row.get("text"))),
@@ -255,6 +278,11 @@ def rank_names(names: Iterable[Name], *, messages: int) -> tuple[Name, ...]:
     return tuple(sorted(names, key=rank))
 
 
+def pin_from_json(data: Mapping[str, Json]) -> Pin:
+    """Read a pin as facts and the entries of pins store it. Values of another type are empty."""
+    return Pin(**{name: _read_text(data.get(name)) for name in ("entry", "text", "by")})
+
+
 def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:
     """Return the last thinking block in the facts of a checkpoint, or None."""
     value = facts.get("thinking")
@@ -290,6 +318,7 @@ class _FactCollector:
         self.changed = dict.fromkeys(known.changed)
         self.commands = list(known.commands)
         self.errors = dict.fromkeys(known.errors)
+        self.figures = dict.fromkeys(known.figures)
         self.tools = dict(known.tools)
         self.known = known
         self.todos, self.last_reply, self.messages, self.thinking = (
@@ -321,6 +350,7 @@ class _FactCollector:
             if is_user_request(item) and (request := _describe_request(message)):
                 self.requests.append(request)
                 self.unanswered += 1
+                self._add_figures(text)
         elif message.role == "assistant":
             self.thinking = next(
                 (
@@ -333,6 +363,7 @@ class _FactCollector:
             if text.strip():
                 self.last_reply = _clip(text.strip())
                 self._add_markdown_todos(text)
+                self._add_figures(text)
             if not message.tool_calls:
                 self.unanswered = 0
             for call in message.tool_calls:
@@ -360,8 +391,10 @@ class _FactCollector:
                 lambda command: len(command.name) + len(command.what) + len(command.outcome),
             ),
             errors=_keep_newest(list(self.errors), len),
+            figures=tuple(self.figures)[-MAX_FIGURES:],
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
+            pins=self.known.pins,
             skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
             names=rank_names(
@@ -381,6 +414,10 @@ class _FactCollector:
             if not is_common(text):
                 written, seen, _ = self.names.get(text, (0, 0, 0))
                 self.names[text] = written + (message.role != "tool"), seen + 1, self.messages
+
+    def _add_figures(self, text: str) -> None:
+        for figure in find_figures(text):
+            _move_to_end(self.figures, figure)
 
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)

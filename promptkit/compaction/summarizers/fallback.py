@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -18,10 +19,6 @@ from promptkit.errors import (
     RateLimitedError,
     SummaryError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 FAILURES_BEFORE_PAUSE = 3
 """Failures in a row after which a summarizer is skipped for a while."""

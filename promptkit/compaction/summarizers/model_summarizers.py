@@ -42,10 +42,10 @@ from promptkit.errors import (
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import Json, Message, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
-from promptkit.rendering import render
+from promptkit.rendering import Rendered, render
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens import tokenizer_for
-from promptkit.transcript import redact_message
+from promptkit.tokens import Tokenizer, tokenizer_for
+from promptkit.transcript import ViewItem, redact_message
 from promptkit.wire.parts import begin_with_user
 
 if TYPE_CHECKING:
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.elements.element import Child
-    from promptkit.rendering import Rendered
-    from promptkit.tokens import Tokenizer
-    from promptkit.transcript import ViewItem
 
 SAFETY = 0.9
 """Share of what tool definitions leave that messages may take: tool definitions are counted less

@@ -9,14 +9,13 @@ import attrs
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.compaction.summarizers.summarizer import collect_dropped_items, sum_usage
 from promptkit.messages import Message, OpaquePart
-from promptkit.transcript import Checkpoint, Entry, build_summary_message, build_view
+from promptkit.transcript import Checkpoint, Entry, Transcript, build_summary_message, build_view
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
     from promptkit.providers.openai.response import CompactedInput
-    from promptkit.transcript import Transcript
 
 
 @runtime_checkable

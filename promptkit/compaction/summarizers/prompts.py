@@ -41,16 +41,14 @@ from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
-from promptkit.rendering import render, render_async
-from promptkit.transcript import build_summary_message
+from promptkit.rendering import Rendered, render, render_async
+from promptkit.transcript import ViewItem, build_summary_message
 from promptkit.transcript.log.view import match_tags
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from promptkit.rendering import Rendered
     from promptkit.tokens import Tokenizer
-    from promptkit.transcript import ViewItem
 
 
 @attrs.frozen
@@ -276,7 +274,6 @@ class SummaryInstructions(PromptElement):
 
     def render(self, sizing: Sizing) -> Child:
         """Render the template."""
-        _ = sizing
         values = {
             "instructions": self.instructions,
             "live": self.live,

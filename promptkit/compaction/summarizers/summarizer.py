@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
@@ -19,16 +21,8 @@ from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.anthropic.capabilities import default_output_tokens
 from promptkit.providers.model import COMPACTION
 from promptkit.providers.openai.request import may_reason
-from promptkit.tokens import model_info
-from promptkit.transcript import Redactor, redact_message
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from promptkit.tokens import Tokenizer
-    from promptkit.transcript import ViewItem
-
+from promptkit.tokens import Tokenizer, model_info
+from promptkit.transcript import Redactor, ViewItem, redact_message
 
 MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
 """A summary of fewer tokens is not one, as "ok" or a refusal. Of a short conversation it may have a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 import attrs
@@ -178,7 +179,7 @@ def build_children(items: tuple[TemplateItem, ...]) -> Children:
                 )
         else:
             stack.pop()
-            children = _join_text(top.children)
+            children = tuple(_join_text(top.children))
             if top.draft is None:
                 return children
             stack[-1].children.append(_build_element(top.draft, children))
@@ -212,20 +213,14 @@ _QUOTED_CHARACTERS = 40
 """The length of the quotation of a text in an error."""
 
 
-def _join_text(children: Iterable[str | PromptElement | None]) -> Children:
-    joined: list[str | PromptElement | None] = []
-    run: list[str] = []
-    for child in children:
-        if isinstance(child, str):
-            run.append(child)
-            continue
-        if text := "".join(run):
-            joined.append(text)
-        run.clear()
-        joined.append(child)
-    if text := "".join(run):
-        joined.append(text)
-    return tuple(joined)
+def _join_text(
+    children: Iterable[str | PromptElement | None],
+) -> Iterator[str | PromptElement | None]:
+    for is_text, run in groupby(children, key=lambda child: isinstance(child, str)):
+        if not is_text:
+            yield from run
+        elif text := "".join(map(str, run)):
+            yield text
 
 
 def _build_element(draft: TagDraft, children: Children) -> PromptElement:
@@ -233,12 +228,10 @@ def _build_element(draft: TagDraft, children: Children) -> PromptElement:
         name: build_children(value.items) if isinstance(value, TemplateFragment) else value
         for name, value in draft.props.items()
     }
-    cls = cast("type[PromptElement]", draft.cls)  # tool calls were removed by draft_tag
+    cls = cast("type[PromptElement]", draft.cls)  # tool calls were removed by _draft_tag
     try:
         # Any stands for names and types were checked against the fields of the class
         element = cls(**cast("dict[str, Any]", props))
         return element[children] if children else element
-    except TemplateError:
-        raise
     except PromptKitError as error:
         draft.fail(f"{{% {draft.tag} %}}: {error}")

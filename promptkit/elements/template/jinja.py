@@ -49,7 +49,7 @@ from promptkit.errors import BadChildError, PromptKitError, TemplateError
 from promptkit.messages import ToolCall
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
     from importlib.resources.abc import Traversable
 
     from jinja2.parser import Parser
@@ -168,7 +168,7 @@ def render_template(
             _create_environment(key).get_template(name) if source is None else _compile(key, source)
         )
         output = template.root_render_func(template.new_context(dict(values)))
-        return build_children(trim_last_break(_collect_items(output, file, 0)))
+        return build_children(trim_last_break(tuple(_collect_items(output, file, 0))))
     except PromptKitError:  # such as a text that is too long: the original error is clearer
         raise
     except Exception as error:
@@ -229,7 +229,7 @@ def _create_environment(root: Hashable) -> _Sandbox:  # Hashable: the type of lr
         if name not in {"default", "d", "attr"}:
             filters[name] = _reject_elements(name, function)
     filters |= {
-        ELEMENT_FILTER: _draft_from_output,
+        ELEMENT_FILTER: _draft_tag,
         COMPONENT_FILTER: _create_component,
         "tojson": _to_json,
     }
@@ -481,13 +481,11 @@ class _Generator(CodeGenerator):
     def _output_child_pre(
         self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
     ) -> None:
-        _ = node, frame, finalize
         self.write("environment.output_item(")
 
     def _output_child_post(
         self, node: nodes.Expr, frame: Frame, finalize: CodeGenerator._FinalizeInfo
     ) -> None:
-        _ = frame, finalize
         self.write(f", {self._format_place(node.lineno)})")
 
 
@@ -536,7 +534,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     @staticmethod
     def concat(output: Iterable[object]) -> Any:  # noqa: ANN401  # Any: a str or a TemplateFragment, but Jinja declares str
-        items = _collect_items(output, UNNAMED_FILE, 0)
+        items = tuple(_collect_items(output, UNNAMED_FILE, 0))
         texts = [item.text for item in items if isinstance(item, TemplateText)]
         return "".join(texts) if len(texts) == len(items) else TemplateFragment(items)
 
@@ -560,47 +558,33 @@ def _is_fragment(value: object) -> bool:
     return texts or any(isinstance(item, PromptElement) for item in items)
 
 
-def _collect_items(output: Iterable[object], file: str, line: int) -> tuple[TemplateItem, ...]:
+def _collect_items(output: Iterable[object], file: str, line: int) -> Iterator[TemplateItem]:
     """Collect the items in the output of generated code.
 
     `file` and `line` are the place of text that Jinja adds itself.
     """
-    items: list[TemplateItem] = []
     for item in output:
         if isinstance(item, TemplateFragment):
-            items.extend(item.items)
+            yield from item.items
         elif isinstance(item, TemplateText | TagDraft | PromptElement):
-            items.append(item)
+            yield item
         else:
-            items.append(
-                TemplateText(
-                    str(item), literal=False, file=file, line=line, in_message_template=False
-                )
+            yield TemplateText(
+                str(item), literal=False, file=file, line=line, in_message_template=False
             )
-    return tuple(items)
 
 
-def _draft_from_output(
+def _draft_tag(
     output: Iterable[object], name: str, attributes: Mapping[str, object], file: str, line: int
-) -> TagDraft:
-    for value in attributes.values():
-        if isinstance(value, Undefined):
-            str(value)  # raises an error that names the undefined variable
-    return draft_tag(name, attributes, _collect_items(output, file, line), file=file, line=line)
-
-
-def draft_tag(
-    name: str,
-    attributes: Mapping[str, object],
-    items: tuple[TemplateItem, ...],
-    *,
-    file: str,
-    line: int,
 ) -> TagDraft:
     """Check the attributes of a rendered tag and return the draft of its element.
 
     Raises TemplateError for an invalid value.
     """
+    for value in attributes.values():
+        if isinstance(value, Undefined):
+            str(value)  # raises an error that names the undefined variable
+    items = tuple(_collect_items(output, file, line))
     tag = TAGS[name]
     fields = tag.fields()
     props: dict[str, object] = {}

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.lab.recordings.reading.remote import is_remote, list_remote
 from promptkit.transcript import list_transcripts
 from promptkit.transcript.stores.addresses import is_conversation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _WILD = re.compile(r"[*?\[]")
 

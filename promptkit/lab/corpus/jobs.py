@@ -25,6 +25,7 @@ from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay import FileResult, Recording, ReplayOptions, read_recordings
 from promptkit.lab.replay.results import result_rows
 from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
+from promptkit.reprs import describe_fields
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript import open_store
@@ -45,6 +46,8 @@ class FileRows:
     """Rows of the output. Their values are JSON. A row with an `error` tells why there is no
     other."""
     totals: Json = None
+
+    __repr__ = describe_fields
 
 
 class CorpusJob(Protocol):

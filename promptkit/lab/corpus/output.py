@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from promptkit.files import write_output
 from promptkit.lab.corpus.state import CorpusError
 from promptkit.lab.recordings.reading.remote import is_remote, remote_exists, write_remote
 from promptkit.transcript.stores.addresses import is_conversation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 ROWS_PER_GROUP = 10_000
 """Rows of Parquet that are in memory at the same time, and together in the file."""

@@ -20,6 +20,7 @@ from promptkit.lab.engines import Engine, LostItem, run_each
 from promptkit.lab.recordings.reading.remote import is_remote
 from promptkit.lab.replay.results import describe_failure
 from promptkit.lab.replay.runner import LOST_WORKER
+from promptkit.reprs import describe_fields
 from promptkit.transcript.stores.addresses import is_conversation
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class CorpusSummary:
     """Rows with an error."""
     errors: tuple[str, ...]
     """The first of them, each with the name of its file."""
+
+    __repr__ = describe_fields
 
 
 def run_job(  # noqa: PLR0913  # keywords

@@ -13,17 +13,14 @@ import sqlite3
 import stat
 import time
 import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.errors import PromptKitError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
 
 SAVE_EVERY = 1.0
 """Seconds after which results are saved, at the latest: what a kill of the process may cost."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
@@ -22,9 +22,6 @@ from promptkit.transcript import (
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat
 from promptkit.wire.parts import Payload, WireFormat, move_media, parse_arguments
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 def messages_from_entries(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
 import attrs
 
@@ -33,6 +34,7 @@ from promptkit.lab.recordings.reading.json_values import as_object, as_text
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.recordings.reading.source import RecordingSource, open_source
 from promptkit.messages import ImagePart, Message, OpaquePart
+from promptkit.reprs import describe_fields
 from promptkit.tools import is_error_result
 from promptkit.transcript import (
     Checkpoint,
@@ -51,10 +53,6 @@ from promptkit.transcript.stores.addresses import (
     open_reader,
 )
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
 
 FORMATS: dict[str, RecordingFormat] = {
     recording_format.name: recording_format
@@ -121,6 +119,8 @@ class RecordingCounts:
     skipped_lines: int = 0
     """Lines that could not be read."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class ImportResult:
@@ -142,6 +142,8 @@ class ImportResult:
     """The first lines whose parent is missing, and which were therefore placed elsewhere."""
     relocated_count: int = 0
     """The number of all lines that were placed elsewhere."""
+
+    __repr__ = describe_fields
 
 
 def import_recording(

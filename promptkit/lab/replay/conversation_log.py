@@ -195,6 +195,8 @@ class _Logger:
         self._budget = ContextBudget.for_model(
             model, tools=self._tools, window=recorded.window, max_tokens=recorded.limit
         )
+        # The window of the model is a guess where nothing was recorded, unless a replay kept to it.
+        self._has_limit = recorded != RequestBudget() or options.sources != (RECORDED,)
 
     def log(self) -> ConversationLog:
         """Log the requests of all sources."""
@@ -211,8 +213,8 @@ class _Logger:
             if bill and self._price
             else None,
             model=self._model,
-            window=self._budget.window,
-            limit=self._budget.limit,
+            window=self._budget.window if self._has_limit else None,
+            limit=self._budget.limit if self._has_limit else None,
         )
 
     def _count_overhead(self, system: Sequence[Message]) -> int:
@@ -239,7 +241,9 @@ class _Logger:
             cache_misses=None,
         )
         overhead = self._count_overhead(recording.system)
-        logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
+        logger = RequestLogger(
+            self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
+        )
         finder = CountedMessageFinder(self._messages, self._numbers)
 
         def on_request(request: SentRequest) -> None:
@@ -256,7 +260,9 @@ class _Logger:
         """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
         system = [message for _, message in self._said if message.role == "system"]
         overhead = self._count_overhead(system)
-        logger = RequestLogger(self._messages, request_tokens=overhead, price=self._price)
+        logger = RequestLogger(
+            self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
+        )
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
         cache = PromptCache(self._cache_rule, minimum=cache_minimum(self._model))
         bills = [read_bill(entry.payload) for entry in self._path if is_reply(entry)]

@@ -6,7 +6,7 @@ before, so that the page grows with the length of the conversation and not with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from promptkit.lab.replay.request_log import (
@@ -15,22 +15,18 @@ from promptkit.lab.replay.request_log import (
     LoggedMessage,
     RequestLog,
 )
-from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
-from promptkit.tracing.page import VIEWER, Facts, build_page, describe_part, values_by_number
+from promptkit.tracing.page import VIEWER, build_page, describe_part, values_by_number
 
 CONVERSATION = VIEWER.with_name("conversation")
 """The folder with the scripts, the style sheet and the template of the page. It shares others with
 the trace page."""
 
-SHARED_SCRIPTS = ("dom", "frame", "windowed", "content")
-SCRIPTS = ("log", "rows", "chart", "shown", "facts", "search", "app")
+SHARED_SCRIPTS = ("dom", "frame", "windowed", "calls", "content")
+SCRIPTS = ("log", "rows", "chart", "shown", "reasons", "facts", "search", "head", "app")
 """The parts of the script besides the shared ones. The first two do not use the document."""
 
 SHARED_STYLES = ("page", "panels")
 STYLES = ("conversation",)
-
-_TEXT_FIELDS = ("thinking", "text", "refusal")
-"""Where a provider's own part has its text."""
 
 _KINDS = {"recorded": "r", "changed": "c", "summary": "s", "added": "a"}
 _ROLES = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
@@ -98,23 +94,7 @@ def _encode_content(message: LoggedMessage) -> object:
     content = message.message.content
     if all(isinstance(part, str) for part in content) and len(content) <= 1:
         return message.message.text
-    return [part if isinstance(part, str) else _describe_part(part) for part in content]
-
-
-def _describe_part(part: ImagePart | DocumentPart | OpaquePart | CacheBreakpointPart) -> Facts:
-    """Describe a part other than text.
-
-    A provider's own part that has a text, such as thinking, is its text without its signature.
-    """
-    value = part.value if isinstance(part, OpaquePart) else None
-    if isinstance(value, Mapping):
-        text = next(
-            (text for name in _TEXT_FIELDS if isinstance(text := value.get(name), str) and text),
-            None,
-        )
-        if text is not None:
-            return {"kind": "opaque", "type": str(value.get("type", "text")), "text": text}
-    return describe_part(part)
+    return [part if isinstance(part, str) else describe_part(part) for part in content]
 
 
 def _encode_log(log: RequestLog) -> dict[str, object]:
@@ -133,4 +113,8 @@ def _encode_log(log: RequestLog) -> dict[str, object]:
         "simulated": "".join("1" if each.simulated else "0" for each in requests),
         "parts": [[each.parts[at] for each in requests] for at in range(len(PARTS))],
         "changes": [each.change for each in requests],
+        "differences": values_by_number(
+            requests,
+            lambda each: each.difference and [each.difference.message, each.difference.block],
+        ),
     }

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import Message, OpaquePart, Part
+from promptkit.messages import Message, OpaquePart
+from promptkit.providers.anthropic.request import is_thinking
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.transcript import message_to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.tokens import Tokenizer
 
 
@@ -86,8 +85,8 @@ class MessageCounts:
 
     def _add(self, message: Message) -> MessageCount:
         tokens = written = self._count(message)
-        if not self._shows_thinking and any(map(_is_thinking, message.content)):
-            content = tuple(part for part in message.content if not _is_thinking(part))
+        if not self._shows_thinking and any(map(is_thinking, message.content)):
+            content = tuple(part for part in message.content if not is_thinking(part))
             tokens = self._count(attrs.evolve(message, content=content))
         count = MessageCount(
             number=len(self._all),
@@ -102,15 +101,6 @@ class MessageCounts:
         )
         self._all.append(count)
         return count
-
-
-def _is_thinking(part: Part) -> bool:
-    return (
-        isinstance(part, OpaquePart)
-        and part.provider == "anthropic"
-        and isinstance(part.value, Mapping)
-        and part.value.get("type") in {"thinking", "redacted_thinking"}
-    )
 
 
 def _find_key(message: Message) -> Message | str:

@@ -163,8 +163,6 @@ def find_optimum(conversation: PricedConversation) -> tuple[float, tuple[int, ..
     came_from = [0] * (count + 1)
     total, last = math.inf if count else 0.0, 0
     for start in range(count):
-        if best[start] == math.inf:
-            continue
         spent = best[start]
         for at, size, price in _iter_segment(conversation, start):
             spent += price

@@ -8,25 +8,18 @@ that recorded and replayed prices compare like with like.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
-from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for, find_lifetime
-from promptkit.messages import Message, OpaquePart
-from promptkit.tokens import BilledTokens, PriceError, tokenizer_for
+from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
+from promptkit.messages import Message, OpaquePart, ToolDefinition
+from promptkit.tokens import BilledTokens, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum, mean_tokens
-from promptkit.transcript import Checkpoint, MessageEntry, ViewItem
+from promptkit.transcript import Checkpoint, Entry, MessageEntry, ViewItem
 from promptkit.transcript.log.usage import read_bill
 from promptkit.transcript.log.view import ViewBuilder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from promptkit.messages import ToolDefinition
-    from promptkit.tokens import Price, Prices
-    from promptkit.transcript import Entry
 
 UNRECORDED = "promptkit.unrecorded"
 """The provider of a part with the tokens that every request had and the recording does not have."""
@@ -247,7 +240,11 @@ def measure_bill(
     skip = frozenset(skipped)
     if not bills.keys() - skip:
         return None
-    models = {entry.id: _model_of(entry) for entry in path if entry.id in bills}
+    models = {
+        entry.id: (isinstance(entry.payload, MessageEntry) and entry.payload.model) or ""
+        for entry in path
+        if entry.id in bills
+    }
     model = Counter(models.values()).most_common(1)[0][0]
     counter = MessageCounts(tokenizer_for(model, mean=True))
     overhead = _count_overhead(path, model, tools)
@@ -277,10 +274,6 @@ def measure_bill(
         and (bill := read_bill(entry.payload)) is not None
     ]
     return RecordedBill(requests=tuple(requests), summaries=tuple(summaries), fixed_tokens=fixed)
-
-
-def _model_of(entry: Entry) -> str:
-    return (isinstance(entry.payload, MessageEntry) and entry.payload.model) or ""
 
 
 def _count_overhead(path: Sequence[Entry], model: str, tools: Sequence[ToolDefinition]) -> int:
@@ -314,7 +307,7 @@ class _Caches:
         if self._rule == "anthropic" and any(bill.written_1h_tokens for bill in bills):
             self._rule = "anthropic-1h"
         minimum = cache_minimum(model)
-        self._cache = PromptCache(self._rule, find_lifetime(self._rule), minimum=minimum)
+        self._cache = PromptCache(self._rule, minimum=minimum)
         self._eternal = PromptCache(self._rule, float("inf"), minimum=minimum)
 
     def send(
@@ -331,7 +324,8 @@ class _Caches:
         replayed = simulated
         if not (hit and repeated):
             cached = min(bill.cached_tokens, simulated.input_tokens)
-            written = min(simulated.input_tokens - cached, self._written(simulated))
+            held_or_written = simulated.cached_tokens + simulated.written_tokens
+            written = min(simulated.input_tokens - cached, held_or_written)
             replayed = attrs.evolve(
                 simulated,
                 cached_tokens=cached,
@@ -347,9 +341,6 @@ class _Caches:
             missed=repeated and not hit,
             repeated=repeated,
         )
-
-    def _written(self, simulated: BilledTokens) -> int:
-        return simulated.cached_tokens + simulated.written_tokens
 
 
 def scale_tokens(tokens: int, from_model: str, to_model: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import attrs
 
@@ -11,6 +11,7 @@ from promptkit.lab.recordings import read_recording
 from promptkit.lab.recordings.reading.json_values import as_object
 from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
+from promptkit.reprs import describe_fields
 from promptkit.transcript import (
     CustomEntry,
     Entry,
@@ -20,10 +21,6 @@ from promptkit.transcript import (
     Setting,
 )
 from promptkit.transcript.log.usage import read_usage
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 TOOLS = "tools"
 
@@ -58,6 +55,8 @@ class Recording:
     shared: int = 0
     """The number of leading messages that an earlier branch of the conversation has, too. A replay
     plays them, and counts nothing for them."""
+
+    __repr__ = describe_fields
 
     @property
     def requests(self) -> int:

@@ -14,9 +14,11 @@ import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.lab.replay.recorded import BillTotals, is_unrecorded
+from promptkit.reprs import describe, describe_fields
+from promptkit.wire.first_difference import FirstDifference, find_first_difference
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.lab.replay.message_counts import MessageCount
     from promptkit.lab.replay.simulate import SentRequest
@@ -57,6 +59,9 @@ class LoggedMessage:
     """For a summary: the numbers of the first message that it stands for, and of the one after the
     last."""
 
+    def __repr__(self) -> str:
+        return describe(self, role=self.message.role, text=self.message.text)
+
     @property
     def part(self) -> str:
         """The part of a request that its tokens belong to."""
@@ -88,6 +93,11 @@ class LoggedRequest:
     change: tuple[int, ...]
     """The messages that it shows, as a change of those of the request before: pairs of numbers,
     read by `expand_change`."""
+    difference: FirstDifference | None = None
+    """The first block that differs from the request before. None: it begins with all of that
+    request, or it is the first one."""
+
+    __repr__ = describe_fields
 
     @property
     def tokens(self) -> int:
@@ -105,6 +115,8 @@ class RequestLog:
     price: float | None
     """US dollars for everything, summaries after the last request included; None without prices."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class ConversationLog:
@@ -119,10 +131,11 @@ class ConversationLog:
     model: str
     """The model whose tokenizer counted, and whose prices hold."""
     window: int | None
-    """The context window in tokens; None if it is not known."""
+    """The context window in tokens that held for the requests; None if it was neither recorded nor
+    chosen."""
     limit: int | None
     """The most tokens that a request may have: the window without what is reserved for the reply;
-    None if it is not known."""
+    None as for the window."""
     bill: BillTotals | None = None
     """What the provider billed for the recorded requests, and what the replay of them says; None without
     bills or their prices."""
@@ -130,6 +143,8 @@ class ConversationLog:
     """The number of this conversation in its file, from 1."""
     branches: int = 1
     """The conversations in the file. A transcript has one for each branch."""
+
+    __repr__ = describe_fields
 
 
 class LogMessages:
@@ -172,13 +187,18 @@ class RequestLogger:
     Args:
         messages: The messages of the log.
         request_tokens: Tokens of every request besides its messages: tool definitions and framing.
+        has_tools: Whether there are tool definitions. The framing of a request without any belongs
+            to the part of its first message.
         price: The prices; None: unknown.
     """
 
-    def __init__(self, messages: LogMessages, *, request_tokens: int, price: Price | None) -> None:
+    def __init__(
+        self, messages: LogMessages, *, request_tokens: int, has_tools: bool, price: Price | None
+    ) -> None:
         self._requests: list[LoggedRequest] = []
         self._messages = messages
         self._request_tokens = request_tokens
+        self._has_tools = has_tools
         self._price = price
         self._shown: list[int] = []
         self._sums = dict.fromkeys(PARTS, 0)
@@ -213,8 +233,11 @@ class RequestLogger:
         for number in shown[len(before) :] if appended else shown:
             message = self._messages.all[number]
             self._sums[message.part] += message.tokens
+        difference = None if appended else self._find_difference(before, shown)
         self._shown = list(shown)
-        sums = self._sums | {"tools": self._request_tokens}
+        sums = dict(self._sums)
+        first = self._messages.all[shown[0]].part if shown else "unrecorded"
+        sums["tools" if self._has_tools else first] += self._request_tokens
         sums["unrecorded"] += max(0, request.billed.input_tokens - sum(sums.values()))
         self.spend(request.billed, price or self._price)
         self._requests.append(
@@ -227,8 +250,15 @@ class RequestLogger:
                 checkpoint=request.checkpoint,
                 simulated=simulated,
                 change=change,
+                difference=difference,
             )
         )
+
+    def _find_difference(
+        self, before: Sequence[int], shown: Sequence[int]
+    ) -> FirstDifference | None:
+        both = ([self._messages.all[number].message for number in some] for some in (before, shown))
+        return find_first_difference(*both)
 
     def finish(self, name: str, summaries_billed: BilledTokens) -> RequestLog:
         """Return the log. `summaries_billed` is what all summaries were billed."""
@@ -270,15 +300,13 @@ def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]
     return (*change, *_new_runs(shown, new, at))
 
 
-def _new_runs(shown: Sequence[int], start: int, end: int) -> list[int]:
-    runs: list[int] = []
+def _new_runs(shown: Sequence[int], start: int, end: int) -> Iterator[int]:
     while start < end:
         length = 1
         while start + length < end and shown[start + length] == shown[start] + length:
             length += 1
-        runs += (-1 - shown[start], length)
+        yield from (-1 - shown[start], length)
         start += length
-    return runs
 
 
 def expand_change(before: Sequence[int], change: Sequence[int]) -> list[int]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import attrs
 
 from promptkit.lab.replay.recorded import BillTotals
 from promptkit.lab.replay.retention import RetentionCounts
+from promptkit.reprs import describe_fields
 from promptkit.tokens import BilledTokens
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
 
 MAX_FAULTS = 3
 """Faults that are kept as examples."""
@@ -45,6 +42,8 @@ class FileResult:
     """US dollars that the conversations cost at least under any policy; None unless it was asked
     for."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class FailedFile:
@@ -52,6 +51,8 @@ class FailedFile:
 
     file: str
     reason: str
+
+    __repr__ = describe_fields
 
     def describe(self) -> str:
         """Return one line: the file and the reason."""
@@ -88,6 +89,8 @@ class PolicyResult:
     large as those of this policy; None unless it was asked for."""
     timeline: tuple[TimelineRequest, ...] = ()
     """All requests in order; empty unless a timeline was requested."""
+
+    __repr__ = describe_fields
 
     @property
     def over_planned(self) -> float | None:
@@ -160,6 +163,8 @@ class ReplayTotals:
     faults: tuple[str, ...] = ()
     """Descriptions of the first invalid requests."""
 
+    __repr__ = describe_fields
+
     def __add__(self, other: ReplayTotals) -> ReplayTotals:
         return ReplayTotals(
             requests=self.requests + other.requests,
@@ -186,6 +191,8 @@ class TimelineRequest:
     """Tokens that were read from the prompt cache."""
     checkpoint: bool
     """Whether a summary replaced messages since the request before."""
+
+    __repr__ = describe_fields
 
 
 def sum_bills(bills: Sequence[BillTotals | None]) -> BillTotals | None:

@@ -210,9 +210,9 @@ class Simulation:
             clock=lambda: 0.0,
             summary_tokens=self._rules.summary_tokens,
         )
-        self._misses = self._find_misses(seed)
         play = self._play_with_model if summarize_with_model else self._play
-        return asyncio.run(play(policy, terms, on_request or (lambda _: None)))
+        misses = self._find_misses(seed)
+        return asyncio.run(play(policy, terms, misses, on_request or (lambda _: None)))
 
     def find_lower_bound(self, price: Price) -> float:
         """Return what the conversation costs at least under any policy, in US dollars."""
@@ -226,37 +226,20 @@ class Simulation:
             result: The result of the policy. If it wrote no summary, the sizes are those of
                 `break_even`.
         """
-        conversation = self.measure(price)
-        counted = [at for at, each in enumerate(conversation.requests) if each.counted]
-        after = [
-            (at, request.tokens)
-            for at, request in zip(counted, result.timeline, strict=True)
-            if request.checkpoint and at
-        ]
-        if not after or not (made := result.totals.checkpoints):
-            return find_optimum(conversation)[0]
-        requests = conversation.requests
-        kept = [
-            tokens
-            - conversation.fixed_tokens
-            - (requests[at].tokens - requests[at - 1].tokens)
-            - requests[at - 1].user_tokens
-            for at, tokens in after
-        ]
-        summary = round(result.totals.summaries_billed.output_tokens / made)
-        beside = max(0, round(sum(kept) / len(kept)) - summary)
-        own = attrs.evolve(conversation, summary_tokens=summary, beside_tokens=beside)
-        return find_optimum(own)[0]
+        return find_optimum(self.measure(price, result))[0]
 
-    def measure(self, price: Price) -> PricedConversation:
+    def measure(self, price: Price, result: SimulationResult | None = None) -> PricedConversation:
         """Measure the requests of the conversation without compactions, for its planned optimum.
 
-        Summaries have the sizes of `break_even`.
+        Args:
+            price: The prices of the model.
+            result: The result of a policy, of which summaries and what stays beside them have the
+                sizes. None, or a result without a summary: those of `break_even`.
         """
         fixed = self._request_tokens + sum(
             count.tokens for count in self._counts.count_messages(self._recording.system)
         )
-        return PricedConversation(
+        conversation = PricedConversation(
             requests=measure_requests(
                 self._uses.messages,
                 self._recording.times,
@@ -273,11 +256,13 @@ class Simulation:
             summary_tokens=min(SUMMARY_TOKENS, compute_target_tokens(self._budget.summary_tokens)),
             beside_tokens=PREFACE_TOKENS + BreakEven(tail_tokens=0).count_beside(self._budget),
         )
+        return conversation if result is None else _with_sizes_of(conversation, result)
 
     async def _play_with_model(
         self,
         policy: ReplayPolicy,
         terms: ReplayTerms,
+        misses: frozenset[int],
         on_request: Callable[[SentRequest], object],
     ) -> SimulationResult:
         from promptkit.providers import OpenAIModel
@@ -288,7 +273,7 @@ class Simulation:
             self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses"
         )
         try:
-            return await self._play(policy, attrs.evolve(terms, model=model), on_request)
+            return await self._play(policy, attrs.evolve(terms, model=model), misses, on_request)
         finally:
             await model.aclose()
 
@@ -296,6 +281,7 @@ class Simulation:
         self,
         policy: ReplayPolicy,
         terms: ReplayTerms,
+        misses: frozenset[int],
         on_request: Callable[[SentRequest], object],
     ) -> SimulationResult:
         clock = _Clock(self._recording.times)
@@ -307,14 +293,13 @@ class Simulation:
             rules=self._rules,
             uses=self._uses,
         )
-        recorder.misses = self._misses
         try:
             for at, message in enumerate(self._recording.messages):
                 clock.advance(at)
                 if message.role != "assistant" or at == 0:
                     await run.add(message)
                     continue
-                request = recorder.on_request(await run.request(), reply=at)
+                request = recorder.on_request(await run.request(), reply=at, missed=at in misses)
                 on_request(request)
                 await run.add_reply(message, request.usage)
                 clock.end_reply()
@@ -365,12 +350,9 @@ class _RequestRecorder:
         self.timeline: list[TimelineRequest] = []
         self._run = run
         self._terms = terms
+        self._rules = rules
         self._minimum = cache_minimum(rules.model)
         self._cache = PromptCache(rules.cache, rules.cache_lifetime, minimum=self._minimum)
-        self._cache_rule = rules.cache
-        self._summary_tokens = rules.summary_tokens
-        self.misses = frozenset[int]()
-        """The places of the replies to requests that the provider's cache does not serve."""
         self._uses = uses
         self._retention = RetentionTracker(uses, transcript_path=run.transcript_path)
         self._system = terms.counts.count_messages(terms.system)
@@ -382,17 +364,15 @@ class _RequestRecorder:
         has, too."""
         self._clock = clock
 
-    def on_request(self, messages: Sequence[Message], *, reply: int) -> SentRequest:
-        """Count a request whose reply is at this place of the recording."""
+    def on_request(self, messages: Sequence[Message], *, reply: int, missed: bool) -> SentRequest:
+        """Count a request whose reply is at this place of the recording. `missed`: the provider's cache does not serve it."""
         self._counts_requests = reply >= self._uses.shared
         # the request waited for these summaries, so they were requested before it
         self.bill_summaries()
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = attrs.evolve(
-            self._cache.send(
-                terms.request_tokens, counts, self._clock(), missed=reply in self.misses
-            ),
+            self._cache.send(terms.request_tokens, counts, self._clock(), missed=missed),
             output_tokens=self._uses.output_tokens[reply],
         )
         limit = terms.budget.limit
@@ -442,7 +422,7 @@ class _RequestRecorder:
     def _bill_lookup(self, tokens: int) -> BilledTokens:
         """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
         billed = bill_prefix(
-            self._cache_rule,
+            self._rules.cache,
             tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS,
             tokens,
             minimum=self._minimum,
@@ -464,7 +444,7 @@ class _RequestRecorder:
                 billed = attrs.evolve(
                     billed,
                     input_tokens=billed.input_tokens + call.uncached_tokens,
-                    output_tokens=max(call.output_tokens, self._summary_tokens),
+                    output_tokens=max(call.output_tokens, self._rules.summary_tokens),
                 )
             if self._counts_requests:
                 self.totals = attrs.evolve(
@@ -504,3 +484,24 @@ def find_fault(messages: Sequence[MessageCount], *, first_message: int | None = 
         elif message.call_ids:
             pending = set(message.call_ids)
     return f"the call {min(pending)!r} is not answered" if pending else None
+
+
+def _with_sizes_of(
+    conversation: PricedConversation, result: SimulationResult
+) -> PricedConversation:
+    """Give a conversation the sizes of a policy's own summaries, and of what stood beside them, on average."""
+    requests = conversation.requests
+    counted = [at for at, each in enumerate(requests) if each.counted]
+    kept = [
+        sent.tokens
+        - conversation.fixed_tokens
+        - (requests[at].tokens - requests[at - 1].tokens)
+        - requests[at - 1].user_tokens
+        for at, sent in zip(counted, result.timeline, strict=True)
+        if sent.checkpoint and at
+    ]
+    if not kept or not (made := result.totals.checkpoints):
+        return conversation
+    summary = round(result.totals.summaries_billed.output_tokens / made)
+    beside = max(0, round(sum(kept) / len(kept)) - summary)
+    return attrs.evolve(conversation, summary_tokens=summary, beside_tokens=beside)

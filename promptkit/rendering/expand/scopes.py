@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -18,10 +17,7 @@ from promptkit.elements import AssistantMessage, KeepWith
 from promptkit.elements.element import PromptElement
 from promptkit.elements.layout import KeepGroup
 from promptkit.elements.writing import Provided
-from promptkit.rendering.tree import iter_upwards
-
-if TYPE_CHECKING:
-    from promptkit.rendering.tree import Node
+from promptkit.rendering.tree import Node, iter_upwards
 
 
 @attrs.frozen

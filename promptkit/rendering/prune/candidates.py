@@ -8,8 +8,9 @@ and states the rules.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from promptkit.rendering.expand.materialize import find_enclosure, has_own_priority
 from promptkit.rendering.tree import (
@@ -24,10 +25,6 @@ from promptkit.rendering.tree import (
     Run,
     is_literal,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
 
 NO_TIE = float("-inf")
 """Replaces (compared by identity) the lowest priority of a direct child where no other candidate

@@ -22,8 +22,9 @@ in them. `RenderTree.prompt_tsx` takes this back.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Generator, Hashable
 from heapq import heappush
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from promptkit.rendering.expand.materialize import (
     RenderTree,
@@ -67,10 +68,6 @@ from promptkit.rendering.tree import (
     RunStep,
     is_literal,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Hashable
-
 
 Step: TypeAlias = "RunStep | list[Change]"
 """One step: the entry of a run that it takes, or the changes that it makes."""

@@ -20,6 +20,7 @@ from promptkit.rendering.tree import (
     is_item_alive,
     read_given_priority,
 )
+from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +72,8 @@ class Removal:
 
     _item: RemovedItem = attrs.field(alias="item", repr=False, eq=False)
     _pruned: PrunedTree = attrs.field(alias="pruned", repr=False, eq=False)
+
+    __repr__ = describe_fields
 
     @cached_property
     def tokens(self) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
 
 from promptkit.rendering.tree import NEVER_REMOVED, EntryTaken, Item, Leaf, Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class ItemRemoved(NamedTuple):

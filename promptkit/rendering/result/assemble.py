@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import attrs
 
@@ -16,9 +16,6 @@ from promptkit.rendering.subtree import (
     iter_messages,
 )
 from promptkit.rendering.tree import Leaf, MessageItem, Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:

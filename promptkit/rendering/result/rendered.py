@@ -13,6 +13,7 @@ from promptkit.rendering.prune.removals import PrunedTree, Removal, list_removal
 from promptkit.rendering.result.assemble import SourceSpan, map_sources
 from promptkit.rendering.result.notes import list_notes
 from promptkit.rendering.tree import format_priority
+from promptkit.reprs import describe
 from promptkit.tokens.budget import read_budget
 from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
@@ -74,6 +75,16 @@ class Rendered:
         alias="tools", default=(), repr=False, eq=False
     )
     _earlier: tuple[Message, ...] = attrs.field(alias="earlier", default=(), repr=False, eq=False)
+
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            messages=self.messages,
+            tokens=self.tokens,
+            budget=self.budget,
+            reserved=self.reserved or None,
+            removed=len(self.removals),
+        )
 
     @cached_property
     def _pruned(self) -> PrunedTree:

@@ -266,10 +266,9 @@ class _ItemBuilder:
         return places
 
     def _build_content(
-        self, place: _Place, content: Message | Part | _Marker, end: int
+        self, place: _Place, parent: TraceItem, content: Message | Part | _Marker, end: int
     ) -> TraceItem:
         """Build the item of a message of a round, of a part of such a message, or of a marker."""
-        parent = self.items[place.parent or 0]
         if isinstance(content, _Marker):
             position, label = place.position, "marker"
         else:
@@ -331,9 +330,9 @@ class _ItemBuilder:
         )
 
     def _build_item(self, item: Item, place: _Place, end: int) -> TraceItem:
-        if place.content is not None:
-            return self._build_content(place, place.content, end)
         parent = None if place.parent is None else self.items[place.parent]
+        if parent is not None and place.content is not None:
+            return self._build_content(place, parent, place.content, end)
         label = "" if parent is None else format_label(place.node, place.position)
         path = Path() if parent is None else self._paths[parent.id].append(label)
         since, until = _find_lifetime(

@@ -81,8 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     stopped = Event()
 
-    def stop(number: int, frame: object) -> None:
-        _ = number, frame
+    def stop(*_: object) -> None:
         stopped.set()
 
     for number in (signal.SIGINT, signal.SIGTERM):

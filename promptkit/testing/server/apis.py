@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import attrs
 
@@ -24,9 +24,6 @@ from promptkit.testing.server.encoding import (
 from promptkit.testing.server.journal import CHAT, COUNT_TOKENS, MESSAGES, Exchange
 from promptkit.testing.server.replies import HttpAnswer, api_error
 from promptkit.testing.server.validation import check_chat, check_responses
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @attrs.frozen(kw_only=True)
@@ -70,8 +67,7 @@ def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | No
     return api_error(400, message, code="context_length_exceeded", param="input")
 
 
-def _refuse_messages(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
-    _ = reserved
+def _refuse_messages(tokens: int, _: int, window: int) -> HttpAnswer | None:
     return (
         None
         if tokens <= window

@@ -87,18 +87,13 @@ class Backend:
         self.queue = RequestQueue()
         self.counters = ServerStats()
         self._window = window
-        self._script: deque[Step] = deque(script)
+        self.script: deque[Step] = deque(script)
         self._rules = tuple(rules)
         self._after = after
         self._faults = faults
         self._cache = PromptCache()
         self._breakpoints = BreakpointCache()
         self._lock = Lock()
-
-    @property
-    def steps_left(self) -> int:
-        """How many steps of the script are unused."""
-        return len(self._script)
 
     def answer(self, exchange: Exchange) -> HttpResponse:
         """Answer a request, record the outcome in the exchange, and remove the request from the queue."""
@@ -165,7 +160,7 @@ class Backend:
             if step is None:
                 self.queue.wait_for_turn(exchange.number)
                 with self._lock:
-                    step = self._script.popleft() if self._script else self._after
+                    step = self.script.popleft() if self.script else self._after
             self.queue.remove(exchange.number)
             if step is not None:
                 return self._resolve(exchange, step)

@@ -11,6 +11,7 @@ import attrs
 
 from promptkit.messages import Json, as_mapping, as_sequence
 from promptkit.providers.model import PURPOSE_HEADER
+from promptkit.reprs import describe_fields
 from promptkit.testing.server.anthropic_validation import CheckedMessages, convert_messages_to_chat
 from promptkit.testing.server.validation import convert_to_chat, extract_text
 
@@ -57,6 +58,8 @@ class Exchange:
     checked: CheckedMessages | None = attrs.field(default=None, repr=False)
     """For Anthropic's API: the places of thinking blocks that were left out, and what the thinking
     of the reply is bound to."""
+
+    __repr__ = describe_fields
 
     @cached_property
     def chat(self) -> dict[str, Any]:  # Any: JSON
@@ -110,6 +113,8 @@ class Stats:
     written_1h_tokens: int = 0
     """The part of them that the cache keeps for an hour."""
     output_tokens: int = 0
+
+    __repr__ = describe_fields
 
     @property
     def cached_share(self) -> float:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import json
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 from promptkit import ImagePart, ToolDefinition, Usage
@@ -30,10 +31,6 @@ from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import CACHE_MINIMUM, cache_minimum
 from promptkit.tokens.tool_schemas import format_declarations
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 BLOCK_TOKENS = 128
 MAX_BLOCKS = 1_000_000

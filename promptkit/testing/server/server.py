@@ -6,6 +6,7 @@ from ipaddress import ip_address
 from threading import Thread
 from typing import TYPE_CHECKING, Self
 
+from promptkit.reprs import describe
 from promptkit.testing.server.backend import Backend
 from promptkit.testing.server.http_handler import Listener
 from promptkit.testing.server.replies import Answer, Fault, Rule, Step, normalize_answer
@@ -99,6 +100,9 @@ class Server:
         )
         self._thread.start()
 
+    def __repr__(self) -> str:
+        return describe(self, url=self.url, requests=len(self.requests))
+
     @property
     def port(self) -> int:
         """The port that the server listens on."""
@@ -128,7 +132,7 @@ class Server:
     @property
     def steps_left(self) -> int:
         """How many steps of the script are unused."""
-        return self._backend.steps_left
+        return len(self._backend.script)
 
     @property
     def connections(self) -> int:

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from typing import Any, Literal, NoReturn
 
 import attrs
 
 from promptkit.messages import Json, as_mapping, as_sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 
 @attrs.frozen

@@ -186,7 +186,6 @@ class PromptSnapshot:
         return self._build_document(render_levels(prompt, self.options, stabilizer), stabilizer)
 
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
-        _ = stabilizer
         return format_prompt(levels)
 
 
@@ -226,7 +225,6 @@ class MessagesSnapshot(PromptSnapshot):
         return attrs.evolve(self, wire_format=wire_format)
 
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
-        _ = stabilizer
         return build_wire_json(levels, self._wire_format)
 
 

@@ -7,20 +7,29 @@ const LEAP = 10; // requests that Page Up and Page Down move by
 class View {
   constructor(log) {
     this.log = log;
-    this.step = Math.max(0, log.steps.length - 1);
+    this.step = this.firstStep(log);
     this.selected = null;
     this.matches = null; // the numbers that the search found
+    this.mark = null; // a regular expression for the words of the search
+    this.printing = false;
     this.palette = null;
     this.waiting = false;
     this.most = Math.max(1, ...log.sources.map((source) => source.tokens.reduce((most, tokens) => Math.max(most, tokens), 0)));
     this.mostPrice = Math.max(0, ...log.sources.map((source) => source.price || 0));
     this.top = this.sizeOfScale();
     this.tip = new Tip(this);
+    this.head = new Head(this);
     this.charts = log.sources.map((source) => new Chart(this, source));
     this.lists = log.sources.map((source, at) => new Shown(this, source, byId(`messages-${at}`)));
     this.facts = new Facts(this);
     this.search = new Search(this);
     this.frame();
+  }
+
+  /* The page opens at the last checkpoint, where most is lost, or else at the last request. */
+  firstStep(log) {
+    const steps = log.sources.flatMap((source) => source.checkpoints.map((request) => stepOf(log, source, request)));
+    return Math.max(0, ...(steps.length ? steps : [log.steps.length - 1]));
   }
 
   /* The tokens at the top of the chart: the limit is shown unless all requests are far below it. */
@@ -32,6 +41,7 @@ class View {
       return most;
     });
     const most = Math.max(1, ...parts);
+    this.largest = most;
     return limit && limit < most * 4 ? Math.max(limit, most) * 1.06 : most * 1.06;
   }
 
@@ -90,12 +100,23 @@ class View {
   go(step) {
     this.step = Math.max(0, Math.min(this.log.steps.length - 1, step));
     byId('slider').value = this.step;
+    this.keepAddress();
     if (this.waiting) return;
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
       this.update();
     });
+  }
+
+  /* Let the address of the page name the request, once the reader stays there. */
+  keepAddress() {
+    clearTimeout(this.addressing);
+    this.addressing = setTimeout(() => history.replaceState(null, '', `${location.href.split('#')[0]}${this.address()}`), 300);
+  }
+
+  address() {
+    return `#request-${this.step + 1}`;
   }
 
   update() {
@@ -109,6 +130,7 @@ class View {
 
   redraw() {
     for (const list of this.lists) list.list.draw(true);
+    this.facts.updateEntry();
   }
 
   /* The slider, the number, and the line of figures. */
@@ -118,6 +140,7 @@ class View {
     slider.value = step;
     slider.style.setProperty('--at', `${((100 * step) / Math.max(1, log.steps.length - 1)).toFixed(3)}%`);
     if (document.activeElement !== number || Number(number.value) !== step + 1) number.value = step + 1;
+    byId('link').setAttribute('href', this.address());
     const sentences = log.sources.map((source, at) => this.sentence(source, this.lists[at].rows));
     slider.setAttribute('aria-valuetext', `Request ${step + 1} of ${log.steps.length}. ${sentences.join(' ')}`);
     byId('state').replaceChildren(...sentences.map((sentence) => el('p', {}, sentence)));
@@ -210,11 +233,17 @@ function wireKeys(view) {
   });
 }
 
-/* Show the message that the address names, as the links to entries do. */
+/* Show the request or the message that the address names, as links do. */
 function followAddress(view) {
-  const match = /^#message-(\d+)$/.exec(location.hash);
-  const number = match ? Number(match[1]) : -1;
-  if (number < 0 || number >= view.log.count) return;
+  const [, kind, digits] = /^#(request|message)-(\d+)$/.exec(location.hash) || [];
+  const number = Number(digits) - 1;
+  if (kind === 'request' && number >= 0 && number < view.log.steps.length) {
+    clearTimeout(view.addressing);
+    view.step = number;
+    view.update();
+    for (const list of view.lists) list.toStart();
+  }
+  if (kind !== 'message' || number < 0 || number >= view.log.count) return;
   view.select(number, { go: true });
   showTab('entry');
 }
@@ -226,10 +255,11 @@ function open() {
   wireTabs('request');
   wireControls(view);
   wireKeys(view);
+  wirePrint(view);
   addEventListener('hashchange', () => followAddress(view));
   wireTheme(() => view.recolour());
   view.update();
-  for (const list of view.lists) list.toEnd();
+  for (const list of view.lists) list.toStart();
   followAddress(view);
   document.body.classList.add('ready');
 }

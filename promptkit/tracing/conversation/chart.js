@@ -4,6 +4,7 @@
  */
 
 const INSET = 9; // pixels at both ends: half of the slider's thumb, so that both have the same scale
+const WIDEST = 32; // pixels from one request to the next: few requests stand at the left
 const LANES = { size: 108, paid: 30, price: 26, shown: 5 };
 const LOW_LANES = { size: 80, paid: 22, price: 18 };
 const GAP = 7;
@@ -48,18 +49,28 @@ class Chart {
 
   resized(width) {
     this.width = Math.floor(width);
+    const slider = byId('slider');
+    slider.style.marginLeft = `${this.left}px`;
+    slider.style.width = `${2 * INSET + this.space * Math.max(1, this.view.log.steps.length - 1)}px`;
     this.draw();
   }
 
+  /* The pixels for the figures at the left. */
+  get left() {
+    return innerWidth > 520 ? 58 : 44;
+  }
+
+  /* The pixels from one request to the next. */
+  get space() {
+    return Math.min(WIDEST, (this.width - this.left - 2 * INSET) / Math.max(1, this.view.log.steps.length - 1));
+  }
+
   x(step) {
-    const last = this.view.log.steps.length - 1;
-    return INSET + (last ? ((this.width - 2 * INSET) * step) / last : (this.width - 2 * INSET) / 2);
+    return this.left + INSET + this.space * step;
   }
 
   stepAt(x) {
-    const last = this.view.log.steps.length - 1;
-    const share = (x - INSET) / Math.max(1, this.width - 2 * INSET);
-    return Math.max(0, Math.min(last, Math.round(share * last)));
+    return Math.max(0, Math.min(this.view.log.steps.length - 1, Math.round((x - this.left - INSET) / this.space)));
   }
 
   /* Draw everything that does not depend on the selection. */
@@ -71,7 +82,7 @@ class Chart {
     const colours = this.view.colours();
     const top = this.view.top;
     context.fillStyle = colours.line;
-    for (const y of [lanes.size, lanes.paid + lanes.paidHeight, lanes.price + lanes.priceHeight]) context.fillRect(0, y, this.width, 1);
+    for (const y of [lanes.size, lanes.paid + lanes.paidHeight, lanes.price + lanes.priceHeight]) context.fillRect(this.left, y, this.width - this.left, 1);
     for (const column of this.columns()) this.column(context, column, colours, top);
     this.limit(context, colours, top);
     this.priceLine(context, colours);
@@ -83,10 +94,10 @@ class Chart {
 
   /* The bars: one for each step, or for each pixel the largest request there, and the one that paid the most. */
   columns() {
+    const { space } = this;
     const { steps } = this.view.log;
-    const space = (this.width - 2 * INSET) / Math.max(1, steps.length - 1);
     if (space >= 3) {
-      const width = Math.max(2, Math.min(14, Math.floor(space) - 1));
+      const width = Math.max(2, Math.min(18, Math.floor(space) - 1));
       return Array.from(steps, (_, step) => ({ left: Math.round(this.x(step) - width / 2), width, request: this.source.at[step], dearest: this.source.at[step] }));
     }
     const columns = [];
@@ -137,7 +148,7 @@ class Chart {
     context.strokeStyle = colours.no;
     context.setLineDash([5, 4]);
     context.beginPath();
-    context.moveTo(0, y);
+    context.moveTo(this.left, y);
     context.lineTo(this.width, y);
     context.stroke();
     context.setLineDash([]);
@@ -191,23 +202,23 @@ class Chart {
     }
   }
 
+  /* The figures at the left of the lanes. */
   labels(context, colours) {
-    const { log, top, mostPrice } = this.view;
+    const { log, top, largest, mostPrice } = this.view;
     const { lanes, source } = this;
-    const write = (text, y) => {
-      context.font = '11px system-ui, sans-serif';
-      const { width } = context.measureText(text);
-      context.fillStyle = colours.back;
-      context.globalAlpha = 0.82;
-      context.fillRect(0, y - 10, width + 6, 13);
-      context.globalAlpha = 1;
-      context.fillStyle = colours.muted;
-      context.fillText(text, 3, y);
+    context.font = '11px system-ui, sans-serif';
+    context.textAlign = 'right';
+    const write = (text, y, colour = colours.muted) => {
+      context.fillStyle = colour;
+      context.fillText(text, this.left - 4, y);
     };
-    const limited = log.limit && log.limit <= top;
-    write(limited ? `limit ${shortFigure(log.limit)}` : `${shortFigure(top)} tokens`, limited ? Math.max(11, lanes.size * (1 - log.limit / top) + 12) : 11);
-    write('cached, paid', lanes.paid + 10);
-    if (mostPrice) write(`price ${dollars(source.price)}`, lanes.price + 10);
+    const yOf = (tokens) => Math.max(10, Math.min(lanes.size, lanes.size * (1 - tokens / top) + 4));
+    if (log.limit && log.limit <= top) write(`limit ${shortFigure(log.limit)}`, yOf(log.limit), colours.no);
+    if (!log.limit || log.limit > top || Math.abs(yOf(log.limit) - yOf(largest)) > 12) write(shortFigure(largest), yOf(largest));
+    write('tokens', lanes.size - 1);
+    write('paid', lanes.paid + 10);
+    write('cached', lanes.paid + 22);
+    if (mostPrice) write(dollars(source.price), lanes.price + 10);
   }
 
   describe() {
@@ -267,7 +278,8 @@ class Tip {
       el('strong', {}, `Request ${figure(request + 1)}`),
       source.checkpoints.includes(request) ? ' · after a checkpoint' : '',
       el('p', {}, `${counted(source.tokens[request], 'token')}, ${figure(source.cached[request])} cached, ${dollars(source.cost[request])} so far`),
-      el('p', { class: 'note' }, parts.map(([name, tokens]) => `${name} ${shortFigure(tokens)}`).join(' · ')),
+      el('p', { class: 'note' }, parts.map(([name, tokens]) => `${PART_TEXTS[name]} ${shortFigure(tokens)}`).join(' · ')),
+      el('p', {}, shortReason(log, source, request)),
     );
     this.box.hidden = false;
     const { width, height } = this.box.getBoundingClientRect();

@@ -2,6 +2,8 @@
  * The panels beside the messages: the figures of the request, the selected message with the requests that show it, and all requests.
  */
 
+const FAR = 3; // a limit of so many times a request is far from it
+
 class Facts {
   constructor(view) {
     this.view = view;
@@ -34,15 +36,29 @@ class Facts {
     const head = el('h2', {}, source.name, el('span', { class: 'kind' }, this.kind(source, request)));
     if (request < 0) return el('section', { class: 'block' }, head, el('p', { class: 'note' }, 'No request was sent yet.'));
     const tokens = source.tokens[request];
-    const most = Math.max(tokens, log.limit || 0);
+    const whole = source.parts.reduce((sum, column) => sum + column[request], 0);
+    const most = Math.max(whole, log.limit && log.limit < FAR * tokens ? log.limit : tokens); // bars of a far limit would all be empty
+    const numbers = numbersIn(runsAt(source, request));
     const written = source.written[request];
     const rest = tokens - source.cached[request] - written;
     const before = request ? source.cost[request - 1] : 0;
+    const reason = [el('h2', {}, 'Why was this not cached?'), el('div', { class: 'reason' }, cacheReasons(log, source, request))];
+    const missed = isMissed(log, source, request);
     return el(
       'section',
       { class: 'block' },
       head,
-      el('div', { class: 'lines' }, source.parts.map((column, part) => column[request] > 0 && this.line(PART_TEXTS[log.parts[part]], column[request], most, PART_COLOURS[part]))),
+      missed && reason,
+      el('h2', {}, 'What fills this window'),
+      el(
+        'div',
+        { class: 'lines' },
+        source.parts.map((column, part) => column[request] > 0 && [
+          this.line(PART_TEXTS[log.parts[part]], column[request], most, PART_COLOURS[part]),
+          log.parts[part] === 'results' && this.toolLines(numbers, most),
+        ]),
+      ),
+      numbers.length > 0 && [el('h2', {}, 'Largest messages'), largestList(log, numbers)],
       el('h2', {}, 'Tokens'),
       el(
         'div',
@@ -51,6 +67,8 @@ class Facts {
         written > 0 && this.line('written to the cache', written, most, 'paid'),
         this.line('paid in full', rest, most, 'paid'),
       ),
+      !missed && reason,
+      el('h2', {}, 'Figures'),
       el(
         'dl',
         { class: 'props' },
@@ -69,10 +87,23 @@ class Facts {
     return source.simulated[request] === '1' ? 'simulated prompt cache' : 'as the provider billed it';
   }
 
-  line(name, tokens, most, colour) {
+  /* The results by tool, if there are several tools. */
+  toolLines(numbers, most) {
+    const tools = resultsByTool(this.view.log, numbers);
+    if (tools.length < 2) return null;
+    const rest = tools.splice(MOST_TOOLS);
+    const others = { name: counted(rest.length, 'more tool'), tokens: 0, count: 0 };
+    for (const each of rest) {
+      others.tokens += each.tokens;
+      others.count += each.count;
+    }
+    return [...tools, ...(rest.length ? [others] : [])].map(({ name, tokens, count }) => this.line(`${name} (${figure(count)})`, tokens, most, 'tool', 'inner'));
+  }
+
+  line(name, tokens, most, colour, kind = '') {
     const bar = el('span', { class: `fill part-${colour}` });
     bar.style.width = `${(100 * tokens) / Math.max(1, most)}%`;
-    return el('div', { class: 'line' }, el('span', { class: 'who' }, name), el('span', { class: 'share' }, bar), el('span', { class: 'num' }, counted(tokens, 'token')));
+    return el('div', { class: `line ${kind}` }, el('span', { class: 'who' }, name), el('span', { class: 'share' }, bar), el('span', { class: 'num' }, counted(tokens, 'token')));
   }
 
   checkpoints(source, request) {
@@ -140,19 +171,18 @@ class Facts {
       go(ranges[0][0]),
       ', last ',
       go(ranges.at(-1)[1] - 1),
-      summary !== undefined && [' · ', el('a', { href: `#message-${summary}` }, 'the summary that stands for it')],
+      summary !== undefined && [' · ', el('a', { href: messageAddress(summary) }, 'the summary that stands for it')],
     );
   }
 
   texts(number) {
-    const { log } = this.view;
+    const { log, mark } = this.view;
     return [
       contentOf(log, number).map((piece, index) => {
-        if (typeof piece !== 'string' && piece.kind !== 'opaque') return partBox(piece);
-        const [text, kind] = typeof piece === 'string' ? [piece, ''] : [opaqueText(piece), 'part'];
-        return textBox(text, { key: `${number}:${index}`, kind, whole: true });
+        const options = { key: `${number}:${index}`, whole: true, mark };
+        return typeof piece === 'string' ? textBox(piece, options) : partBox(piece, options);
       }),
-      (log.calls[number] || []).map(callBox),
+      (log.calls[number] || []).map((call, index) => callBox(call, { key: `${number}:call ${index}`, mark, after: resultLink(log, `${number}:call ${index}`) })),
     ];
   }
 
@@ -163,20 +193,9 @@ class Facts {
     this.covered = source ? coveredBy(log, source, number) : [];
     const tokens = this.covered.reduce((sum, each) => sum + log.tokens[each], 0);
     const box = el('div', { class: 'scroll covered', tabindex: '0', role: 'list', 'aria-label': 'Messages that the summary stands for' });
-    const list = new Windowed(box, { make: (key) => this.coveredRow(key) });
+    const list = new Windowed(box, { make: (key) => messageRow(log, key) });
     list.show(this.covered);
     return el('div', { class: 'side' }, el('h3', {}, `Stands for ${counted(this.covered.length, 'message')}, ${counted(tokens, 'token')}`), box);
-  }
-
-  coveredRow(number) {
-    const { log } = this.view;
-    return el(
-      'a',
-      { class: 'entry-row', role: 'listitem', href: `#message-${number}` },
-      el('span', { class: `role ${log.role[number]}` }, roleText(log, number)),
-      el('bdi', { class: 'preview' }, previewOf(log, number)),
-      el('span', { class: 'num' }, figure(log.tokens[number])),
-    );
   }
 
   /* A row of the table of all requests. */

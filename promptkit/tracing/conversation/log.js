@@ -17,6 +17,7 @@ function openLog(data) {
   };
   log.forms = new Map(); // for each message of the conversation the numbers of its changed forms
   for (const [form, original] of Object.entries(log.original)) log.forms.set(original, [...(log.forms.get(original) || []), Number(form)]);
+  pairCalls(log);
   log.sources = data.logs.map(openSource);
   const replies = Int32Array.from(new Set(log.sources.flatMap((source) => [...source.reply]))).sort();
   log.steps = replies.length ? replies : Int32Array.of(log.length); // without a request there is one step, at which none was sent
@@ -28,11 +29,43 @@ function openSource(source) {
   const count = source.reply.length;
   return {
     ...{ name: source.name, price: source.price, count, time: source.time, cost: source.cost, checkpoints: source.checkpoints },
-    ...{ changes: source.changes, frames: framesOf(source.changes), simulated: source.simulated },
+    ...{ changes: source.changes, differences: source.differences, frames: framesOf(source.changes), simulated: source.simulated },
     ...{ reply: Int32Array.from(source.reply), tokens: Int32Array.from(source.tokens), cached: Int32Array.from(source.cached) },
     ...{ written: Int32Array.from(source.written), output: Int32Array.from(source.output) },
     parts: source.parts.map((column) => Int32Array.from(column)),
   };
+}
+
+/*
+ * Find out which result answers which call. `log.results` has the number of the result by the place of the call, `number:index`, and `log.callers`
+ * for each result the number of the message with its call, and the tool's name. Ids may repeat: a result answers the newest call before it.
+ */
+function pairCalls(log) {
+  log.results = new Map();
+  log.callers = new Map();
+  const open = new Map(); // calls without a result so far, by id
+  for (let number = 0; number < log.length; number += 1) {
+    (log.calls[number] || []).forEach(([id, name], index) => open.set(id, { number, index, name }));
+    const call = log.role[number] === 'tool' ? open.get(log.callId[number]) : undefined;
+    if (!call) continue;
+    open.delete(log.callId[number]);
+    log.callers.set(number, call);
+    log.results.set(`${call.number}:${call.index}`, number);
+  }
+}
+
+/* The message of the conversation that a message is or stands for in another form. */
+function recordedOf(log, number) {
+  return log.original[number] ?? number;
+}
+
+/* The name of the tool that a result comes from, or undefined. */
+function toolOf(log, number) {
+  return log.callers.get(recordedOf(log, number))?.name ?? log.name[number];
+}
+
+function isError(log, number) {
+  return Array.isArray(log.content[number]) && log.content[number].some((part) => part.kind === 'error');
 }
 
 /* For each step the request of a source that was sent last until then; -1 before the first. */
@@ -147,7 +180,7 @@ function stepOf(log, source, request) {
 /* All text of a message, for the search. */
 function textOf(log, number) {
   const content = log.content[number];
-  const parts = typeof content === 'string' ? [content] : content.map((part) => (typeof part === 'string' ? part : partText(part)));
-  const calls = (log.calls[number] || []).map(([id, name, args]) => `${name} ${args} ${id}`);
-  return [...parts, log.name[number], log.callId[number], ...calls, log.entry[number]].filter(Boolean).join('\n');
+  const parts = typeof content === 'string' ? [content] : content.map((part) => (typeof part === 'string' ? part : part.text ?? partText(part)));
+  const calls = (log.calls[number] || []).map(([id, name, args]) => `${name} ${callText(args)} ${id}`);
+  return [...parts, log.name[number], toolOf(log, number), log.callId[number], ...calls, log.entry[number]].filter(Boolean).join('\n');
 }

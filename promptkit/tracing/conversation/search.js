@@ -22,6 +22,7 @@ class Search {
     this.all = [];
     for (let number = 0; query && number < this.view.log.count; number += 1) if (this.text(number).includes(query)) this.all.push(number);
     this.view.matches = query ? new Set(this.all) : null;
+    this.view.mark = query ? new RegExp(query.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&'), 'giu') : null;
     this.at = -1;
     this.update();
     if (this.found.length) this.step(1);

@@ -14,6 +14,7 @@ class Shown {
     this.whole = new Set(); // texts that are shown in full, as `number:index`
     this.rows = rowsAt(view.log, source, -1, this.open);
     this.list = new Windowed(box, { make: (key) => this.row(key), estimate: (key) => this.estimate(key) });
+    this.list.moved = (by) => view.head.scrolled(by);
     box.addEventListener('click', (event) => this.clicked(event));
   }
 
@@ -28,10 +29,11 @@ class Shown {
     this.list.show(this.rows.keys);
   }
 
-  /* Scroll to the newest messages, which the request was sent for. */
-  toEnd() {
-    const last = this.rows.keys.at(-1);
-    if (last !== undefined) this.list.reveal(last);
+  /* Scroll to the summary that a checkpoint has put into the request, or else to the newest messages, which the request was sent for. */
+  toStart() {
+    const summary = this.request >= 0 && this.source.checkpoints.includes(this.request) ? numbersIn(this.runs).findLast((number) => this.view.log.kind[number] === 's') : undefined;
+    const key = summary === undefined ? this.rows.keys.at(-1) : keyOf(this.view.log, this.rows, summary);
+    if (key !== undefined) this.list.reveal(key);
   }
 
   row(key) {
@@ -50,7 +52,7 @@ class Shown {
   }
 
   message(number, dropped) {
-    const { log, selected, matches } = this.view;
+    const { log, selected, matches, mark } = this.view;
     const role = log.kind[number] === 's' ? 'summary' : log.role[number];
     const label = `${roleText(log, number)}${dropped ? ', dropped' : ''}`;
     const match = matches !== null && matches.has(number);
@@ -61,7 +63,8 @@ class Shown {
         'header',
         {},
         el('span', { class: `role ${role}` }, roleText(log, number)),
-        log.name[number] !== undefined && el('bdi', { class: 'of' }, log.name[number]),
+        log.role[number] === 'tool' ? this.caller(number) : log.name[number] !== undefined && el('bdi', { class: 'of' }, marked(log.name[number], mark)),
+        isError(log, number) && chipOf('error'),
         log.kind[number] === 'c' && el('span', { class: 'badge' }, `changed, was ${counted(log.tokens[log.original[number]], 'token')}`),
         dropped && el('span', { class: 'badge' }, 'dropped'),
         this.link(number),
@@ -74,19 +77,56 @@ class Shown {
 
   /* The link to the entry of a message. */
   link(number) {
-    return el('a', { class: 'origin', href: `#message-${number}`, 'data-hold': `entry ${number}` }, placeText(this.view.log, number));
+    return el('a', { class: 'origin', href: messageAddress(number), 'data-hold': `entry ${number}` }, placeText(this.view.log, number));
+  }
+
+  /* The tool that a result comes from, as a link to its call. */
+  caller(number) {
+    const { log, mark } = this.view;
+    const call = log.callers.get(recordedOf(log, number));
+    const tool = toolOf(log, number);
+    if (!call) return tool !== undefined && el('bdi', { class: 'tool-name' }, marked(tool, mark));
+    return el('a', { class: 'tool-name', href: messageAddress(call.number), 'data-hold': `call of ${number}`, title: `the call, in message ${figure(call.number + 1)}` }, el('bdi', {}, marked(tool, mark)));
   }
 
   piece(piece, key) {
-    const whole = this.whole.has(key);
-    if (typeof piece === 'string') return textBox(piece, { key, kind: '', whole, most: LONGEST, tall: TALLEST });
-    return piece.kind === 'opaque' ? textBox(opaqueText(piece), { key, kind: 'part', whole, most: LONGEST / 4, tall: TALLEST }) : partBox(piece);
+    if (piece.kind === 'error') return null; // its chip is in the head
+    const options = { key, whole: this.isWhole(key), most: typeof piece === 'string' ? LONGEST : LONGEST / 4, tall: TALLEST, mark: this.view.mark };
+    return typeof piece === 'string' ? textBox(piece, options) : partBox(piece, options);
   }
 
-  call([id, name, args], key) {
-    if (args.length <= LONGEST || this.whole.has(key)) return callBox([id, name, args]);
-    const more = el('button', { type: 'button', class: 'more', 'data-whole': key, 'data-hold': `more ${key}` }, `Show all ${counted(args.length, 'character')}`);
-    return [callBox([id, name, `${args.slice(0, LONGEST)}…`]), more];
+  call(call, key) {
+    return callBox(call, { key, isWhole: (inner) => this.isWhole(inner), most: LONGEST, tall: 2 * TALLEST, mark: this.view.mark, after: resultLink(this.view.log, key) });
+  }
+
+  isWhole(key) {
+    return this.view.printing || this.whole.has(key);
+  }
+
+  /* Show in full what has the words of the search, in one message. */
+  unfold(number) {
+    const { log, mark } = this.view;
+    const found = (text) => text.search(mark) >= 0;
+    contentOf(log, number).forEach((piece, index) => {
+      if (found(typeof piece === 'string' ? piece : piece.text || '')) this.whole.add(`${number}:${index}`);
+    });
+    (log.calls[number] || []).forEach(([, , args], index) => {
+      callPieces(args).forEach((piece, at) => {
+        const key = `${number}:call ${index}`;
+        if (found(piece.inline ?? piece.text ?? piece.lines.map(([, line]) => line).join('\n'))) this.whole.add(piece.inline === undefined ? `${key}:${at}` : key);
+      });
+    });
+  }
+
+  /* Scroll to the first word of the search in a message. */
+  toMark(number) {
+    const word = this.box.querySelector(`.message[data-number="${number}"] mark`);
+    if (!word) return;
+    const top = word.getBoundingClientRect().top - this.box.getBoundingClientRect().top;
+    if (top < 0 || top > this.list.height - 40) {
+      this.list.scrollTo(this.list.top + top - this.list.height / 3);
+      this.list.draw(false);
+    }
   }
 
   /* The height in pixels; a row that is drawn is measured. */
@@ -107,8 +147,10 @@ class Shown {
       this.update();
       key = number;
     }
+    if (this.view.mark && this.view.matches.has(number)) this.unfold(number);
     if (key !== undefined) this.list.reveal(key);
     this.list.draw(true);
+    if (this.view.mark) this.toMark(number);
   }
 
   clicked(event) {
@@ -137,9 +179,17 @@ function contentOf(log, number) {
   return content;
 }
 
-/* A provider's own part, such as thinking: its text, or else its properties. */
-function opaqueText(part) {
-  return part.text === undefined ? partText(part) : `${part.type}: ${part.text}`;
+/* The address of a message on the page. */
+function messageAddress(number) {
+  return `#message-${number + 1}`;
+}
+
+/* The link from a call to its result. The key is `number:call index`. */
+function resultLink(log, key) {
+  const [number, index] = key.split(':call ');
+  const result = log.results.get(`${recordedOf(log, Number(number))}:${index}`);
+  if (result === undefined) return el('span', { class: 'badge' }, 'no result recorded');
+  return el('a', { class: 'origin', href: messageAddress(result), 'data-hold': `result ${key}` }, `result: message ${figure(result + 1)}`);
 }
 
 function roleText(log, number) {
@@ -156,7 +206,7 @@ function placeText(log, number) {
 
 /* The beginning of a message on one line, with its tool calls. */
 function previewOf(log, number) {
-  const words = contentOf(log, number).map((piece) => (typeof piece === 'string' ? firstWords(piece, 160) : `[${firstWords(opaqueText(piece), 160)}]`));
+  const words = contentOf(log, number).map((piece) => (typeof piece === 'string' ? firstWords(piece, 160) : piece.kind === 'error' ? '' : `[${firstWords(piece.text === undefined ? partText(piece) : `${piece.kind}: ${piece.text}`, 160)}]`));
   const calls = (log.calls[number] || []).map(([, name, args]) => `→ ${name} ${firstWords(args, 80)}`);
-  return [...words, ...calls].join(' ').slice(0, 200);
+  return [...words, ...calls].filter(Boolean).join(' ').slice(0, 200);
 }

@@ -8,7 +8,7 @@ class View {
     this.sums = new Float64Array(record.count + 1); // of kept tokens
     this.dropped = new Float64Array(record.count + 1); // of dropped tokens
     this.selected = 0;
-    this.widened = 0;
+    this.zoomed = 0;
     this.matches = null; // ids that the search found
     this.needed = leastBudget(record, () => true);
     this.setBudget(record.budget, record.state);

@@ -14,11 +14,11 @@ class Bars {
   }
 
   /* Let bars show the range of this element; the root shows the whole prompt. */
-  widen(id) {
+  zoom(id) {
     const { offset, end } = this.view.record;
     this.from = offset[id];
     this.to = Math.max(this.from + 1, offset[end[id]]);
-    this.view.widened = id;
+    this.view.zoomed = id;
   }
 
   /* Forget the colours after a change of theme. */

@@ -7,6 +7,7 @@ const WHY = {
   limit: 'it had the lowest priority when a token limit was exceeded',
   'kept-with': 'its KeepWith group was removed',
   'tool-pair': 'its tool call or tool result was removed',
+  cut: 'its text was shortened when the prompt exceeded the budget',
   share: 'the share of what it encloses holds nothing of it',
 };
 
@@ -67,6 +68,7 @@ class Detail {
     const span = budgetsOf(record, id);
     const now = kept ? `Kept ${here}.` : `${state < record.since[id] ? 'Not used' : 'Dropped'} ${fits ? here : 'after all possible removals'}.`;
     const lines = [el('p', {}, el('strong', { class: kept ? 'yes' : 'no' }, now), ' ', this.span(id, span))];
+    if (kept && onlyLiteralLeft(record, id, state)) lines.push(el('p', {}, 'Only its literal text is left: all elements in it are dropped.'));
     const removal = record.removals[record.removalOf[id]];
     if (removal && record.until[id] !== FOREVER) lines.push(this.reason(id, removal));
     if (record.since[id] > 0 && record.until[id] >= record.since[id]) {
@@ -138,7 +140,7 @@ class Detail {
       if (record.text[at]) found.push(this.text(record.text[at], there));
       if (record.part[at]) found.push(el('p', { class: `part${there}` }, el('span', {}, partText(record.part[at]))));
       for (const [call, name, args, until] of record.calls[at] || []) {
-        const box = callBox([call, name, pretty(args)]);
+        const box = callBox([call, name, args]);
         if (there || (until !== null && state > until)) box.classList.add('dropped');
         calls.push(box);
       }
@@ -160,13 +162,4 @@ class Detail {
 /* A link to an element. */
 function selector(record, id) {
   return el('button', { type: 'button', class: 'link', 'data-select': id, title: pathOf(record, id) }, shortPath(record, id));
-}
-
-/* Formats JSON over several lines; other text is unchanged. */
-function pretty(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
 }

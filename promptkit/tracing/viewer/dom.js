@@ -25,8 +25,8 @@ function figure(number) {
   return FIGURES.format(number);
 }
 
-function counted(number, noun) {
-  return `${figure(number)} ${noun}${number === 1 ? '' : 's'}`;
+function counted(number, noun, nouns = `${noun}s`) {
+  return `${figure(number)} ${number === 1 ? noun : nouns}`;
 }
 
 function priorityText(priority) {

@@ -101,6 +101,7 @@ class Messages {
         message.callId !== null && el('bdi', { class: 'of', title: 'tool call id' }, message.callId),
         record.fallback[id] > 0 && el('span', { class: 'badge' }, 'fallback'),
         !sent && el('span', { class: 'badge' }, 'dropped'),
+        sent && onlyLiteralLeft(record, id, state) && literalBadge(),
         el('button', { type: 'button', class: 'origin', 'data-select': id, 'data-hold': `origin ${id}`, title: pathOf(record, id) }, shortPath(record, id)),
         el('span', { class: 'num' }, counted(tokens, 'token')),
       ),

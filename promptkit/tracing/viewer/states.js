@@ -117,6 +117,21 @@ function isDropped(record, id, state) {
   return !record.fallback[id] && !isKept(record, id, state);
 }
 
+/* Whether only the texts directly in an element are left of it: what else it wrote is dropped. */
+function onlyLiteralLeft(record, id, state) {
+  if (!isKept(record, id, state) || isAtom(record, id)) return false;
+  let [literal, lost] = [false, false];
+  for (let at = id + 1; at < record.end[id]; at += 1) {
+    if (record.blank[at] || !(record.text[at] || record.part[at])) continue;
+    const there = isKept(record, at, state);
+    const own = record.parent[at] === id && record.kind[at] === 't' && !record.own[at];
+    if (there && !own) return false;
+    literal = literal || there;
+    lost = lost || (!own && isDropped(record, at, state));
+  }
+  return literal && lost;
+}
+
 /* The ids of the messages that are sent, in document order. */
 function messageIds(record, state) {
   const ids = [];
@@ -172,7 +187,7 @@ function messageAt(record, id, state) {
     role: record.role[id],
     name: record.name[id] ?? null,
     callId: record.callId[id] ?? null,
-    content: isAtom(record, id) ? [record.text[id]] : partsAt(record, id, state),
+    content: partsAt(record, id, state),
     calls: callsAt(record, id, state),
   };
 }
@@ -197,7 +212,7 @@ function partsAt(record, id, state) {
  * { dropped }, the ids of the items that a state lacks.
  */
 function piecesAt(record, id, state) {
-  if (isAtom(record, id)) return [{ text: record.text[id], joined: false }];
+  if (isAtom(record, id)) return record.text[id] ? [{ text: record.text[id], joined: false }] : [];
   const pieces = [];
   let text = null; // the last text of the current part
   let run = null; // the dropped items since then

@@ -19,7 +19,7 @@ class Tree {
     byId('fold').addEventListener('click', () => this.foldAll(true));
     byId('unfold').addEventListener('click', () => this.foldAll(false));
     byId('dropped').addEventListener('click', () => this.showDropped(!this.withDropped));
-    byId('widen').addEventListener('click', () => this.widen(this.view.widened || this.view.selected));
+    byId('zoom').addEventListener('click', () => this.zoom(this.view.zoomed || this.view.selected));
     this.width = 0; // of a bar
     new ResizeObserver(([{ contentRect }]) => this.resized(contentRect.width)).observe(byId('bar-head'));
   }
@@ -31,14 +31,14 @@ class Tree {
     this.offer();
   }
 
-  /* Set the labels and states of the buttons that show what is dropped and that widen the bars. */
+  /* Set the labels and states of the buttons that show what is dropped and that zoom the bars. */
   offer() {
-    const { record, widened, selected } = this.view;
+    const { record, zoomed, selected } = this.view;
     byId('dropped').setAttribute('aria-pressed', String(this.withDropped));
-    const whole = widened === 0;
-    byId('bar-head').textContent = `Share of ${whole ? 'the prompt' : record.shown[widened]}`;
-    byId('widen').textContent = whole ? 'Widen bars to the selected' : 'Bars of the whole prompt';
-    byId('widen').disabled = whole && (selected === 0 || record.offset[selected] === record.offset[record.end[selected]]);
+    const whole = zoomed === 0;
+    byId('bar-head').textContent = `Share of ${whole ? 'the prompt' : record.shown[zoomed]}`;
+    byId('zoom').textContent = whole ? 'Zoom in on the selected' : 'Zoom out';
+    byId('zoom').disabled = whole && (selected === 0 || record.offset[selected] === record.offset[record.end[selected]]);
   }
 
   resized(width) {
@@ -65,8 +65,8 @@ class Tree {
   }
 
   /* Let bars show this element, or the whole prompt again. */
-  widen(id) {
-    this.bars.widen(this.view.widened === id ? 0 : id);
+  zoom(id) {
+    this.bars.zoom(this.view.zoomed === id ? 0 : id);
     this.update();
   }
 
@@ -142,6 +142,7 @@ class Tree {
         { class: 'element' },
         el('span', { class: opens ? `twist ${this.folded[id] ? 'shut' : 'open'}` : 'twist', 'aria-hidden': 'true' }),
         el('bdi', { class: role ? `label role ${role}` : `label ${record.kind[id]}` }, id ? record.shown[id] : 'prompt'),
+        onlyLiteralLeft(record, id, state) && literalBadge(),
         el('bdi', { class: 'preview' }, this.preview(id)),
       ),
       this.bars.pixels ? this.bars.of(id, BAR) : el('span', { class: 'bar' }),
@@ -199,8 +200,8 @@ class Tree {
       ArrowLeft: () => this.unfoldOr(selected, opens, 0, Math.max(0, record.parent[selected])),
       Enter: () => view.select(selected, { open: true }),
       ' ': () => this.toggle(selected),
-      z: () => this.widen(selected),
-      Z: () => this.widen(selected),
+      z: () => this.zoom(selected),
+      Z: () => this.zoom(selected),
     };
     if (!moves[event.key]) return;
     event.preventDefault();
@@ -216,6 +217,11 @@ class Tree {
     }
     return unfold && !opens ? id : other;
   }
+}
+
+/* Marks an element of which only literal text is left. */
+function literalBadge() {
+  return el('span', { class: 'badge', title: 'All elements in it are dropped; only the text around them is left.' }, 'only literal text left');
 }
 
 function givenText(record, id) {

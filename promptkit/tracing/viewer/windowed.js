@@ -14,6 +14,8 @@ class Windowed {
     this.keys = [];
     this.offsets = new Float64Array(1);
     [this.first, this.last] = [0, 0]; // the rows that are in the document
+    this.whole = false; // whether all rows are in the document, as for a print
+    this.moved = null; // called with the pixels that the reader scrolled by
     [this.top, this.width, this.height] = [0, 0, 0]; // of the scroller; reading them from it would cost a layout each time
     this.above = el('div', { role: 'none' });
     this.rows = el('div', { role: 'none' });
@@ -69,8 +71,10 @@ class Windowed {
   }
 
   scrolled() {
-    this.top = this.scroller.scrollTop;
+    const by = this.scroller.scrollTop - this.top; // 0 where the page itself scrolled
+    this.top += by;
     this.draw(false);
+    if (by && this.moved) this.moved(by);
   }
 
   resized() {
@@ -137,6 +141,7 @@ class Windowed {
 
   /* The rows within some pixels of the visible area: the first, and the one after the last. */
   range(around) {
+    if (this.whole) return [0, this.keys.length];
     return this.keys.length ? [this.at(Math.max(0, this.top - around)), this.at(this.top + this.height + around) + 1] : [0, 0];
   }
 

@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from promptkit.messages import Json, Message, Part, Usage
+from promptkit.messages import Json, Message, Part, ToolDefinition, Usage
+from promptkit.reprs import describe, describe_fields
 
 EntryKind = Literal[
     "message",
@@ -59,6 +60,64 @@ class RequestBudget:
 
 
 @attrs.frozen(kw_only=True)
+class CacheMissed:
+    """A request read less from the provider's prompt cache than the request before it could have left there.
+
+    It is an event of a session or window, and a part of the reply's entry. Of the causes only those are
+    named that the requests themselves, the clock or the provider's figures show.
+    """
+
+    reason: Literal["changed", "model", "expired", "provider"]
+    """Why it missed.
+
+    - `changed`: the request does not begin with all of the request before it.
+    - `model`: another model answered the request before it.
+    - `expired`: more time has passed than the provider keeps a prompt.
+    - `provider`: the request begins with all of the request before it, in time, and the provider
+      read less all the same.
+    """
+    expected: int
+    """Tokens of the request before, which the cache could have held."""
+    common: int
+    """Tokens with which both requests begin."""
+    cached: int | None = None
+    """Tokens that the provider read from its cache. None: it reported nothing."""
+    seconds: float | None = None
+    """Seconds since the reply before. None: unknown."""
+    block: str | None = None
+    """The first block that differs: `tools`, or a message such as `messages[0] (system)`. None:
+    nothing differs, or the request before is not known."""
+    path: str | None = None
+    """The path of the element that wrote the block, as receipts show it."""
+    change: str | None = None
+    """The cause of the difference: `compaction`, `pruning`, `undo`, `edit`, `reset`, `branch`, `hook`,
+    `limit` (the request was pruned to fit), the names of the preset's processors, `prompt` (the prompt
+    rendered it differently), or for tools which were added, removed, changed or moved. A compaction beside them
+    comes first: `compaction; added search`. None: unknown."""
+
+    @property
+    def cause(self) -> str:
+        """The reason in a word, or for a difference what caused it, such as `compaction`."""
+        return (self.change or "unknown") if self.reason == "changed" else self.reason
+
+    def describe(self) -> str:
+        """Describe the cause in one line.
+
+        >>> CacheMissed(reason="changed", expected=9_000, common=0, block="tools", change="added search").describe()
+        'tools differ: added search'
+        """
+        seconds = "" if self.seconds is None else f" after {self.seconds:,.0f} seconds"
+        causes = {
+            "changed": f"{self.block} differ{'' if self.block == 'tools' else 's'}",
+            "model": "another model answered the request before",
+            "expired": f"the cache had expired{seconds}",
+            "provider": "the provider did not keep what it was sent",
+        }
+        named = ": ".join(filter(None, (causes[self.reason], self.change)))
+        return f"{named}, at {self.path}" if self.path else named
+
+
+@attrs.frozen(kw_only=True)
 class MessageEntry:
     """A message of the conversation: a system, user or assistant message, or a tool result."""
 
@@ -77,6 +136,20 @@ class MessageEntry:
     None if it is unknown."""
     budget: RequestBudget | None = attrs.field(default=None, repr=False)
     """The budget of the request that this reply answered. None: that of the reply before it."""
+    tools: tuple[ToolDefinition, ...] | None = attrs.field(default=None, repr=False)
+    """The tools that the request offered, in their order. None: those of the reply before it."""
+    cache_miss: CacheMissed | None = attrs.field(default=None, repr=False)
+    """Why the provider's prompt cache served less of the request than it could have. None: it did
+    not, as far as is known."""
+
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            role=self.message.role,
+            text=self.message.text,
+            tool_calls=self.message.tool_calls,
+            model=self.model,
+        )
 
 
 Author: TypeAlias = Literal["model", "hook", "extract"]
@@ -127,10 +200,24 @@ class Checkpoint:
     facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """Data that each checkpoint hands to the next one, such as the files that were read and
     changed."""
+    losses: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    """What is left of the facts that the conversation showed: their number by kind and level, and
+    the newest that are no longer shown."""
     dropped: int | None = None
     """The number of messages that the summary replaces, the previous summary aside."""
     shown: int | None = None
     """The number of those messages that the summarizer was shown, at least in part."""
+
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            trigger=self.trigger,
+            dropped=self.dropped,
+            tokens_before=self.tokens_before,
+            tokens_after=self.tokens_after,
+            model=self.model,
+            summary=self.summary,
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -151,6 +238,8 @@ class BranchSummary:
     """The usage of the summary requests."""
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
     """What hooks attached. The model is never shown it."""
+
+    __repr__ = describe_fields
 
 
 PRUNED_REASON = "pruned"
@@ -175,6 +264,8 @@ class Edit:
     reason: str
     """Why the edit was made, in one word: `pruned`, `undone`, `redacted`."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class Reset:
@@ -193,6 +284,8 @@ class CustomEntry:
     data: Json = None
     """Any JSON value."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class CustomMessage:
@@ -207,6 +300,9 @@ class CustomMessage:
     usage: Usage | None = None
     """The usage of the requests for it."""
 
+    def __repr__(self) -> str:
+        return describe(self, name=self.name, role=self.message.role, text=self.message.text)
+
 
 @attrs.frozen(kw_only=True)
 class Setting:
@@ -216,6 +312,8 @@ class Setting:
     """The name of the setting."""
     value: Json
     """The new value."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -240,6 +338,8 @@ class Observation:
     data: Json = None
     """Any JSON value."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class UnknownEntry:
@@ -249,6 +349,8 @@ class UnknownEntry:
     """The kind as it is written in the file."""
     data: Mapping[str, Json]
     """The data of the entry."""
+
+    __repr__ = describe_fields
 
 
 EntryPayload: TypeAlias = (
@@ -294,6 +396,9 @@ class Entry:
     """When the entry was written, in seconds since 1970 (UTC)."""
     payload: EntryPayload
     """What the entry holds."""
+
+    def __repr__(self) -> str:
+        return describe(self, id=self.id, payload=self.payload)
 
     @property
     def kind(self) -> EntryKind:

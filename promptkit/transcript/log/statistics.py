@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import Message, Usage
-from promptkit.transcript.log.entries import Entry, UnknownEntry
+from promptkit.messages import Message, Usage, as_mapping
+from promptkit.reprs import describe
+from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, UnknownEntry
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.log.usage import read_usage
 
@@ -37,12 +38,28 @@ class TranscriptStatistics:
     """The sum of the usage that providers reported, including the requests for summaries."""
     checkpoints: int
     """Number of checkpoints."""
+    cache_misses: Mapping[str, int]
+    """Requests that the provider's prompt cache served less of than it could have, by cause, as
+    `CacheMissed.cause` names it."""
+    facts: Mapping[str, int]
+    """The facts that checkpoints dropped, by what each left of them: `quoted`, `in_context`,
+    `named`, `reachable` (only in the transcript), `lost`."""
     branches: int
     """Number of leaves: entries without children."""
     first: float | None
     """When the oldest entry was written, in seconds since 1970; None if no entry has a time."""
     last: float | None
     """When the latest entry was written, in seconds since 1970; None if no entry has a time."""
+
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            entries=self.entries,
+            tool_calls=self.tool_calls,
+            checkpoints=self.checkpoints,
+            branches=self.branches,
+            tokens=self.tokens and sum(self.tokens.values()),
+        )
 
 
 class TranscriptTotals:
@@ -62,6 +79,8 @@ class TranscriptTotals:
         self._kinds: Counter[str] = Counter()
         self._roles: Counter[str] = Counter()
         self._tokens: Counter[str] = Counter()
+        self._misses: Counter[str] = Counter()
+        self._facts: Counter[str] = Counter()
         self._calls = 0
         self._usage = Usage(input_tokens=0)
         self._times: tuple[float, float] | None = None
@@ -78,6 +97,12 @@ class TranscriptTotals:
             self._times = min(first, entry.time), max(last, entry.time)
         if (usage := read_usage(payload)) is not None:
             self._usage = _add_usage(self._usage, usage)
+        if isinstance(payload, MessageEntry) and payload.cache_miss is not None:
+            self._misses[payload.cache_miss.cause] += 1
+        if isinstance(payload, Checkpoint):
+            for levels in as_mapping(payload.losses.get("levels")).values():
+                for level, count in as_mapping(levels).items():
+                    self._facts[level] += count if isinstance(count, int) else 0
         message = entry.message
         if message is not None:
             self._roles[message.role] += 1
@@ -97,6 +122,8 @@ class TranscriptTotals:
             tokens=None if self._count_tokens is None else dict(self._tokens),
             usage=self._usage,
             checkpoints=self._kinds["checkpoint"],
+            cache_misses=dict(self._misses),
+            facts=dict(self._facts),
             branches=len(self.tree.leaves()),
             first=first,
             last=last,

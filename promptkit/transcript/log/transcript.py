@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
+from promptkit.reprs import describe
 from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
@@ -118,6 +119,9 @@ class Transcript:
         the store has been read."""
         self._add_loaded(loaded, is_first_load=True)
         self._set_leaf(self._entries[-1].id if self._entries else self._tree.last_id or None)
+
+    def __repr__(self) -> str:
+        return describe(self, address=self.store.address, entries=len(self))
 
     @property
     def entries(self) -> Sequence[Entry]:

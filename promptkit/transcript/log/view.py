@@ -17,6 +17,7 @@ import attrs
 
 from promptkit.messages import Message, Repair
 from promptkit.pairing import ToolCallPairer
+from promptkit.reprs import describe, describe_fields
 from promptkit.transcript.log.entries import (
     PRUNED_REASON,
     SUPERSEDED_REASON,
@@ -55,6 +56,9 @@ BLOCK_TAGS = (
     "agent",
     "files",
     "errors-seen",
+    "extract",
+    "constraints",
+    "pinned",
     "names-seen",
     "user-messages",
     "recent-files",
@@ -103,6 +107,15 @@ class ViewItem:
     )
     """What the message is. The messages of a checkpoint are `summary` or `replacement`."""
 
+    def __repr__(self) -> str:
+        return describe(
+            self,
+            kind=self.kind,
+            role=self.message.role,
+            text=self.message.text,
+            tool_calls=self.message.tool_calls,
+        )
+
 
 # faster than a loop: views are long, and there is one for each new message
 _get_message = attrgetter("message")
@@ -120,6 +133,8 @@ class TranscriptView:
     """The text of the checkpoint's summary, without the tags around it."""
     repairs: tuple[Repair, ...] = ()
     """What was changed so that every tool call has a result and every tool result has a call."""
+
+    __repr__ = describe_fields
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:

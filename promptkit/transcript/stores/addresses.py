@@ -59,10 +59,14 @@ def open_store(address: str | os.PathLike[str]) -> TranscriptStore:
 
 def _is_database(url: str) -> bool:
     """Return whether a URL is that of a database, and not of object storage. Raises InvalidArgumentError if it is neither."""
-    if _DATABASE.match(url):
-        return True
-    if _OBJECTS.match(url):
-        return False
+    check_scheme(url)
+    return _DATABASE.match(url) is not None
+
+
+def check_scheme(url: str) -> None:
+    """Refuse a URL that is neither that of a database nor that of object storage. Raises InvalidArgumentError."""
+    if _DATABASE.match(url) or _OBJECTS.match(url):
+        return
     scheme = url.partition("://")[0]
     problem = f"{scheme}:// is no store of transcripts: write the path of a file, or a URL such as sqlite:///talks.db#42, postgresql://…, s3://…, gs://… or az://…."
     raise InvalidArgumentError(problem)

@@ -13,6 +13,7 @@ import re
 import uuid
 import zlib
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
@@ -26,6 +27,7 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
 )
+from promptkit.reprs import describe
 from promptkit.transcript.stores.jsonl.format import (
     EntryLine,
     Header,
@@ -44,7 +46,7 @@ from promptkit.transcript.stores.store import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from obstore.store import ObjectStore as Bucket
 
@@ -101,6 +103,9 @@ class ObjectStore:
         self._batch = 0  # the number of the last batch that was read or written
         self._count = 0  # entries up to there
         self._last_id = ""
+
+    def __repr__(self) -> str:
+        return describe(self, address=self.address)
 
     @property
     def address(self) -> str:
@@ -245,13 +250,11 @@ class ObjectStore:
         batches: dict[int, str] = {}
         archives: list[tuple[int, int, str]] = []
         start = self._make_name(after) if after else None
-        try:
-            listed = obstore.list(self._bucket, self._folder, offset=start).collect()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
-        except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-            if isinstance(error, FileNotFoundError):
+        with object_errors(self.address, "read"):
+            try:
+                listed = obstore.list(self._bucket, self._folder, offset=start).collect()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
+            except FileNotFoundError:
                 return []
-            problem = f"{self.address} cannot be read: {describe_object_error(error)}."
-            raise TranscriptError(problem) from error
         for item in listed:
             name = item["path"].rpartition("/")[2]
             if (found := _BATCH.fullmatch(name)) and item["size"]:
@@ -289,13 +292,11 @@ class ObjectStore:
         """Return the content of an object; None if there is none."""
         import obstore
 
-        try:
-            return bytes(obstore.get(self._bucket, path).bytes())
-        except FileNotFoundError:
-            return None
-        except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-            problem = f"{self._url} cannot be read: {describe_object_error(error)}."
-            raise TranscriptError(problem) from error
+        with object_errors(self._url, "read"):
+            try:
+                return bytes(obstore.get(self._bucket, path).bytes())
+            except FileNotFoundError:
+                return None
 
     def _parse(self, number: int, content: bytes, *, archived: bool) -> list[_Batch]:
         """Parse an object. An archive holds several batches."""
@@ -357,11 +358,8 @@ def list_object_conversations(url: str) -> list[str]:
     bucket = open_bucket(url)
     import obstore
 
-    try:
+    with object_errors(url, "read"):
         folders = obstore.list_with_delimiter(bucket)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]  # as above
-    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-        problem = f"{url} cannot be read: {describe_object_error(error)}."
-        raise TranscriptError(problem) from error
     return sorted(_decode(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
 
 
@@ -407,6 +405,18 @@ def _decode(folder: str) -> str:
     return re.sub(
         rb"=([0-9A-F]{2})", lambda found: bytes([int(found[1], 16)]), folder.encode()
     ).decode("utf-8", "replace")
+
+
+@contextmanager
+def object_errors(place: str, verb: str) -> Generator[None]:
+    """Turn an error of object storage into a sentence: the place cannot be read, listed or written."""
+    import obstore
+
+    try:
+        yield
+    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
+        problem = f"{place} cannot be {verb}: {describe_object_error(error)}."
+        raise TranscriptError(problem) from error
 
 
 def describe_object_error(error: Exception) -> str:

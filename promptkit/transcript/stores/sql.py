@@ -23,6 +23,7 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
 )
+from promptkit.reprs import describe
 from promptkit.transcript.log.search import encode_words, extract_words, list_lines
 from promptkit.transcript.stores.jsonl.format import EntryLine, encode_batch, line_from_bytes
 from promptkit.transcript.stores.store import (
@@ -111,6 +112,9 @@ class SqlStore:
         self._conversation = check_conversation(conversation)
         self._read_archives = read_archives
         self._number = 0  # the number of the last entry that was read or written
+
+    def __repr__(self) -> str:
+        return describe(self, address=self.address)
 
     @property
     def address(self) -> str:
@@ -285,7 +289,8 @@ class _Database:
     """A database: its connections, its schema, and the statements that differ between databases."""
 
     def __init__(self, url: str | Engine) -> None:
-        self._engine = _open_engine(url, os.getpid(), Path.cwd()) if isinstance(url, str) else url
+        engine = _open_engine(url, os.getpid(), Path.cwd()) if isinstance(url, str) else url
+        self._engine = engine.execution_options(isolation_level="AUTOCOMMIT")
         self.is_sqlite = self._engine.dialect.name == "sqlite"
         self._schema_known = False
         self._file: Path | None = None
@@ -316,7 +321,7 @@ class _Database:
             yield None
             return
         try:
-            with self._connect() as connection:
+            with self._engine.connect() as connection:
                 self._schema_known = self._schema_known or self._check_schema(connection)
                 yield connection if self._schema_known else None
         except SQLAlchemyError as error:
@@ -336,7 +341,7 @@ class _Database:
             self._fail(f"there is no directory {self._file.parent}: create it first.", None)
         committing = False
         try:
-            with self._connect() as connection:
+            with self._engine.connect() as connection:
                 if not (self._schema_known or self._check_schema(connection)):
                     self._create_schema(connection)
                 self._schema_known = True
@@ -397,11 +402,6 @@ class _Database:
             else " | ".join(f"{term}:*" for term in terms)
         )
         return [str(row[0]) for row in _execute(connection, query, {"c": conversation, "q": found})]
-
-    @contextmanager
-    def _connect(self) -> Generator[Connection]:
-        with self._engine.connect() as connection:
-            yield connection.execution_options(isolation_level="AUTOCOMMIT")
 
     def _check_schema(self, connection: Connection) -> bool:
         """Return whether the database has tables of promptkit.

@@ -9,6 +9,7 @@ from urllib.parse import unquote
 import attrs
 
 from promptkit.errors import InvalidArgumentError, TranscriptConflictError, TranscriptError
+from promptkit.reprs import describe, describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -218,6 +219,8 @@ class LoadedEntries:
     """The entries before these, which are read when they are needed. Only
     `IndexedStore.load_latest` returns them."""
 
+    __repr__ = describe_fields
+
 
 @attrs.frozen(kw_only=True)
 class ReadProblem:
@@ -228,12 +231,17 @@ class ReadProblem:
     detail: str
     """What is wrong, in words."""
 
+    __repr__ = describe_fields
+
 
 class InMemoryStore:
     """Keep entries in memory. Several transcripts may share one store."""
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
         self._entries = list(entries)
+
+    def __repr__(self) -> str:
+        return describe(self, entries=len(self._entries))
 
     def load(self) -> LoadedEntries:
         """Return all entries."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from promptkit.cli.main import main, program
@@ -21,16 +22,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_every_command_has_quiet_and_color() -> None:
-    waiting = list(program.commands.values())
-    while waiting:
-        command = waiting.pop()
-        inner = getattr(command, "commands", None)
-        if inner is not None:
-            waiting += inner.values()
-            continue
-        options = {name for each in command.params for name in each.opts}
-        assert {"-q", "--quiet", "--color"} <= options, command.name
+def list_commands(group: click.Group = program) -> list[click.Command]:
+    """All commands, those of groups among them."""
+    return [
+        each
+        for command in group.commands.values()
+        for each in (list_commands(command) if isinstance(command, click.Group) else [command])
+    ]
+
+
+@pytest.mark.parametrize("command", list_commands(), ids=lambda command: command.name)
+def test_every_command_has_the_same_names_for_the_same_options(command: click.Command) -> None:
+    options = {name: each for each in command.params for name in each.opts}
+    assert {"-q", "--quiet", "--color"} <= options.keys()
+    assert getattr(options.get("--json"), "is_flag", True)
+    assert ("--force" in options) == ("--output" in options)
 
 
 def test_a_quiet_command_prints_no_note(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -134,6 +140,13 @@ def test_an_unknown_model_is_answered_with_options(
 
 
 def test_a_url_of_no_store_says_which_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    for command in ("show", "list"):
-        assert main(["transcript", command, "mysql://host/talks"]) == 2
+    for command in (
+        ["transcript", "show"],
+        ["transcript", "list"],
+        ["transcript", "view"],
+        ["export", "--to", "chat"],
+        ["replay"],
+        ["import"],
+    ):
+        assert main([*command, "mysql://host/talks"]) in (1, 2)
         assert "mysql:// is no store of transcripts" in capsys.readouterr().err

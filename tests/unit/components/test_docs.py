@@ -13,7 +13,10 @@ import pytest
 from tests.paths import ROOT
 
 DOCS = ROOT / "docs" / "components.md"
-BLOCK = re.compile(r"^```python\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"^```python\n(.*?)^```\n(?:\n?(?P<fence>`{3,})text\n(?P<output>.*?)^(?P=fence)\n)?",
+    re.DOTALL | re.MULTILINE,
+)
 MODULES = [
     "agent_prompt",
     "attachments",
@@ -27,7 +30,8 @@ MODULES = [
 
 def blocks() -> list[tuple[str, str]]:
     return [
-        (found[1], found[2] or "") for found in BLOCK.finditer(DOCS.read_text(encoding="utf-8"))
+        (found[1], found["output"] or "")
+        for found in BLOCK.finditer(DOCS.read_text(encoding="utf-8"))
     ]
 
 

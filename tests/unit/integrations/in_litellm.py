@@ -6,22 +6,13 @@ Runs in its environment: see `test_frameworks.py`.
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
-import socket
-import subprocess
-import sys
-import time
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import httpx
 import pytest
-from openai import OpenAI
 
 from promptkit import ContextBudget
-from promptkit.errors import UnknownModelError
+from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.integrations.litellm import FitHook
 from promptkit.testing.server import Server, serve
 from tests.conversations import words
@@ -96,18 +87,22 @@ def size(messages: Messages) -> int:
 def test_messages_that_did_not_change_are_the_callers_own_and_the_list_stays() -> None:
     messages = talk(8)
     kept = [*messages]
-    sent = fit(FitHook(BUDGET), messages, tools=[TOOL])
+    sent = fit(FitHook(budget=BUDGET), messages, tools=[TOOL])
     assert messages == kept
     assert 3 < len(sent) < len(messages)
     copies = [message for message in sent if not any(message is each for each in messages)]
     assert {message["role"] for message in copies} == {"tool"}
     short = talk(2)
-    assert all(one is other for one, other in zip(fit(FitHook(BUDGET), short), short, strict=True))
+    assert all(
+        one is other for one, other in zip(fit(FitHook(budget=BUDGET), short), short, strict=True)
+    )
 
 
 def test_a_shortened_message_keeps_all_its_other_fields() -> None:
     messages = talk(1, long=5_000)
-    (result,) = [message for message in fit(FitHook(BUDGET), messages) if message["role"] == "tool"]
+    (result,) = [
+        message for message in fit(FitHook(budget=BUDGET), messages) if message["role"] == "tool"
+    ]
     assert len(result["content"]) < len(messages[3]["content"])
     assert {**result, "content": ""} == {**messages[3], "content": ""}
 
@@ -125,9 +120,9 @@ def test_objects_of_litellm_are_kept_and_shortened(server: Server) -> None:
         small,
         *talk(0),
     ]
-    sent = fit(FitHook(BUDGET), messages)
+    sent = fit(FitHook(budget=BUDGET), messages)
     assert any(each is small for each in sent)
-    litellm.callbacks = [FitHook(BUDGET)]
+    litellm.callbacks = [FitHook(budget=BUDGET)]
     asyncio.run(
         litellm.acompletion(model=MODEL, messages=messages, api_base=server.url, api_key="none")
     )
@@ -136,18 +131,18 @@ def test_objects_of_litellm_are_kept_and_shortened(server: Server) -> None:
 
 def test_tools_and_the_format_of_the_reply_count() -> None:
     long = {**TOOL, "function": {**TOOL["function"], "description": words(600)}}  # type: ignore[dict-item]  # JSON
-    plain = size(fit(FitHook(BUDGET), talk(8)))
-    assert size(fit(FitHook(BUDGET), talk(8), tools=[long])) < plain - 1_000
+    plain = size(fit(FitHook(budget=BUDGET), talk(8)))
+    assert size(fit(FitHook(budget=BUDGET), talk(8), tools=[long])) < plain - 1_000
     found = {
         "type": "object",
         "properties": {"found": {"type": "string", "description": words(600)}},
     }
     schema = {"type": "json_schema", "json_schema": {"name": "Found", "schema": found}}
-    assert size(fit(FitHook(BUDGET), talk(8), response_format=schema)) < plain - 1_000
+    assert size(fit(FitHook(budget=BUDGET), talk(8), response_format=schema)) < plain - 1_000
 
 
 def test_acompletion_its_streams_and_a_router_are_reached(server: Server) -> None:
-    litellm.callbacks = [FitHook(BUDGET)]
+    litellm.callbacks = [FitHook(budget=BUDGET)]
     place = {"model": MODEL, "api_base": server.url, "api_key": "none"}
     router = litellm.Router(
         model_list=[{"model_name": "m", "litellm_params": place}], num_retries=0
@@ -167,7 +162,7 @@ def test_acompletion_its_streams_and_a_router_are_reached(server: Server) -> Non
 
 
 def test_responses_and_anthropic_messages_are_reached(server: Server) -> None:
-    litellm.callbacks = [FitHook(BUDGET)]
+    litellm.callbacks = [FitHook(budget=BUDGET)]
     place = {"model": MODEL, "api_base": server.url, "api_key": "none"}
     router = litellm.Router(
         model_list=[{"model_name": "m", "litellm_params": place}], num_retries=0
@@ -194,7 +189,7 @@ def test_responses_and_anthropic_messages_are_reached(server: Server) -> None:
 def test_synchronous_calls_and_messages_without_their_keyword_are_not_reached(
     server: Server,
 ) -> None:
-    litellm.callbacks = [FitHook(BUDGET)]
+    litellm.callbacks = [FitHook(budget=BUDGET)]
     place = {"api_base": server.url, "api_key": "none", "num_retries": 0}
     with pytest.raises(litellm.ContextWindowExceededError):
         litellm.completion(model=MODEL, messages=talk(8), **place)
@@ -205,7 +200,7 @@ def test_synchronous_calls_and_messages_without_their_keyword_are_not_reached(
 def test_a_refusal_makes_the_next_request_smaller_and_a_router_asks_again_itself(
     server: Server,
 ) -> None:
-    hook = FitHook(ContextBudget(window=8_000, reserved_output_tokens=200))
+    hook = FitHook(budget=ContextBudget(window=8_000, reserved_output_tokens=200))
     litellm.callbacks = [hook]
     place = {"model": MODEL, "api_base": server.url, "api_key": "none"}
 
@@ -217,7 +212,7 @@ def test_a_refusal_makes_the_next_request_smaller_and_a_router_asks_again_itself
     asyncio.run(ask())
     assert (server.stats.answered, server.stats.overflows) == (1, 1)
 
-    litellm.callbacks = [FitHook(ContextBudget(window=8_000, reserved_output_tokens=200))]
+    litellm.callbacks = [FitHook(budget=ContextBudget(window=8_000, reserved_output_tokens=200))]
     models = [{"model_name": name, "litellm_params": place} for name in ("m", "m again")]
     router = litellm.Router(
         model_list=models, num_retries=0, context_window_fallbacks=[{"m": ["m again"]}]
@@ -227,7 +222,7 @@ def test_a_refusal_makes_the_next_request_smaller_and_a_router_asks_again_itself
 
 
 def test_any_other_failure_lowers_nothing(server: Server) -> None:
-    hook = FitHook(BUDGET)
+    hook = FitHook(budget=BUDGET)
     before = fit(hook, talk(8))
     failed = hook.async_post_call_failure_deployment_hook(
         {"model": MODEL, "messages": before}, RuntimeError("no"), "acompletion"
@@ -238,7 +233,7 @@ def test_any_other_failure_lowers_nothing(server: Server) -> None:
 
 def test_what_cannot_fit_is_an_overflow_of_litellm_before_it_is_sent() -> None:
     with pytest.raises(litellm.ContextWindowExceededError, match="budget"):
-        fit(FitHook(50, shorten=False), [{"role": "user", "content": words(100)}])
+        fit(FitHook(budget=50, shorten=False), [{"role": "user", "content": words(100)}])
 
 
 def test_the_window_is_the_deployments_then_what_promptkit_or_litellm_knows(
@@ -257,68 +252,9 @@ def test_the_window_is_the_deployments_then_what_promptkit_or_litellm_knows(
     assert len(fit(FitHook(), talk(8), model="local/mystery")) < len(talk(8))
 
 
-CONFIG = """
-model_list:
-  - model_name: reviewer
-    litellm_params: {{model: openai/gpt-4.1, api_base: "{url}", api_key: none}}
-    model_info: {{max_input_tokens: 2000}}
-litellm_settings:
-  callbacks: hooks.fit_hook
-  num_retries: 0
-"""
-
-
-def test_the_proxy_is_reached_by_its_config(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(CONFIG.format(url=server.url), encoding="utf-8")
-    hook = "from promptkit.integrations.litellm import FitHook\n\nfit_hook = FitHook()\n"
-    (tmp_path / "hooks.py").write_text(hook, encoding="utf-8")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    command = [
-        str(Path(sys.executable).with_name("litellm")),
-        "--config",
-        "config.yaml",
-        "--host",
-        "127.0.0.1",
-        "--port",
-        port,
-    ]
-    key = f"sk-{secrets.token_hex(32)}"  # without one the proxy does not start
-    with (tmp_path / "log").open("w", encoding="utf-8") as log:
-        proxy = subprocess.Popen(
-            command,
-            cwd=tmp_path,
-            stdout=log,
-            stderr=log,
-            env={**os.environ, "LITELLM_MASTER_KEY": key},
-        )
-    try:
-        wait_for(f"http://127.0.0.1:{port}/health/readiness", proxy)
-        client: Any = OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=key, max_retries=0)
-        answer = client.chat.completions.create(model="reviewer", messages=talk(8))
-        assert answer.choices[0].message.content == "Done."
-        streamed = client.chat.completions.create(model="reviewer", messages=talk(8), stream=True)
-        assert "Done." in "".join(
-            chunk.choices[0].delta.content or "" for chunk in streamed if chunk.choices
-        )
-        assert server.stats.overflows == server.stats.invalid == 0
-        assert all(len(exchange.messages) < len(talk(8)) for exchange in server.requests)
-    except BaseException:
-        print((tmp_path / "log").read_text(encoding="utf-8"))
-        raise
-    finally:
-        proxy.terminate()
-        proxy.wait(30)
-
-
-def wait_for(url: str, proxy: subprocess.Popen[bytes]) -> None:
-    for _ in range(600):
-        assert proxy.poll() is None
-        try:
-            if httpx.get(url).status_code == 200:
-                return
-        except httpx.TransportError:
-            pass
-        time.sleep(0.1)
-    raise TimeoutError(url)
+def test_a_wrong_argument_is_refused_at_once_and_all_are_keywords() -> None:
+    with pytest.raises(InvalidArgumentError, match="use 8000, 8k or 1m"):
+        FitHook(budget="8q")
+    with pytest.raises(TypeError, match="positional"):
+        FitHook(*["8k"])  # a list, so that type checkers do not refuse it first
+    assert repr(FitHook(budget="8k")) == "<FitHook budget: '8k', keep: 'newest'>"

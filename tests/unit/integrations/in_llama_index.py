@@ -18,6 +18,7 @@ from llama_index.core.workflow import Context, StartEvent, StopEvent, Workflow, 
 from promptkit import ContextBudget, JsonlStore, ToolCall, Transcript
 from promptkit.errors import ContextWindowFullError, InvalidArgumentError
 from promptkit.integrations.llama_index import WindowMemory
+from promptkit.testing import summary_answer
 from promptkit.testing.server import Rule, Server, serve
 from tests.conversations import words
 
@@ -65,7 +66,7 @@ def talk(rounds: int, *, long: int = 400) -> list[ChatMessage]:
 
 def make(history: list[ChatMessage] | None = None, **settings: Any) -> WindowMemory:
     given: dict[str, Any] = {"budget": BUDGET, "instructions": "You review code.", **settings}
-    return WindowMemory.from_defaults(history, model="gpt-4.1", **given)
+    return WindowMemory.from_defaults(chat_history=history, model="gpt-4.1", **given)
 
 
 def get_async(memory: WindowMemory) -> list[ChatMessage]:
@@ -238,7 +239,7 @@ def test_an_agent_survives_many_turns_in_a_small_window(
     with serve(
         window=3_000,
         script=script(10),
-        rules=[Rule(match="(?i)summar", answer="<summary>Sound.</summary>")],
+        rules=[Rule(match="(?i)summar", answer=summary_answer("Every part so far is sound."))],
     ) as server:
         agent = agent_for(server, streaming=streaming)
         budget = ContextBudget(window=3_000, reserved_output_tokens=200)
@@ -336,12 +337,16 @@ def test_a_chat_engine_takes_the_memory_synchronously_too() -> None:
 
 
 def test_the_window_is_what_promptkit_or_llama_index_knows_of_the_model() -> None:
-    known = WindowMemory.from_defaults(talk(8), models.OpenAI(model="gpt-4.1", api_key="none"))
+    known = WindowMemory.from_defaults(
+        chat_history=talk(8), llm=models.OpenAI(model="gpt-4.1", api_key="none")
+    )
     assert len(known.get()) == len(talk(8))
     core: Any = import_module("llama_index.core.llms")
     unknown = core.MockLLM()
     assert unknown.metadata.context_window < 4_000
-    assert size(WindowMemory.from_defaults(talk(16), unknown).get()) < size(talk(10))
+    assert size(WindowMemory.from_defaults(chat_history=talk(16), llm=unknown).get()) < size(
+        talk(10)
+    )
 
 
 def test_a_copy_with_another_key_is_the_memory_of_another_conversation() -> None:
@@ -418,7 +423,7 @@ def test_the_summarizer_is_given_the_agents_tools() -> None:
     with serve(
         window=3_000,
         script=script(10),
-        rules=[Rule(match="(?i)summar", answer="<summary>Sound.</summary>")],
+        rules=[Rule(match="(?i)summar", answer=summary_answer("Every part so far is sound."))],
     ) as server:
         agent = agent_for(server)
         budget = ContextBudget(window=3_000, reserved_output_tokens=200)
@@ -433,3 +438,12 @@ def test_the_summarizer_is_given_the_agents_tools() -> None:
         summaries = [exchange for exchange in server.requests if "summar" in exchange.text.lower()]
         assert summaries
         assert any(exchange.body.get("tools") == first for exchange in summaries)
+
+
+def test_a_wrong_argument_is_refused_at_once_and_the_memory_is_shown_in_a_line() -> None:
+    with pytest.raises(InvalidArgumentError, match="truncate_only"):
+        WindowMemory.from_defaults(preset="vscod")
+    with pytest.raises(InvalidArgumentError, match="use 8000, 8k or 1m"):
+        WindowMemory.from_defaults(budget="8q")
+    shown = repr(make(talk(8), budget="8k"))
+    assert shown == "<WindowMemory key: 'chat_history', model: 'gpt-4.1', budget: '8k'>"

@@ -119,7 +119,7 @@ def call_async(middleware: Middleware, request: Request, provider: Provider) -> 
 CALLS = pytest.mark.parametrize("call", [call_sync, call_async], ids=["sync", "async"])
 MAKE = pytest.mark.parametrize(
     "make",
-    [lambda: FitMiddleware(1_500), lambda: CompactionMiddleware(budget=BUDGET)],
+    [lambda: FitMiddleware(budget=1_500), lambda: CompactionMiddleware(budget=BUDGET)],
     ids=["fit", "compaction"],
 )
 Call = "Callable[[Middleware, Request, Provider], list[AnyMessage]]"
@@ -161,7 +161,7 @@ def test_a_conversation_that_fits_is_sent_as_it_is(
 
 def test_a_shortened_message_is_a_copy_with_the_same_id_and_artifact() -> None:
     messages = talk(1, long=3_000)
-    sent = call_sync(FitMiddleware(500), request(messages), Provider())
+    sent = call_sync(FitMiddleware(budget=500), request(messages), Provider())
     (short,) = [message for message in sent if message.id == "t0"]
     assert isinstance(short, ToolMessage)
     assert len(short.text) < len(messages[2].text) / 2
@@ -238,7 +238,7 @@ def test_arguments_that_were_shortened_are_sent_so() -> None:
         ToolMessage("done", tool_call_id="c0"),
         HumanMessage("Good?"),
     ]
-    sent = call_sync(FitMiddleware(1_000), request(messages), Provider())
+    sent = call_sync(FitMiddleware(budget=1_000), request(messages), Provider())
     (shown,) = (
         call for message in sent if isinstance(message, AIMessage) for call in message.tool_calls
     )
@@ -249,13 +249,15 @@ def test_arguments_that_were_shortened_are_sent_so() -> None:
 
 def test_a_result_that_is_missing_is_added_as_a_tool_message() -> None:
     messages = [message for message in talk(1) if not isinstance(message, ToolMessage)]
-    sent = call_sync(FitMiddleware(1_000), request(messages), Provider())
+    sent = call_sync(FitMiddleware(budget=1_000), request(messages), Provider())
     assert [message.tool_call_id for message in sent if isinstance(message, ToolMessage)] == ["c0"]
 
 
 def test_the_tools_and_the_system_prompt_count() -> None:
-    with_them = call_sync(FitMiddleware(1_000), request(talk(8), system=words(300)), Provider())
-    without = call_sync(FitMiddleware(1_000), request(talk(8), system="Hi."), Provider())
+    with_them = call_sync(
+        FitMiddleware(budget=1_000), request(talk(8), system=words(300)), Provider()
+    )
+    without = call_sync(FitMiddleware(budget=1_000), request(talk(8), system="Hi."), Provider())
     assert (
         sum(len(message.text) for message in with_them)
         < sum(len(message.text) for message in without) - 300

@@ -308,7 +308,7 @@ def test_resources_are_attachments() -> None:
 def test_a_prompt_is_messages() -> None:
     async def talk() -> None:
         async with Client(build_server()) as client:
-            messages = await mcp_prompt(client, "review", {"path": "parser.py"})
+            messages = await mcp_prompt(client, "review", arguments={"path": "parser.py"})
             assert [(message.role, message.text) for message in messages] == [
                 ("user", "You review code."),
                 ("assistant", "Which file?"),

@@ -38,7 +38,10 @@ Capability = Fit | Compaction
 BUDGET = ContextBudget(window=2_000, reserved_output_tokens=200)
 MAKE = pytest.mark.parametrize(
     "make",
-    [lambda: Fit(1_500, model="gpt-4.1"), lambda: Compaction(budget=BUDGET, model="gpt-4.1")],
+    [
+        lambda: Fit(budget=1_500, model="gpt-4.1"),
+        lambda: Compaction(budget=BUDGET, model="gpt-4.1"),
+    ],
     ids=["fit", "compaction"],
 )
 

@@ -169,9 +169,24 @@ def digest(content: bytes) -> dict[str, Any]:
         ),
         (
             OpaquePart(value={"a": "é"}, provider="chat"),
-            {"kind": "opaque", "provider": "chat", "value": '{"a": "é"}'},
+            {"kind": "other content", "provider": "chat", "value": '{"a": "é"}'},
         ),
-        (OpaquePart(value="x" * 9_998), {"kind": "opaque", **digest(b'"' + b"x" * 9_998 + b'"')}),
+        (
+            OpaquePart(value={"type": "thinking", "thinking": "So.", "signature": "x"}),
+            {"kind": "thinking", "text": "So."},
+        ),
+        (
+            OpaquePart(
+                value={"type": "reasoning", "summary": [{"text": "One."}, {"text": "Two."}]}
+            ),
+            {"kind": "thinking", "text": "One.\nTwo."},
+        ),
+        (OpaquePart(value={"is_error": True}), {"kind": "error"}),
+        (OpaquePart(value={"role": "developer"}), {"kind": "developer"}),
+        (
+            OpaquePart(value="x" * 9_998),
+            {"kind": "other content", **digest(b'"' + b"x" * 9_998 + b'"')},
+        ),
     ],
     ids=lambda value: type(value).__name__,
 )

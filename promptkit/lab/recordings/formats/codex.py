@@ -15,7 +15,7 @@ from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocat
 from promptkit.lab.recordings.reading.format import Batch, FileHead
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
-    as_list,
+    as_blocks,
     as_object,
     as_objects,
     as_text,
@@ -190,7 +190,7 @@ class _Reader:
         if kind == "message" and role == "assistant":
             self._hold_answer().parts.extend(_read_parts(item.get("content")))
         elif kind == "message" and role:
-            message = Message(role=role, content=_read_parts(item.get("content")))
+            message = Message(role=role, content=tuple(_read_parts(item.get("content"))))
             self._write(MessageEntry(message=message))
             self._messages += 1
             if role == "user" and message.text:
@@ -301,9 +301,9 @@ def _read_output(output: Json) -> tuple[Part, ...]:
     """Read the output of a tool: a text, items of content, or in older files an object that contains one of them."""
     match output:
         case {"content": str() | list() as content}:
-            return _read_parts(content)
+            return tuple(_read_parts(content))
         case str() | list() | None:
-            return _read_parts(output)
+            return tuple(_read_parts(output))
         case _:
             return (dump_json(output),)
 
@@ -312,7 +312,7 @@ def _read_history_item(item: JsonObject) -> Message | None:
     """Read an item of the history that replaces the messages before a compaction."""
     kind, role = as_text(item.get("type")) or "unknown", ROLES.get(as_text(item.get("role")) or "")
     if role and kind in {"message", "unknown"}:
-        return Message(role=role, content=_read_parts(item.get("content")))
+        return Message(role=role, content=tuple(_read_parts(item.get("content"))))
     if kind in CALL_TYPES:
         return Message(role="assistant", tool_calls=(_read_call(item),))
     if kind in OUTPUT_TYPES:
@@ -320,16 +320,14 @@ def _read_history_item(item: JsonObject) -> Message | None:
     return Message(role="assistant", content=(OpaquePart(value=item, provider=PROVIDER),))
 
 
-def _read_parts(content: Json) -> tuple[Part, ...]:
-    parts: list[Part] = []
-    for block in as_list(content) if isinstance(content, list) else [content]:
+def _read_parts(content: Json) -> Iterator[Part]:
+    for block in as_blocks(content):
         match block:
             case None | "" | {"text": ""}:
                 continue
             case str(text) | {"type": "input_text" | "output_text" | "text", "text": str(text)}:
-                parts.append(text)
+                yield text
             case {"type": "input_image", "image_url": str(url)}:
-                parts.append(ImagePart(url=url, detail=as_text(as_object(block).get("detail"))))
+                yield ImagePart(url=url, detail=as_text(as_object(block).get("detail")))
             case _:
-                parts.append(OpaquePart(value=block, provider=PROVIDER))
-    return tuple(parts)
+                yield OpaquePart(value=block, provider=PROVIDER)

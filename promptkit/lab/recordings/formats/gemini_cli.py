@@ -23,8 +23,8 @@ from promptkit.lab.recordings.reading.conversations import (
 from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
+    as_blocks,
     as_count,
-    as_list,
     as_object,
     as_objects,
     as_text,
@@ -278,9 +278,7 @@ def _read_result(call: JsonObject) -> Message | None:
     result = call.get("result")
     if result in (None, []):
         return None
-    parts: list[Part] = []
-    for part in as_list(result) if isinstance(result, list) else [result]:
-        parts += _read_result_parts(part)
+    parts = (part for each in as_blocks(result) for part in _read_result_parts(each))
     message = Message(
         role="tool",
         tool_call_id=as_text(call.get("id")) or "",
@@ -354,31 +352,27 @@ def _read_result_parts(part: Json) -> list[Part]:
     """Read the content of a tool result: a part with a `functionResponse`, or any other part."""
     response = as_object(as_object(as_object(part).get("functionResponse")).get("response"))
     if not response:
-        return _read_parts(part)
+        return [*_read_parts(part)]
     if len(response) == 1 and (text := as_text(next(iter(response.values())))) is not None:
         return [text] if text else []  # `output`, or `error`
     return [dump_json(response)]
 
 
-def _read_parts(content: Json) -> list[Part]:
+def _read_parts(content: Json) -> Iterator[Part]:
     """Read content: a text, or Google's parts."""
-    parts: list[Part] = []
-    for part in as_list(content) if isinstance(content, list) else [content]:
+    for part in as_blocks(content):
         match part:
             case None | "" | {"text": ""}:
                 continue
             case str(text):
-                parts.append(text)
+                yield text
             case {"text": str(text)} if as_object(part).get("thought") is not True:
-                parts.append(text)
+                yield text
             case {"inlineData": {"mimeType": str(kind), "data": str(data)}} if kind.startswith(
                 "image/"
             ):
-                parts.append(ImagePart(url=f"data:{kind};base64,{data}", media_type=kind))
+                yield ImagePart(url=f"data:{kind};base64,{data}", media_type=kind)
             case {"thought": True}:
-                parts.append(
-                    OpaquePart(value={"type": "thought", **as_object(part)}, provider=NAME)
-                )
+                yield OpaquePart(value={"type": "thought", **as_object(part)}, provider=NAME)
             case _:
-                parts.append(OpaquePart(value=part, provider=NAME))
-    return parts
+                yield OpaquePart(value=part, provider=NAME)

@@ -16,8 +16,8 @@ from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocat
 from promptkit.lab.recordings.reading.format import Batch, FileHead
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
+    as_blocks,
     as_count,
-    as_list,
     as_object,
     as_objects,
     as_text,
@@ -197,7 +197,7 @@ class _Reader:
                 ]
             case "custom_message":
                 name = as_text(record.get("customType")) or NAME
-                custom = Message(role="user", content=_read_parts(record.get("content"), ""))
+                custom = Message(role="user", content=tuple(_read_parts(record.get("content"))))
                 return [
                     CustomMessage(name=name, message=custom),
                     *keep_fields(NAME, omit_fields(extra, {"customType", "content"})),
@@ -277,7 +277,7 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
     match message.get("role"):
         case "user":
             return [
-                MessageEntry(message=Message(role="user", content=_read_parts(content, ""))),
+                MessageEntry(message=Message(role="user", content=tuple(_read_parts(content)))),
                 *keep_fields(NAME, extra),
             ]
         case "assistant":
@@ -285,7 +285,10 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
         case "toolResult":
             call_id, name = as_text(message.get("toolCallId")), as_text(message.get("toolName"))
             result = Message(
-                role="tool", content=_read_parts(content, ""), tool_call_id=call_id or "", name=name
+                role="tool",
+                content=tuple(_read_parts(content)),
+                tool_call_id=call_id or "",
+                name=name,
             )
             result = mark_error(result, failed=message.get("isError") is True)
             return [
@@ -296,7 +299,7 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
             name = as_text(message.get("customType")) or NAME
             return [
                 CustomMessage(
-                    name=name, message=Message(role="user", content=_read_parts(content, ""))
+                    name=name, message=Message(role="user", content=tuple(_read_parts(content)))
                 ),
                 *keep_fields(NAME, omit_fields(extra, {"customType"})),
             ]
@@ -329,7 +332,7 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
     reply = MessageEntry(
         message=Message(
             role="assistant",
-            content=_read_parts(message.get("content"), api),
+            content=tuple(_read_parts(message.get("content"), api)),
             tool_calls=tuple(calls),
         ),
         usage=_read_usage(as_object(message.get("usage"))),
@@ -350,18 +353,15 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
     ]
 
 
-def _read_parts(content: Json, api: str) -> tuple[Part, ...]:
-    parts: list[Part] = []
-    for block in as_list(content) if isinstance(content, list) else [content]:
+def _read_parts(content: Json, api: str = "") -> Iterator[Part]:
+    for block in as_blocks(content):
         match block:
             case None | "" | {"type": "toolCall"} | {"type": "text", "text": ""}:
                 continue
             case str(text) | {"type": "text", "text": str(text)}:
-                parts.append(text)
+                yield text
             case {"type": "image", "data": str(data), "mimeType": str(media_type)}:
-                parts.append(
-                    ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
-                )
+                yield ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
             case {"type": "thinking", "thinking": str(thinking)} if api.startswith("anthropic"):
                 signature = as_object(block).get("thinkingSignature")
                 value: JsonObject = {
@@ -369,10 +369,9 @@ def _read_parts(content: Json, api: str) -> tuple[Part, ...]:
                     "thinking": thinking,
                     **({"signature": signature} if signature else {}),
                 }
-                parts.append(OpaquePart(value=value, provider=ANTHROPIC))
+                yield OpaquePart(value=value, provider=ANTHROPIC)
             case _:
-                parts.append(OpaquePart(value=block, provider=f"{NAME}.{api}"))
-    return tuple(parts)
+                yield OpaquePart(value=block, provider=f"{NAME}.{api}")
 
 
 def _read_usage(data: JsonObject) -> Usage | None:

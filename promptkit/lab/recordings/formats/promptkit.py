@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.format import Batch, FileHead
-from promptkit.transcript import BranchSummary, Checkpoint, CustomMessage, Entry, MessageEntry
+from promptkit.transcript import (
+    BranchSummary,
+    Checkpoint,
+    CustomMessage,
+    Entry,
+    MessageEntry,
+    ReadProblem,
+)
 from promptkit.transcript.stores.jsonl.format import header_from_line
 from promptkit.transcript.stores.jsonl.reader import (
     LineScanner,
@@ -19,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript import ReadProblem
 
 
 class PromptkitFormat:

@@ -72,16 +72,14 @@ class _StepFormat(JsonFormat):
         return walk_members(source, [STEPS])
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
-        said = _read_step(member.record)
+        said = [*_read_step(member.record)]
         extra = omit_fields(member.record, {"response", "observation"})
         return writer.add([*said, *keep_fields(NAME, extra)], messages=len(said))
 
 
-def _read_step(step: JsonObject) -> list[EntryPayload]:
+def _read_step(step: JsonObject) -> Iterator[EntryPayload]:
     """Read a step as two messages: the action and the observation."""
-    payloads: list[EntryPayload] = []
     if response := as_text(step.get("response")) or as_text(step.get("action")):
-        payloads.append(MessageEntry(message=Message(role="assistant", content=(response,))))
+        yield MessageEntry(message=Message(role="assistant", content=(response,)))
     if observation := as_text(step.get("observation")):
-        payloads.append(MessageEntry(message=Message(role="user", content=(observation,))))
-    return payloads
+        yield MessageEntry(message=Message(role="user", content=(observation,)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -11,7 +11,7 @@ import attrs
 
 from promptkit.errors import TranscriptFormatError
 from promptkit.lab.recordings.reading.json_stream import walk_paths
-from promptkit.lab.recordings.reading.json_values import JsonObject, parse_json, split_objects
+from promptkit.lab.recordings.reading.json_values import JsonObject, parse_object, split_objects
 
 if TYPE_CHECKING:
     from promptkit.lab.recordings.reading.source import RecordingSource
@@ -103,7 +103,7 @@ def read_head(source: RecordingSource) -> FileHead:
     """Read the beginning of a file. Raises nothing for a file that is not JSON."""
     return FileHead(
         name=source.name,
-        records=tuple(_until_damage(_read_records(source))),
+        records=tuple(_read_records(source)),
         source=source,
     )
 
@@ -117,26 +117,19 @@ def _is_cut(line: bytes) -> bool:
     return len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
 
 
-def _until_damage(records: Iterator[JsonObject]) -> Iterator[JsonObject]:
-    with suppress(TranscriptFormatError):
-        yield from records
-
-
 def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
-    file = source.open()
     found = 0
-    for _ in range(4 * MAX_RECORDS):
-        line = file.readline(MAX_LINE_BYTES)
-        if not line or found == MAX_RECORDS or _is_cut(line):
-            return
-        for part in split_objects(line):
-            try:
-                value = parse_json(part)
-            except ValueError:
-                continue
-            if isinstance(value, Mapping):
-                found += 1
-                yield value
+    with suppress(TranscriptFormatError):  # the records before the damage may be enough
+        file = source.open()
+        for _ in range(4 * MAX_RECORDS):
+            line = file.readline(MAX_LINE_BYTES)
+            if not line or found == MAX_RECORDS or _is_cut(line):
+                return
+            for part in split_objects(line):
+                record = parse_object(part)
+                if not isinstance(record, str):
+                    found += 1
+                    yield record
 
 
 def _find_paths(source: RecordingSource) -> set[str]:

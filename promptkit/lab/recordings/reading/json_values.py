@@ -36,6 +36,11 @@ def as_list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
+def as_blocks(content: Json) -> list[Json]:
+    """Return the blocks of a content. A text, or anything else but a list, is one."""
+    return content if isinstance(content, list) else [content]
+
+
 def as_objects(value: Json) -> list[JsonObject]:
     """Return the objects in a list. Other items are ignored."""
     return [item for item in as_list(value) if isinstance(item, Mapping)]

@@ -9,6 +9,7 @@ import attrs
 
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
+    as_blocks,
     as_count,
     as_list,
     as_object,
@@ -94,7 +95,10 @@ def read_chat_message(
     )
     message = Message(
         role=role,
-        content=(*_read_thinking(record), *_read_chat_content(content)),
+        content=(
+            *_read_thinking(record),
+            *(part for block in as_blocks(content) for part in _read_chat_block(block)),
+        ),
         name=as_text(record.get("name")),
         tool_calls=_read_tool_calls(record) if role == "assistant" else (),
         tool_call_id=_find_tool_call_id(record) if role == "tool" else None,
@@ -158,13 +162,6 @@ def _read_thinking(record: JsonObject) -> list[Part]:
         if text
         else []
     )
-
-
-def _read_chat_content(content: Json) -> list[Part]:
-    parts: list[Part] = []
-    for block in as_list(content) if isinstance(content, list) else [content]:
-        parts.extend(_read_chat_block(block))
-    return parts
 
 
 def _read_chat_block(block: Json) -> list[Part]:
@@ -250,7 +247,7 @@ def read_anthropic_content(content: Json) -> ContentBlocks:
     An unknown block becomes an opaque part.
     """
     blocks = ContentBlocks()
-    for block in as_list(content) if isinstance(content, list) else [content]:
+    for block in as_blocks(content):
         match block:
             case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
                 arguments = dump_arguments(as_object(block).get("input"))
@@ -290,12 +287,7 @@ def parts_from_block(block: Json) -> list[Part]:
 
 
 def _read_tool_result(block: JsonObject, call_id: str) -> Message:
-    content = block.get("content")
-    parts = [
-        part
-        for item in (content if isinstance(content, list) else [content])
-        for part in parts_from_block(item)
-    ]
+    parts = [part for item in as_blocks(block.get("content")) for part in parts_from_block(item)]
     return mark_error(
         Message(
             role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_breakpoints(block))

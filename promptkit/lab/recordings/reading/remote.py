@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlsplit
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
-from promptkit.transcript.stores.addresses import is_conversation, is_url
-from promptkit.transcript.stores.objects import describe_object_error, open_bucket
+from promptkit.transcript.stores.addresses import check_scheme, is_conversation, is_url
+from promptkit.transcript.stores.objects import describe_object_error, object_errors, open_bucket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -61,26 +61,14 @@ def _copy_object(url: str, copy: Path) -> None:
     bucket, path = _open(url)
     import obstore
 
-    with _object_errors(url, "read"), copy.open("wb") as file:
-        for chunk in obstore.get(bucket, path).stream(min_chunk_size=CHUNK_SIZE):
+    with object_errors(url, "read"), copy.open("wb") as file:
+        try:
+            found = obstore.get(bucket, path)
+        except FileNotFoundError as error:
+            problem = f"there is no file {url}."
+            raise TranscriptError(problem) from error
+        for chunk in found.stream(min_chunk_size=CHUNK_SIZE):
             file.write(chunk)
-
-
-@contextmanager
-def _object_errors(url: str, verb: str) -> Generator[None]:
-    """Turn an error of object storage into a sentence: the file cannot be read, listed or written."""
-    import obstore
-
-    try:
-        yield
-    except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-        is_missing = verb == "read" and isinstance(error, FileNotFoundError)
-        problem = (
-            f"there is no file {url}."
-            if is_missing
-            else f"{url} cannot be {verb}: {describe_object_error(error)}."
-        )
-        raise TranscriptError(problem) from error
 
 
 def _copy_from_hub(url: str, copy: Path) -> None:
@@ -116,7 +104,7 @@ def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:
     bucket = open_bucket(root)
     import obstore
 
-    with _object_errors(root, "listed"):
+    with object_errors(root, "listed"):
         for page in obstore.list(bucket):  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
             for item in page:
                 if matches(item["path"]):
@@ -131,7 +119,7 @@ def remote_exists(url: str) -> bool:
     bucket, path = _open(url, for_writing=True)
     import obstore
 
-    with _object_errors(url, "written"):
+    with object_errors(url, "written"):
         try:
             obstore.head(bucket, path)
         except FileNotFoundError:
@@ -151,7 +139,7 @@ def write_remote(url: str, write: Callable[[BinaryIO], object]) -> None:
     with tempfile.TemporaryFile(prefix="promptkit-") as file:
         write(file)
         file.seek(0)
-        with _object_errors(url, "written"):
+        with object_errors(url, "written"):
             obstore.put(bucket, path, file)
 
 
@@ -195,6 +183,7 @@ def _open(url: str, *, for_writing: bool = False) -> tuple[Bucket, str]:
             f"{parts.scheme}:// can only be read: write to a file, or to s3://, gs:// or az://."
         )
         raise InvalidArgumentError(problem)
+    check_scheme(url)
     place = f"{parts.scheme}://{parts.netloc}"
     path = url.removeprefix(place).removeprefix("/")
     if parts.scheme in _WEB:

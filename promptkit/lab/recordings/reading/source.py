@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from pathlib import Path
+from typing import BinaryIO, Protocol
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.files import MAX_LINE_BYTES, read_gzip
 from promptkit.lab.recordings.reading.json_values import split_objects
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"

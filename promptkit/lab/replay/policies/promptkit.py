@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -20,7 +19,12 @@ from promptkit.compaction import (
     Events,
     ExtractiveSummarizer,
     FallbackSummarizer,
+    LastRequest,
+    Preset,
+    Summarizer,
     SummarizerContext,
+    Summary,
+    SummaryTask,
     Wait,
 )
 from promptkit.compaction.planning.blocks import extract_summary_text
@@ -38,12 +42,8 @@ from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers import Reply
 from promptkit.providers.openai.response import CompactedInput
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens import BilledTokens
+from promptkit.tokens import BilledTokens, Tokenizer
 from promptkit.transcript import InMemoryStore, Transcript
-
-if TYPE_CHECKING:
-    from promptkit.compaction import LastRequest, Preset, Summarizer, Summary, SummaryTask
-    from promptkit.tokens import Tokenizer
 
 WAITING_DECISIONS = frozenset({Wait.__name__, Compact.__name__})
 """Decisions for which the user waits."""
@@ -339,15 +339,11 @@ def _simulate_model(
         return summarizer
     if getattr(summarizer, "model", None) is model:
         return _ExtractedAnswer(summarizer=summarizer, model=model, summary_tokens=summary_tokens)
-    inner = {
-        name: each
-        for name in ("summarizer",)
-        if (each := getattr(summarizer, name, None)) is not None
-    }
-    if not inner:
+    inner: Summarizer | None = getattr(summarizer, "summarizer", None)
+    if inner is None:
         return summarizer
-    simulated = {name: _simulate_model(each, model, summary_tokens) for name, each in inner.items()}
-    return attrs.evolve(summarizer, **simulated)  # type: ignore[misc]  # an attrs class, as was found above
+    simulated = _simulate_model(inner, model, summary_tokens)
+    return attrs.evolve(summarizer, summarizer=simulated)  # type: ignore[misc]  # an attrs class, as was found above
 
 
 @attrs.frozen(kw_only=True)

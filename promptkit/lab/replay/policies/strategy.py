@@ -71,7 +71,6 @@ class PolicyRun(ABC):
             usage: What a provider with the simulated prompt cache reports for the request. None: it
                 would have refused the request.
         """
-        _ = usage
         await self.add(reply)
 
     async def close(self) -> None:  # noqa: B027  # most policies have nothing to end

@@ -33,6 +33,7 @@ from promptkit.messages import (
     Message,
     OpaquePart,
     Part,
+    ToolDefinition,
     as_mapping,
     as_wire_object,
 )
@@ -242,7 +243,15 @@ for _plain in (str, int, bool):
 _convert.register_structure_hook_factory(_is_tuple, _make_tuple_hook)
 _convert.register_unstructure_hook(Part, _part_to_json)
 _convert.register_structure_hook(Part, _part_from_json)
-for _kind in (OpaquePart, Checkpoint, BranchSummary, CustomEntry, Setting, Observation):
+for _kind in (
+    OpaquePart,
+    Checkpoint,
+    BranchSummary,
+    CustomEntry,
+    Setting,
+    Observation,
+    ToolDefinition,
+):
     _register_json_fields(_kind)
 
 

@@ -597,14 +597,10 @@ def extend_index(path: Path, before: os.stat_result) -> None:
     """
     if not os.path.lexists(index_path(path)):
         return
-    file = os.open(path, _READ)
-    try:
-        with closing(_connect(index_path(path))) as db:
-            head = _read_head(db)
-            if not head.refused and head.stamp == _stamp(before):
-                _extend(db, path, file)
-    finally:
-        os.close(file)
+    with path.open("rb") as file, closing(_connect(index_path(path))) as db:
+        head = _read_head(db)
+        if not head.refused and head.stamp == _stamp(before):
+            _extend(db, path, file.fileno())
 
 
 def build_index(path: Path, file: int, lock: _Lock | None) -> bool:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import stat
 import zlib
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
 
 import attrs
 
@@ -33,10 +35,6 @@ from promptkit.transcript.stores.jsonl.format import (
     object_from_bytes,
 )
 from promptkit.transcript.stores.store import ReadProblem
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 MAX_HEADER_BYTES = 1 << 24
 """The longest first line of a transcript, in bytes. A longer line is not read into memory."""

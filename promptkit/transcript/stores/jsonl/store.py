@@ -32,6 +32,7 @@ from filelock import FileLock, Timeout
 
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
 from promptkit.files import open_gzip, replace_file, sync_directory
+from promptkit.reprs import describe
 from promptkit.transcript.stores.jsonl.format import (
     ARCHIVE_SUFFIX,
     VERSION,
@@ -87,7 +88,8 @@ class JsonlStore:
         index_from: int | None = INDEX_BYTES,
     ) -> None:
         # a symbolic link stays one when its file is replaced
-        self._path = Path(os.path.realpath(path))
+        self.path = Path(os.path.realpath(path))
+        """The absolute path of the file."""
         self._read_archives = read_archives
         # elsewhere an archiver could not replace an open file; some builds of Python have no sqlite3
         has_index = os.name == "posix" and find_spec("_sqlite3") is not None
@@ -101,15 +103,13 @@ class JsonlStore:
         self.index_problem: str | None = None
         """Why a long file has no index and is read in full; None if it has one or needs none."""
 
-    @property
-    def path(self) -> Path:
-        """The absolute path of the file."""
-        return self._path
+    def __repr__(self) -> str:
+        return describe(self, path=self.address)
 
     @property
     def address(self) -> str:
         """The absolute path of the file, as text."""
-        return str(self._path)
+        return str(self.path)
 
     @property
     def archives(self) -> tuple[TranscriptArchive, ...]:
@@ -140,9 +140,9 @@ class JsonlStore:
         from promptkit.transcript.stores.jsonl import index  # imports sqlite3
 
         try:
-            entries = index.open_indexed(self._path, self._lock, index_from=self._index_from)
+            entries = index.open_indexed(self.path, self._lock, index_from=self._index_from)
         except index.NotIndexableError as why:
-            self.index_problem = f"{self._path} was read in full: {why}."
+            self.index_problem = f"{self.path} was read in full: {why}."
             _logger.warning("%s", self.index_problem)
             return self.load()
         if entries is None:
@@ -158,7 +158,7 @@ class JsonlStore:
 
     def _is_long(self, size: int) -> bool:
         try:
-            return self._path.stat().st_size >= size
+            return self.path.stat().st_size >= size
         except OSError:
             return False
 
@@ -224,13 +224,10 @@ class JsonlStore:
         if written == self._synced:
             return
         try:
-            descriptor = os.open(self._path, os.O_RDWR)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with self.path.open("r+b") as file:
+                os.fsync(file.fileno())
             if not self._synced:
-                sync_directory(self._path.parent)
+                sync_directory(self.path.parent)
         except OSError as error:
             self._fail(f"its last entries may not be on the disk: {error.strerror}.", error)
         self._synced = written
@@ -254,7 +251,7 @@ class JsonlStore:
                 changed.
         """
         with self.lock():
-            archive = move_entries(self._path, through)
+            archive = move_entries(self.path, through)
             self._discard_index()
             self.catch_up()
             return archive
@@ -265,9 +262,9 @@ class JsonlStore:
 
     @contextmanager
     def _lock(self, timeout: float) -> Generator[None]:
-        if not self._path.parent.is_dir():
-            self._fail(f"there is no directory {self._path.parent}: create it first.")
-        lock = FileLock(self._path.with_name(f".{self._path.name}.lock"), timeout=timeout)
+        if not self.path.parent.is_dir():
+            self._fail(f"there is no directory {self.path.parent}: create it first.")
+        lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=timeout)
         try:
             lock.acquire(poll_interval=LOCK_POLL_SECONDS)
         except Timeout as error:
@@ -292,7 +289,7 @@ class JsonlStore:
         """
         position = self._position
         try:
-            status = self._path.stat()
+            status = self.path.stat()
         except OSError:
             status = None  # reading reports what is wrong
         if (
@@ -326,7 +323,7 @@ class JsonlStore:
         entries: list[Entry] = []
         lines: list[int] = []
         problems: list[ReadProblem] = []
-        reader = TranscriptReader(self._path, start=start, read_archives=self._read_archives)
+        reader = TranscriptReader(self.path, start=start, read_archives=self._read_archives)
         for item in reader:
             if isinstance(item, StoredEntry):
                 entries.append(item.entry)
@@ -366,12 +363,12 @@ class JsonlStore:
         if count or any(archive.last == before.last_id for archive in archives):
             return count
         if not self._read_archives and archives:
-            reader = TranscriptReader(self._path)
+            reader = TranscriptReader(self.path)
             if any(
                 isinstance(item, StoredEntry) and item.entry.id == before.last_id for item in reader
             ):
                 return 0
-        problem = f"{self._path} was removed, cut or replaced since it was read: the entry {before.last_id!r} is gone. Nothing was written."
+        problem = f"{self.path} was removed, cut or replaced since it was read: the entry {before.last_id!r} is gone. Nothing was written."
         raise TranscriptError(problem)
 
     def _write(self, data: bytes, entries: Sequence[Entry]) -> None:
@@ -379,11 +376,11 @@ class JsonlStore:
         position = self._position
         end = position.end if position else 0
         header = b"" if end else encode_header(Header())
-        is_new = not self._path.exists()
+        is_new = not self.path.exists()
         data = header + (b"" if position is None or position.ends_with_newline else b"\n") + data
         try:
             descriptor = os.open(
-                self._path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600
+                self.path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600
             )
         except OSError as error:
             self._fail(f"nothing was written: {error.strerror}.", error)
@@ -400,14 +397,14 @@ class JsonlStore:
             else:
                 os.fsync(descriptor)
                 if not end:
-                    sync_directory(self._path.parent)
+                    sync_directory(self.path.parent)
             status = os.fstat(descriptor)
         except BaseException as error:
             # If the cut fails as well, the next reader finds a torn end, or complete entries as if
             # another process had written them.
             with suppress(OSError):
                 if is_new:
-                    self._path.unlink()
+                    self.path.unlink()
                 os.ftruncate(descriptor, end)
                 os.fsync(descriptor)
             if not isinstance(error, OSError):
@@ -440,13 +437,10 @@ class JsonlStore:
 
         try:
             if before.st_size < index_from:
-                file = os.open(self._path, os.O_RDONLY)
-                try:
-                    index.build_index(self._path, file, None)
-                finally:
-                    os.close(file)
+                with self.path.open("rb") as file:
+                    index.build_index(self.path, file.fileno(), None)
             else:
-                index.extend_index(self._path, before)
+                index.extend_index(self.path, before)
         except (OSError, sqlite3.Error, index.IndexDamagedError, TranscriptError) as error:
             self._discard_index()
             self._report_no_index(getattr(error, "strerror", None) or error)
@@ -454,19 +448,19 @@ class JsonlStore:
             self._report_no_index(error)
 
     def _report_no_index(self, why: object) -> None:
-        self.index_problem = f"{self._path} has no index: {why}."
+        self.index_problem = f"{self.path} has no index: {why}."
 
     def _discard_index(self) -> None:
         from promptkit.transcript.stores.jsonl.index import discard_index
 
-        discard_index(self._path)
+        discard_index(self.path)
 
     def _rewrite_old_version(self, position: ReadPosition) -> None:
         """Rewrite the file in the present version of the format and keep the old file next to it.
 
         The lock is held.
         """
-        reader = TranscriptReader(self._path, read_archives=False)
+        reader = TranscriptReader(self.path, read_archives=False)
         entries = [item.entry for item in reader if isinstance(item, StoredEntry)]
 
         def write_entries(file: BinaryIO) -> None:
@@ -477,15 +471,15 @@ class JsonlStore:
             file.write(old_content)
 
         try:
-            mode = stat.S_IMODE(self._path.stat().st_mode)
-            old_content = self._path.read_bytes()
+            mode = stat.S_IMODE(self.path.stat().st_mode)
+            old_content = self.path.read_bytes()
             replace_file(
                 self._backup_path(position.header.version, old_content),
                 write_old_content,
                 mode=mode,
                 locked=True,
             )
-            replace_file(self._path, write_entries, mode=mode, locked=True)
+            replace_file(self.path, write_entries, mode=mode, locked=True)
         except OSError as error:
             self._fail(
                 f"its format has version {position.header.version}, and it cannot be rewritten: {error.strerror}.",
@@ -497,15 +491,15 @@ class JsonlStore:
     def _backup_path(self, version: int, content: bytes) -> Path:
         """Return an unused path for the old file, or that of an identical copy."""
         for number in itertools.count(1):
-            path = self._path.with_name(
-                f"{self._path.name}.v{version}{'' if number == 1 else f'.{number}'}"
+            path = self.path.with_name(
+                f"{self.path.name}.v{version}{'' if number == 1 else f'.{number}'}"
             )
             if not path.exists() or path.read_bytes() == content:
                 return path
         raise AssertionError  # itertools.count does not end
 
     def _fail(self, why: str, error: OSError | None = None) -> NoReturn:
-        raise TranscriptWriteError(why, file=str(self._path)) from error
+        raise TranscriptWriteError(why, file=str(self.path)) from error
 
 
 def move_entries(path: Path, through: str) -> TranscriptArchive:

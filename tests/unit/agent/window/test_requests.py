@@ -27,7 +27,6 @@ from promptkit import (
 from promptkit.agent.settings import WindowSettings
 from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.window.requests import RequestBuilder, RequestTarget, find_adaptation
-from promptkit.compaction.recall.tool import RECALL
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.elements.from_message import element_from_message
@@ -212,7 +211,8 @@ def test_the_tools_of_the_conversation_are_named_to_who_summarizes_a_copy_of_it(
 
     asyncio.run(talk())
     (task,) = later.writer.tasks
-    assert (task.last_request, task.tools) == (None, (READ, RECALL))
+    # the transcript's requests had no other tools a moment ago
+    assert (task.last_request, task.tools) == (None, (READ,))
 
 
 def test_what_is_added_depends_on_the_model_and_the_checkpoint() -> None:

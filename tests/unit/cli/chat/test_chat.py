@@ -169,6 +169,8 @@ class TestCommands:
             "/receipt",
             "/compact",
             "/autocompact",
+            "/pin",
+            "/unpin",
             "/undo",
             "/rewind",
             "/branch",
@@ -178,6 +180,18 @@ class TestCommands:
             "/quit",
         }
         assert max(map(len, done.stdout.splitlines())) < 80
+
+    def test_pin_keeps_a_passage_and_the_receipt_lists_it(self, folder: Path) -> None:
+        lines = ("Use tabs. Never push.", "/pin Use tabs.", "/pin nowhere", "/receipt")
+        done = chat(
+            folder, *(each for line in (*lines, "/unpin 1", "/unpin 1") for each in ("-m", line))
+        )
+
+        assert "pinned: Use tabs." in done.stdout
+        assert "no message contains 'nowhere'" in done.stdout + done.stderr
+        assert "pin     1  user: Use tabs." in done.stdout
+        assert done.stdout.count("pin 1 is no longer kept.") == 1
+        assert "/unpin needs the number of a pin" in done.stdout
 
     def test_context_says_what_the_window_holds(self, folder: Path) -> None:
         done = chat(folder, "--window", "16k", "-m", "hello", "-m", "/context all")

@@ -428,7 +428,7 @@ class TestStats:
         assert rows[after].split()[:2] == ["▼", "51"]
         assert rows[after - 1].split()[0] == "50"
         assert rows[after - 1].count("u") > 10 * rows[after].count("u")
-        assert lines[-1] == "t tools, S summary, u user, a assistant; ▼ after a checkpoint"
+        assert lines[-1] == "S summary, u user, a assistant; ▼ after a checkpoint"
         listed = json.loads(run(capsys, "stats", str(path), "--model", "gpt-5", "--json")[1])[
             "requests"
         ]["list"]

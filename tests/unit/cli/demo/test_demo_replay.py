@@ -128,17 +128,24 @@ class TestCommand:
             PYTHONHASHSEED="7",
         )
 
-    def test_alone_it_shows_the_renders_and_then_the_replay(
+    def test_alone_it_shows_one_render_and_then_the_replay(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
         status, out, err = run(capsys)
 
         assert (status, err) == (0, "")
         assert (
-            out.index("rendered at 4 budgets")
+            out.index("rendered at 1 budget")
             < out.index("replayed in a window of 12,000 tokens")
             < out.index("summary applied")
         )
+
+    def test_all_budgets_are_shown_on_request(self, capsys: pytest.CaptureFixture[str]) -> None:
+        every = [f"{budget:,} tokens" for budget in load_demo().budgets]
+        alone, asked = run(capsys)[1], run(capsys, "--all")[1]
+        assert [size for size in every if f" {size}  █" in alone] == ["4,000 tokens"]
+        assert [size for size in every if f" {size}  █" in asked] == every
+        assert len(alone.splitlines()) < 80
 
     def test_a_budget_shows_only_renders_and_a_window_only_the_replay(
         self, capsys: pytest.CaptureFixture[str]

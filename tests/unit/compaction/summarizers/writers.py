@@ -26,11 +26,13 @@ from promptkit.compaction.run.events import (
     SummaryDiscarded,
     ToolCalled,
     ToolReturned,
+    ToolsChanged,
     TurnEnded,
     TurnStarted,
     WindowLearned,
 )
 from promptkit.compaction.run.progress import SummaryProgress
+from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import SummaryTask
@@ -118,7 +120,9 @@ class Recorder:
         numbered = [
             event
             for event in self.events
-            if not isinstance(event, DecisionMade | RequestPruned | WindowLearned)
+            if not isinstance(
+                event, DecisionMade | RequestPruned | WindowLearned | ToolsChanged | CacheMissed
+            )
         ]
         return [event.number for event in numbered if isinstance(event, kinds)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import attrs
 import pytest
 
 from promptkit import Message
@@ -161,4 +162,4 @@ def test_the_exit_of_mini_swe_agent_is_a_message_with_its_content(tmp_path: Path
         "diff --git a b",
         4,
     )
-    assert "Submitted" in repr([entry.payload for entry in made.entries])
+    assert "Submitted" in repr([attrs.asdict(entry.payload) for entry in made.entries])

@@ -94,7 +94,7 @@ def test_a_change_gives_the_messages_of_the_next_request(lists: list[list[int]])
     messages = LogMessages(
         [LoggedMessage(message=user_message(str(number)), tokens=1) for number in range(31)]
     )
-    logger = RequestLogger(messages, request_tokens=2, price=None)
+    logger = RequestLogger(messages, request_tokens=2, has_tools=True, price=None)
     nothing = BilledTokens()
     for shown in lists:
         logger.add(shown, SentRequest(reply=31, billed=nothing), simulated=True)

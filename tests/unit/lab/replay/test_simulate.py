@@ -12,7 +12,6 @@ from promptkit import AgentSession, BudgetExceededError, Message, ToolCall, Tran
 from promptkit.agent.window.prompt import Conversation, ConversationView
 from promptkit.compaction import PRESETS, ExtractiveSummarizer
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
-from promptkit.compaction.presets.break_even import PREFACE_TOKENS
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.pruning.processors import RequestLimits, truncate_history
 from promptkit.errors import SettingsError, ToolsFillBudgetError
@@ -560,10 +559,7 @@ def test_the_simulation_behind_the_optimum_costs_what_a_replay_with_the_same_com
     result = played.run(find_policy("vscode"), seed="s")
     options = ReplayOptions(policies=("vscode",), rules=terms, price=price)
     replayed = options.price_totals("vscode", result.totals)
-    summary = result.totals.summaries_billed.output_tokens // result.totals.checkpoints
-    conversation = attrs.evolve(
-        played.measure(price), summary_tokens=summary, beside_tokens=PREFACE_TOKENS
-    )
+    conversation = played.measure(price, result)
 
     simulated = price_of(
         conversation, [at for at, request in enumerate(result.timeline) if request.checkpoint]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from promptkit import Message, ToolCall, Usage
 from promptkit.transcript.log.entries import (
+    CacheMissed,
     Checkpoint,
     Entry,
     MessageEntry,
@@ -28,7 +29,16 @@ CALLED = Message(
 )
 ENTRIES = [
     entry("a", None, 3, MessageEntry(message=ASKED)),
-    entry("b", "a", 1, MessageEntry(message=CALLED, usage=Usage(input_tokens=7, output_tokens=2))),
+    entry(
+        "b",
+        "a",
+        1,
+        MessageEntry(
+            message=CALLED,
+            usage=Usage(input_tokens=7, output_tokens=2),
+            cache_miss=CacheMissed(reason="expired", expected=5, common=5),
+        ),
+    ),
     entry("b", "a", 99, Reset()),
     entry("c", "a", 2, Checkpoint(summary="s", usage=Usage(input_tokens=1, cached_tokens=1))),
     entry("d", "c", 5, UnknownEntry(kind="novel", data={})),
@@ -45,6 +55,8 @@ def test_counts_each_entry_once() -> None:
         tokens=None,
         usage=Usage(input_tokens=8, output_tokens=2, cached_tokens=1),
         checkpoints=1,
+        cache_misses={"expired": 1},
+        facts={},
         branches=2,
         first=1,
         last=5,

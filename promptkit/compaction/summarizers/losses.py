@@ -1,0 +1,231 @@
+"""Measure what a compaction lost of the facts that its messages showed, and find what completes a summary that lost too much."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import attrs
+
+from promptkit.compaction.planning.names import (
+    find_names,
+    iter_texts,
+    iter_words,
+    remove_name_list,
+)
+from promptkit.messages import as_mapping, as_sequence
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from promptkit.compaction.summarizers.facts import Facts
+    from promptkit.messages import Json, Message
+
+FactKind: TypeAlias = Literal["paths", "commands", "figures", "errors", "requests"]
+"""The kind of a fact."""
+
+Level: TypeAlias = Literal["quoted", "in_context", "named", "reachable", "lost"]
+"""What is left of a fact, the best first: its whole text, its words beside each other, its names
+alone, the way to the transcript, nothing."""
+
+SHOWN_LEVELS = frozenset({"quoted", "in_context", "named"})
+"""The levels of facts that requests show."""
+
+FLOOR = 0.5
+"""A summary that shows a smaller share of the newest facts is completed."""
+
+NEWEST: Mapping[FactKind, int] = {"paths": 20, "commands": 12, "figures": 12, "errors": 5}
+"""The facts of each kind that count for the floor. The user's requests stand beside each summary."""
+
+LEAST_FACTS = 8
+"""With fewer facts than these no summary is completed."""
+
+MAX_MISSING = 20
+"""The texts of facts that are no longer shown which a checkpoint names, the newest first."""
+
+_USES = frozenset({"changed", "read", "file"})
+"""Words of promptkit's own lists of files, which say of each what was done with it."""
+
+
+@attrs.frozen
+class MeasuredFact:
+    """A fact that the messages before a compaction showed, and what is left of it."""
+
+    kind: FactKind
+    text: str
+    level: Level
+
+
+@attrs.frozen(kw_only=True)
+class Losses:
+    """What a compaction left of the facts that the messages before it showed."""
+
+    levels: Mapping[str, Mapping[str, int]] = attrs.field(factory=dict[str, "Mapping[str, int]"])
+    """The number of facts by kind (`paths`, `commands`, `figures`, `errors`, `requests`) and level
+    (`quoted`, `in_context`, `named`, `reachable`, `lost`)."""
+    missing: tuple[str, ...] = attrs.field(default=(), repr=False)
+    """Facts that are `reachable` or `lost`, the newest first, 20 at most. Logs leave them out."""
+
+    @property
+    def share(self) -> float:
+        """The share of the facts that requests still show. 1 if there were none."""
+        counts = Counter[str]()
+        for levels in self.levels.values():
+            counts.update(levels)
+        total = counts.total()
+        return sum(counts[level] for level in SHOWN_LEVELS) / total if total else 1.0
+
+    def to_json(self) -> dict[str, Json]:
+        """Return what a checkpoint stores. Empty if nothing was measured."""
+        levels: dict[str, Json] = {kind: dict(counts) for kind, counts in self.levels.items()}
+        return {"levels": levels, "missing": list(self.missing)} if levels else {}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Json]) -> Losses:
+        """Read what a checkpoint stores. Values of another type are ignored."""
+        return cls(
+            levels={
+                kind: {level: n for level, n in as_mapping(counts).items() if isinstance(n, int)}
+                for kind, counts in as_mapping(data.get("levels")).items()
+            },
+            missing=tuple(
+                each for each in as_sequence(data.get("missing")) if isinstance(each, str)
+            ),
+        )
+
+    @classmethod
+    def from_facts(cls, measured: Sequence[MeasuredFact]) -> Losses:
+        """Count measured facts, the newest of each kind first."""
+        levels: dict[str, Counter[str]] = defaultdict(Counter)
+        for fact in measured:
+            levels[fact.kind][fact.level] += 1
+        missing = [fact.text for fact in measured if fact.level not in SHOWN_LEVELS]
+        return cls(levels=levels, missing=tuple(missing[:MAX_MISSING]))
+
+
+def measure_facts(
+    facts: Facts, *, before: Iterable[Message], after: Iterable[Message], has_way_back: bool
+) -> tuple[MeasuredFact, ...]:
+    """Measure what messages still show of the facts that the messages before them showed.
+
+    Args:
+        facts: The facts of all that was dropped so far.
+        before: The messages that a compaction drops.
+        after: The messages that the model is shown instead, and those that stay.
+        has_way_back: Whether the model is told how to look up the transcript.
+
+    Returns:
+        The facts that `before` showed, of each kind the newest first.
+    """
+    found = [_Fact(kind, text) for kind, text in _iter_facts(facts)]
+    earlier, shown = _Shown(before, found), _Shown(after, found)
+    gone: Level = "reachable" if has_way_back else "lost"
+    return tuple(
+        MeasuredFact(fact.kind, fact.text, shown.find_level(fact, earlier) or gone)
+        for fact in found
+        if earlier.find_level(fact, earlier)
+    )
+
+
+def find_left_out(measured: Iterable[MeasuredFact]) -> tuple[MeasuredFact, ...]:
+    """Return the newest facts that complete a summary below the floor; none for one above it."""
+    newest = list[MeasuredFact]()
+    seen = Counter[FactKind]()
+    for fact in measured:
+        seen[fact.kind] += 1
+        if seen[fact.kind] <= NEWEST.get(fact.kind, 0):
+            newest.append(fact)
+    missing = tuple(fact for fact in newest if fact.level not in SHOWN_LEVELS)
+    shown = len(newest) - len(missing)
+    return missing if len(newest) >= LEAST_FACTS and shown < FLOOR * len(newest) else ()
+
+
+def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
+    """Return whether messages show a fact, at least by its names."""
+    fact = _Fact(kind, text)
+    shown = _Shown(messages, (fact,))
+    return shown.find_level(fact, shown) is not None
+
+
+def _iter_facts(facts: Facts) -> Iterator[tuple[FactKind, str]]:
+    """Yield the facts that are measured, of each kind the newest first."""
+    for path in chain(reversed(facts.changed), reversed(facts.read)):
+        yield "paths", path
+    for command in reversed(facts.commands):
+        if not command.what.startswith("{"):  # arguments of another tool, as JSON
+            yield "commands", command.what
+    for figure in reversed(facts.figures):
+        yield "figures", figure
+    for error in reversed(facts.errors):
+        yield "errors", error
+    for request in reversed(facts.requests):
+        yield "requests", request
+
+
+class _Fact:
+    """A fact, and the words in which it is recognized."""
+
+    def __init__(self, kind: FactKind, text: str) -> None:
+        self.kind, self.text = kind, text
+        self.line = " ".join(text.split())
+        self.words = tuple(iter_words(text))
+        self.pairs = frozenset(pairwise(self.words))
+        self.forms: tuple[str, ...] = ()
+        """The spellings of a path: as a whole, and from each of its folders on."""
+        numbers = frozenset(word for word in self.words if any(map(str.isdigit, word)))
+        self.names = numbers if kind == "figures" else numbers | find_names(text)
+        if kind == "figures":
+            self.pairs = frozenset(pair for pair in self.pairs if not self.names.isdisjoint(pair))
+        elif kind == "paths" and len(self.words) == 1:
+            parts = self.words[0].split("/")
+            self.forms = tuple("/".join(parts[at:]) for at in range(max(1, len(parts) - 1)))
+
+
+class _Shown:
+    """The words of messages, as far as they can show facts."""
+
+    def __init__(self, messages: Iterable[Message], facts: Iterable[_Fact]) -> None:
+        forms = {form for fact in facts for form in fact.forms}
+        wanted = {word for fact in facts for word in (*fact.words, *fact.names)} | forms
+        pairs = {pair for fact in facts for pair in fact.pairs}
+        self.words = set[str]()
+        self.pairs = set[tuple[str, str]]()
+        self.beside = defaultdict[str, set[str]](set)
+        """The words beside each spelling of a path."""
+        lines = list[str]()
+        for text in chain.from_iterable(map(iter_texts, messages)):
+            lines.append(" ".join(text.split()))
+            words = list(iter_words(text))
+            self.words |= wanted.intersection(words)
+            unlisted = remove_name_list(text)
+            beside = set(pairwise(words if unlisted == text else iter_words(unlisted)))
+            self.pairs |= pairs & beside
+            if not forms.isdisjoint(words):
+                for word, other in beside:
+                    if word in forms:
+                        self.beside[word].add(other)
+                    if other in forms:
+                        self.beside[other].add(word)
+        self.text = "\n".join(lines)
+
+    def find_level(self, fact: _Fact, earlier: _Shown) -> Level | None:
+        """Return the level of a fact, whose words stood beside each other as `earlier` has it. None: it is not shown."""
+        if fact.forms:
+            if self.words.isdisjoint(fact.forms):
+                return None
+            beside, known = (
+                set[str]().union(*(each.beside.get(form, ()) for form in fact.forms))
+                for each in (self, earlier)
+            )
+            lower = {word.lower() for word in beside}
+            return "named" if beside.isdisjoint(known) and lower.isdisjoint(_USES) else "in_context"
+        pairs = fact.pairs & self.pairs
+        if pairs == fact.pairs and self.words.issuperset(fact.words) and fact.line in self.text:
+            return "quoted"
+        named = bool(fact.names) and fact.names <= self.words
+        is_beside = pairs and (2 * len(pairs) >= len(fact.pairs) or fact.kind == "figures")
+        # a request may be shortened in its middle; two commands may differ in a number alone
+        if is_beside and (fact.kind == "requests" or fact.names <= self.words):
+            return "in_context"
+        return "named" if named else None

@@ -1,0 +1,48 @@
+"""Representations of results in one line: figures and short texts in place of contents."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import attrs
+
+MAX_LINE, MAX_TEXT = 120, 50
+"""The most characters of a representation, and of a text in it."""
+
+
+def describe(owner: object, /, **facts: object) -> str:
+    """Return a line with the name of an object's class and facts about it.
+
+    Facts that are None or empty are omitted, collections are counted, and texts are shortened.
+
+    >>> describe(rendered, messages=rendered.messages, tokens=rendered.tokens)
+    '<Rendered messages: 3, tokens: 96>'
+    """
+    shown = [
+        f"{name}: {_show(value)}"
+        for name, value in facts.items()
+        if value is not None and not (isinstance(value, Collection) and not value)
+    ]
+    line = " ".join([type(owner).__name__, ", ".join(shown)]).rstrip()
+    return f"<{line if len(line) <= MAX_LINE - 2 else line[: MAX_LINE - 3] + '…'}>"
+
+
+def describe_fields(self: attrs.AttrsInstance) -> str:
+    """Describe an object by its fields that differ from their defaults."""
+    fields = {each.name: getattr(self, each.name) for each in attrs.fields(type(self)) if each.repr}
+    defaults = {each.name: each.default for each in attrs.fields(type(self))}
+    return describe(
+        self, **{name: value for name, value in fields.items() if value != defaults[name]}
+    )
+
+
+def _show(value: object) -> str:
+    if isinstance(value, str):
+        text = " ".join(value.split())
+        return repr(text if len(text) <= MAX_TEXT else f"{text[:30]}…{text[29 - MAX_TEXT :]}")
+    if isinstance(value, Collection):
+        return str(len(value))
+    if isinstance(value, float):
+        return str(round(value, 4))
+    name: object = getattr(value, "__name__", None)
+    return name if isinstance(name, str) else " ".join(repr(value).split())
