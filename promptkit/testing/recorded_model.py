@@ -5,16 +5,18 @@ from __future__ import annotations
 import copy
 import getpass
 import json
+import os
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import attrs
 import cattrs
 
-from promptkit import Message, Usage
+from promptkit import Message, ToolDefinition, Usage
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, TranscriptError
 from promptkit.files import write_output
 from promptkit.providers import Model, ModelOptions, Reply, with_options
@@ -27,18 +29,12 @@ from promptkit.testing.snapshots.requests import HttpRequest, format_request
 from promptkit.testing.snapshots.stabilize import MachineFolders, StabilizeOptions, Stabilizer
 from promptkit.tokens.models import model_name
 from promptkit.transcript import (
+    Redactor,
     message_from_json,
     message_to_json,
     redact_message,
     redact_secrets,
 )
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    from promptkit import ToolDefinition
-    from promptkit.transcript import Redactor
 
 KEY_OPTIONS = (
     "temperature",
