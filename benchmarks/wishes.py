@@ -134,13 +134,13 @@ async def play(recording: Recording) -> Standing:
 def look_at(window: ContextWindow, standing: Standing) -> None:
     """Count the constraints that were summarized and those that bind, and the answered requests that are open."""
     path = [entry.message for entry in window.transcript.path() if entry.message is not None]
-    in_view = {item.entry_id for item in window.view.items}
+    in_view = {item.message.text for item in window.view.items}
     dropped = [
         entry.message.text
         for entry in window.transcript.path()
         if entry.message is not None
         and entry.message.role == "user"
-        and entry.id not in in_view
+        and entry.message.text not in in_view
         and entry.kind == "message"
     ]
     text = shown(window)
