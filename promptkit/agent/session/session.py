@@ -678,8 +678,9 @@ class AgentSession:
             InvalidArgumentError: Two tools have the same name.
             ToolsFillBudgetError: The tool definitions leave nothing for messages.
         """
-        own = [tool for tool in self.tools.values() if tool.definition == RECALL]
-        given = [tool for tool in check_tools(tools) if tool.definition != RECALL]
+        mine = (RECALL, COMPACT)
+        own = [tool for tool in self.tools.values() if tool.definition in mine]
+        given = [tool for tool in check_tools(tools) if tool.definition not in mine]
         self.window.set_tools((*given, *own))
         self.tools = tools_by_name((*given, *own))
 

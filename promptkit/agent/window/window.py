@@ -61,7 +61,7 @@ from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
-from promptkit.tools import Tool, tool_definitions
+from promptkit.tools import tool_definitions
 from promptkit.transcript import (
     CacheMissed,
     Entry,
@@ -71,6 +71,7 @@ from promptkit.transcript import (
     Transcript,
 )
 from promptkit.transcript.log.entries import RequestBudget
+from promptkit.transcript.log.view import MODEL_SETTING
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -103,9 +104,6 @@ if TYPE_CHECKING:
     from promptkit.transcript import Redactor, TranscriptStore, TranscriptView
 
 _LOGGER = logging.getLogger("promptkit")
-
-MODEL_SETTING = "model"
-"""The setting that records a change of the model in the transcript."""
 
 
 class ContextWindow:
@@ -1095,7 +1093,7 @@ class ContextWindow:
         if budget is None:
             _check_known(model, resolved)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
-        make_portable(self.transcript, provider=get_wire_format(model))
+        make_portable(self.transcript, provider=get_wire_format(model), model=name)
         context = self._settings.build_context(model, resolved, tokenizer)
         holder = self._holder or self._settings.build_context(
             self.model, self.budget, self.tokenizer
@@ -1188,12 +1186,10 @@ class ContextWindow:
     def _offer(self, tools: ToolList) -> None:
         """Let requests offer tools from now on."""
         self._tools, self._requests.tools = tools, tools.offered
-        limits = {
-            tool.definition.name: tool.max_tokens
-            for tool in self._settings.tools
-            if isinstance(tool, Tool) and tool.max_tokens is not None
-        }
-        self.compaction.compactor.set_tools(tools.offered, limits)
+        settings = self._settings
+        self.compaction.compactor.set_tools(
+            tools.offered, limits=settings.result_tokens, supersedes=settings.supersedes
+        )
         if self._counts_tools:
             given = self._count_tools(tools.offered)
             self._learned = attrs.evolve(self._learned, given=given)

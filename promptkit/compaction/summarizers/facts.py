@@ -189,6 +189,8 @@ class Facts:
     thinking: OpaquePart | None = None
     """The model's last thinking block, for models that require one at the start of the
     conversation."""
+    thinking_model: str = ""
+    """The model that wrote it. Empty: unknown."""
     earlier: str | None = None
     """None: a model wrote the summary that belongs to these facts. Otherwise the summary was made
     from the facts, and this is the last summary that a model wrote, or an empty text if there was
@@ -242,6 +244,7 @@ class Facts:
             last_reply=_read_text(data.get("last_reply")),
             messages=_read_count(data.get("messages")),
             thinking=thinking_from_facts(data),
+            thinking_model=_read_text(data.get("thinking_model")),
             earlier=earlier if isinstance(earlier := data.get("earlier"), str) else None,
         )
 
@@ -328,6 +331,7 @@ class _FactCollector:
             known.messages,
             known.thinking,
         )
+        self.thinking_model = known.thinking_model
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.rules = {rule.name: rule.text for rule in known.rules}
@@ -355,14 +359,7 @@ class _FactCollector:
                 self.unanswered += 1
                 self._add_figures(text)
         elif message.role == "assistant":
-            self.thinking = next(
-                (
-                    p
-                    for p in reversed(message.content)
-                    if isinstance(p, OpaquePart) and is_thinking(p)
-                ),
-                self.thinking,
-            )
+            self._add_thinking(item)
             if text.strip():
                 self.last_reply = _clip(text.strip())
                 self._add_markdown_todos(text)
@@ -377,6 +374,11 @@ class _FactCollector:
                 (item.unpruned or message).text,
                 failed=is_error_result(message),
             )
+
+    def _add_thinking(self, item: ViewItem) -> None:
+        for part in item.message.content:
+            if isinstance(part, OpaquePart) and is_thinking(part):
+                self.thinking, self.thinking_model = part, item.model or ""
 
     def build(self) -> Facts:
         """Return the collected facts, within bounds."""
@@ -409,6 +411,7 @@ class _FactCollector:
             thinking=self.thinking
             if len(json.dumps(self.thinking and self.thinking.value)) <= MAX_THINKING_CHARACTERS
             else None,
+            thinking_model=self.thinking_model,
             earlier=self.known.earlier,
         )
 
@@ -606,9 +609,11 @@ def _read_rows(value: Json, read: Callable[[Mapping[str, Json]], Item]) -> tuple
 
 
 def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:
-    rows = value if isinstance(value, list) else []
-    return tuple(
-        (str(row[0]), row[1])
-        for row in rows
-        if isinstance(row, list) and len(row) == 2 and isinstance(row[1], int)  # noqa: PLR2004  # name and number
-    )
+    counts: list[tuple[str, int]] = []
+    for row in value if isinstance(value, list) else []:
+        match row:
+            case [name, int(number)]:
+                counts.append((str(name), number))
+            case _:
+                pass
+    return tuple(counts)
