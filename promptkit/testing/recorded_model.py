@@ -19,6 +19,7 @@ from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, T
 from promptkit.files import write_output
 from promptkit.providers import Model, ModelOptions, Reply, with_options
 from promptkit.providers.model import Finish  # noqa: TC001  # cattrs reads the annotations
+from promptkit.reprs import describe
 from promptkit.testing.snapshots.diff import diff_lines
 from promptkit.testing.snapshots.documents import shorten_media
 from promptkit.testing.snapshots.markdown import fence_json
@@ -161,6 +162,9 @@ class RecordedModel:
         if not self._records and self._model is None:
             problem = f"{self.folder} has no records: give RecordedModel the model object instead of {model!r} once, to record."
             raise InvalidArgumentError(problem)
+
+    def __repr__(self) -> str:
+        return describe(self, name=self.name, folder=str(self.folder), records=len(self._records))
 
     @property
     def is_recording(self) -> bool:
