@@ -1,5 +1,5 @@
 # The types of sync.py. tests/unit/agent/test_sync.py compares them with the asynchronous classes.
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -23,7 +23,7 @@ from promptkit.providers.model import Model
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.tokenizer import Tokenizer
-from promptkit.tools import AnyTool
+from promptkit.tools import AnyTool, Tool
 from promptkit.transcript.log.entries import Entry
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import TranscriptView
@@ -34,6 +34,12 @@ _T = TypeVar("_T")
 class SyncSession:
     session: AgentSession
     loop: LoopThread
+    @property
+    def max_steps(self) -> int: ...
+    @property
+    def tools(self) -> Mapping[str, Tool]: ...
+    @property
+    def window(self) -> ContextWindow: ...
     def __init__(self, session: AgentSession) -> None: ...
     def call(self, work: Callable[[AgentSession], _T]) -> _T: ...
     def close(self) -> None: ...
@@ -106,6 +112,12 @@ class SyncSession:
 class SyncContextWindow:
     window: ContextWindow
     loop: LoopThread
+    @property
+    def compaction(self) -> CompactionController: ...
+    @property
+    def last_request(self) -> WindowRequest | None: ...
+    @property
+    def transcript(self) -> Transcript: ...
     def __init__(self, window: ContextWindow) -> None: ...
     def call(self, work: Callable[[ContextWindow], _T]) -> _T: ...
     def close(self) -> None: ...

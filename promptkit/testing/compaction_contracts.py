@@ -32,6 +32,7 @@ from promptkit.compaction.policy.decisions import Decision
 from promptkit.compaction.policy.rules import TOO_LARGE
 from promptkit.compaction.policy.state import Attempts, BackgroundState, Phase
 from promptkit.errors import SummaryError
+from promptkit.messages import is_instance
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.transcript import Checkpoint, build_view
 
@@ -165,15 +166,14 @@ def check_summarizer(
     for task in tasks:
         before = repr(attrs.asdict(task))
         try:
-            summary: object = asyncio.run(make().summarize(task))
+            summary = asyncio.run(make().summarize(task))
         except SummaryError as error:
             _check(error, str(error), "has no text", task)
             errors.append(str(error))
             continue
         _check(task, repr(attrs.asdict(task)) == before, "was changed by the summarizer", summary)
-        _check(summary, isinstance(summary, Summary), "is no Summary", task)
-        if isinstance(summary, Summary):
-            _check_summary(summary, task, counter.count(summary.text))
+        _check(summary, is_instance(summary, Summary), "is no Summary", task)
+        _check_summary(summary, task, counter.count(summary.text))
     _check(errors, len(errors) < len(tasks), "are all that it has made of", tasks)
 
 

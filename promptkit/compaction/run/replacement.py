@@ -33,6 +33,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens.sizes import read_tokens
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript import ViewItem, build_summary_message
 from promptkit.transcript.log.view import escape_block_tags, escape_closing_tag
@@ -122,10 +123,10 @@ class RecentFiles:
     """Returns the present text of a file, or None if the model shall not see it. May be async. What
     it raises is logged."""
     max_files: int = 5
-    max_tokens: int = 25_000
+    max_tokens: int = attrs.field(default=25_000, converter=read_tokens)
     """The most tokens of all files together. A session takes at most an eighth of what a
     conversation may have."""
-    max_file_tokens: int = 5_000
+    max_file_tokens: int = attrs.field(default=5_000, converter=read_tokens)
     """The most tokens of one file. The middle of a longer one is left out."""
     seconds: float = 10.0
     """The longest time of all reads together. Then the files that were read are shown."""
@@ -264,13 +265,15 @@ class Replacement:
     `carry_from_facts` takes the context from the conversation itself."""
     live: Callable[[], CarriedContext] | None = None
     """Returns values of the program that replace those of `carry`, where they are not empty."""
-    carry_tokens: int | None = 4_000
+    carry_tokens: int | None = attrs.field(
+        default=4_000, converter=attrs.converters.optional(read_tokens)
+    )
     """The most tokens of each block of the carried context; None: no limit."""
-    names_tokens: int = 0
+    names_tokens: int = attrs.field(default=0, converter=read_tokens)
     """The most tokens of a list of names: the identifiers and paths that are most likely to be used
     again, as far as nothing else shows them. It tells the model how they are spelled, and so what
     it can look up; no model writes it, so it costs no output tokens."""
-    binding_tokens: int = 2_000
+    binding_tokens: int = attrs.field(default=2_000, converter=read_tokens)
     """The most tokens of what is pinned, and of the constraints in the user's messages."""
     files: RecentFiles | None = None
     """Reads the newest files, whose present text follows the summary; None: no file is read."""

@@ -137,7 +137,7 @@ class Writing:
     write: Callable[[SummaryTask], Any]  # Any: wrong values are what the tests are about
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        written = self.write(task)
+        written: Summary | Exception = self.write(task)
         if isinstance(written, Exception):
             raise written
         summary: Summary = written
