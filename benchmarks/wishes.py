@@ -13,7 +13,7 @@ given, and over scripted conversations, and prints
 - `invented_quotes_unmarked`: quotations of the user in summaries that the user never said, and that
   are not marked;
 - `prefix_breaks_by_tool_changes`, `cache_misses_explained_share`: as `benchmarks.wishes_cache` says;
-- `wedged`: conversations with 20 kinds of oversized turns that could not go on.
+- `wedged`: sessions of 20 kinds of oversized turns that could not go on, as `benchmarks.wishes_wedged` says.
 
 Without recordings it prints why it measures nothing.
 """
@@ -24,17 +24,17 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import attrs
 
 from benchmarks.wishes_cache import explained_share, prefix_breaks
-from promptkit import ContextBudget, ContextWindow, ImagePart, Message, ToolCall
+from benchmarks.wishes_wedged import count_wedged
+from promptkit import ContextBudget, ContextWindow, Message, ToolCall
 from promptkit.compaction import Summary, SummaryTask
 from promptkit.compaction.planning.blocks import OPEN
 from promptkit.compaction.planning.user_messages import NOT_SAID, find_constraints
-from promptkit.errors import ContextWindowFullError, SummaryError
+from promptkit.errors import ContextWindowFullError
 from promptkit.lab.engines import open_engine
 from promptkit.lab.replay import FileResult, ReplayOptions, ReplayRules, cache_rule_for, replay
 from promptkit.lab.replay.recordings import Recording, read_recordings
@@ -56,16 +56,13 @@ def words(count: int, word: str = "word") -> str:
 
 @attrs.define
 class Writer:
-    """Writes the same summary each time, or fails."""
+    """Writes the same summary each time."""
 
     text: str = words(60, "nothing")
-    fails: bool = False
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        """Return the summary, or fail."""
+        """Return the summary."""
         _ = task
-        if self.fails:
-            raise SummaryError(reason="empty", detail="it fails.")
         return Summary(text=self.text, mode="test")
 
 
@@ -134,13 +131,13 @@ async def play(recording: Recording) -> Standing:
 def look_at(window: ContextWindow, standing: Standing) -> None:
     """Count the constraints that were summarized and those that bind, and the answered requests that are open."""
     path = [entry.message for entry in window.transcript.path() if entry.message is not None]
-    in_view = {item.entry_id for item in window.view.items}
+    in_view = {item.message.text for item in window.view.items}
     dropped = [
         entry.message.text
         for entry in window.transcript.path()
         if entry.message is not None
         and entry.message.role == "user"
-        and entry.id not in in_view
+        and entry.message.text not in in_view
         and entry.kind == "message"
     ]
     text = shown(window)
@@ -226,101 +223,6 @@ async def count_unmarked_quotes() -> int:
     return unmarked
 
 
-def add_round(window: ContextWindow, results: list[str | list[object]]) -> None:
-    """Add a reply with parallel calls and their results."""
-    number = len(window.transcript)
-    calls = [
-        ToolCall(id=f"p{number}-{at}", name="bash", arguments={}) for at in range(len(results))
-    ]
-    window.add(Message(role="assistant", tool_calls=calls))
-    for made, result in zip(calls, results, strict=True):
-        window.add(Message(role="tool", tool_call_id=made.id, content=result))
-
-
-def user(text: str) -> Callable[[ContextWindow], object]:
-    return lambda window: window.add(Message(role="user", content=text))
-
-
-def results(*texts: str | list[object]) -> Callable[[ContextWindow], object]:
-    return lambda window: add_round(window, list(texts))
-
-
-def rounds(count: int, size: int) -> Callable[[ContextWindow], object]:
-    def add(window: ContextWindow) -> None:
-        for _ in range(count):
-            add_round(window, [words(size)])
-
-    return add
-
-
-IMAGE = ImagePart(url="data:image/png;base64,iVBORw0KGgo=")
-
-OVERSIZED: tuple[tuple[str, Callable[[ContextWindow], object]], ...] = (
-    ("a huge result", results(words(50_000))),
-    ("two results at the cap", results(words(4_000), words(4_000))),
-    ("ten parallel results", results(*[words(3_000)] * 10)),
-    ("a hundred parallel results", results(*[words(200)] * 100)),
-    ("a huge and a small result", results(words(50_000), "ok")),
-    ("a result of one line", results("x" * 400_000)),
-    ("a result of many lines", results("\n".join(["line"] * 60_000))),
-    ("a result in Chinese", results("中文内容 " * 20_000)),
-    ("a result of blanks", results(" \n" * 60_000)),
-    ("an empty result beside a huge one", results("", words(40_000))),
-    ("results with pictures", results(*[[words(3_000), IMAGE]] * 4)),
-    ("forty rounds", rounds(40, 800)),
-    ("rounds that grow past the window", rounds(6, 6_000)),
-    (
-        "huge arguments",
-        lambda window: call(window, "write_file", "ok", path="a.py", text=words(30_000)),
-    ),
-    ("a huge message", user(words(50_000))),
-    ("a huge message of one word", user("y" * 400_000)),
-    ("many messages", lambda window: [user(words(600))(window) for _ in range(40)]),
-    (
-        "pictures in a message",
-        lambda window: window.add(Message(role="user", content=[words(500), *[IMAGE] * 30])),
-    ),
-    (
-        "a huge reply",
-        lambda window: window.add(Message(role="assistant", content=words(30_000))),
-    ),
-    (
-        "a huge reply with calls",
-        lambda window: window.add(
-            Message(
-                role="assistant",
-                content=words(30_000),
-                tool_calls=[ToolCall(id="big", name="bash", arguments={})],
-            ),
-            Message(role="tool", tool_call_id="big", content=words(30_000)),
-        ),
-    ),
-)
-"""Kinds of turns that are larger than a window of 8k."""
-
-
-async def is_wedged(oversize: Callable[[ContextWindow], object], *, fails: bool) -> bool:
-    """Return whether a conversation cannot go on after an oversized turn: two more messages get no request."""
-    window = open_window(8_000, Writer(fails=fails))
-    user(words(50))(window)
-    call(window, "bash", words(500), command="make")
-    window.add(Message(role="assistant", content=words(100)))
-    user("Now the next.")(window)
-    oversize(window)
-    for text in (None, "Go on, please.", "And now?"):
-        if text is not None:
-            user(text)(window)
-        try:
-            await window.request()
-        except ContextWindowFullError:
-            continue
-        window.add_reply(Message(role="assistant", content="Yes."))
-        await window.end_turn()
-        if text is not None:
-            return False
-    return True
-
-
 async def measure(files: list[Path]) -> dict[str, float]:
     """Return the figures."""
     total, lost = await play_script()
@@ -330,14 +232,6 @@ async def measure(files: list[Path]) -> dict[str, float]:
             total.constraints += each.constraints
             total.binding += each.binding
             total.reopened += each.reopened
-    wedged = [
-        name
-        for name, oversize in OVERSIZED
-        for fails in (False, True)
-        if await is_wedged(oversize, fails=fails)
-    ]
-    if wedged:
-        sys.stderr.write(f"wedged: {', '.join(wedged)}\n")
     return {
         "constraints_binding_share": total.binding / total.constraints,
         "facts_lost_after_10_compactions": lost,
@@ -345,7 +239,6 @@ async def measure(files: list[Path]) -> dict[str, float]:
         "invented_quotes_unmarked": await count_unmarked_quotes(),
         "prefix_breaks_by_tool_changes": await prefix_breaks(),
         "cache_misses_explained_share": await explained_share(),
-        "wedged": len(wedged),
     }
 
 
@@ -364,6 +257,7 @@ def main() -> None:
     figures = {
         "user_messages_shown_share": measure_user_messages(files),
         **asyncio.run(measure(files)),
+        "wedged": count_wedged(),
     }
     if given.json:
         sys.stdout.write(json.dumps(figures) + "\n")
