@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.agent.session.result import TurnResult
 from promptkit.agent.session.subagents import in_subagent
 from promptkit.compaction.run.events import (
     CompactionCancelled,
@@ -32,6 +31,7 @@ from promptkit.transcript import CacheMissed
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
+    from promptkit.agent.session.result import TurnResult
     from promptkit.compaction import Event, Events
     from promptkit.transcript import Transcript
 
