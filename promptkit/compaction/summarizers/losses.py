@@ -167,7 +167,8 @@ class _Fact:
     """A fact, and the words in which it is recognized."""
 
     def __init__(self, kind: FactKind, text: str) -> None:
-        self.kind, self.text = kind, text
+        self.kind: FactKind = kind
+        self.text = text
         self.line = " ".join(text.split())
         self.words = tuple(iter_words(text))
         self.pairs = frozenset(pairwise(self.words))
