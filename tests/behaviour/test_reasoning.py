@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks.wishes_cache import TTL, Talk
 from promptkit import Message, OpaquePart, ToolCall, Transcript
-from promptkit.agent.window.window import MODEL_SETTING
 from promptkit.compaction import ExtractiveSummarizer, KeepLastTurns
 from promptkit.providers import Reply
 from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry, Setting, build_view
+from promptkit.transcript.log.view import MODEL_SETTING
 from promptkit.wire import messages_from_responses, to_responses
 from promptkit.wire.reasoning import has_reasoning, remove_reasoning
 from tests.conversations import ConversationBuilder, result_message, user_message
@@ -137,7 +137,7 @@ def test_replies_of_an_unknown_model_belong_to_the_one_before_a_switch() -> None
 
 
 def test_items_of_a_reply_do_not_name_reasoning_that_is_gone() -> None:
-    items = [
+    items: list[dict[str, object]] = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "eHl6"},
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {}},
         {

@@ -18,7 +18,8 @@ from promptkit.agent.session.attachments import (
     read_attachments,
 )
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
-from promptkit.agent.session.stream import StreamEvent, TurnResult, stream_turn
+from promptkit.agent.session.result import TurnResult
+from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.subagents import (
     FORK_NOTE,
     Forked,

@@ -182,7 +182,7 @@ def _compare_levels(
             for name, (old, new) in zip(names, run, strict=True):
                 yield f"{mark} {name}"
                 if new and new.message.content != (format_headline(new.message),):
-                    yield from _diff_messages(old and old.message, new.message)
+                    yield from _diff_messages(old.message if old else None, new.message)
 
 
 def _mark_pair(pair: tuple[_ShownMessage | None, _ShownMessage | None]) -> str:

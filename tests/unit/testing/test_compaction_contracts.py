@@ -140,7 +140,8 @@ class Writing:
         written = self.write(task)
         if isinstance(written, Exception):
             raise written
-        return written
+        summary: Summary = written
+        return summary
 
 
 @pytest.mark.parametrize(
