@@ -82,6 +82,7 @@ ARGUMENT_GROUPS: Mapping[str, Sequence[str]] = {
         "archives",
         "promotions",
         "hooks",
+        "carry",
         "pin_marks",
         "compact_tool",
         "carry",

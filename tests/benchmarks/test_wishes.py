@@ -27,7 +27,11 @@ def test_nothing_of_the_script_is_lost_and_all_that_was_ruled_out_binds() -> Non
 
 
 def test_constraints_that_are_not_repeated_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replacement, "find_constraints", lambda _: ())
+    def find_none(texts: object) -> tuple[str, ...]:
+        _ = texts
+        return ()
+
+    monkeypatch.setattr(replacement, "find_constraints", find_none)
     standing, lost = asyncio.run(play_script())
     assert standing.binding == 0
     assert lost == standing.constraints
@@ -35,7 +39,12 @@ def test_constraints_that_are_not_repeated_are_counted(monkeypatch: pytest.Monke
 
 def test_quotations_that_are_not_marked_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asyncio.run(count_unmarked_quotes()) == 0
-    monkeypatch.setattr(compactor, "mark_invented_quotes", lambda text, _: text)
+
+    def mark_none(text: str, said: object) -> str:
+        _ = said
+        return text
+
+    monkeypatch.setattr(compactor, "mark_invented_quotes", mark_none)
     assert asyncio.run(count_unmarked_quotes()) == 5
 
 

@@ -286,7 +286,8 @@ def mark_invented_quotes(text: str, said: Iterable[str]) -> str:
     known = [f" {_join_words(each)} " for each in said]
 
     def is_said(quoted: str) -> bool:
-        pieces = list(filter(None, map(_join_words, _ELLIPSIS.split(quoted))))
+        split: list[str] = _ELLIPSIS.split(quoted)
+        pieces = [words for piece in split if (words := _join_words(piece))]
         # scripts without spaces have no words to compare
         wanted = [f" {piece} " if piece.isascii() else piece for piece in pieces]
         return any(all(piece in each for piece in wanted) for each in known)

@@ -5,7 +5,6 @@ A pin is an entry of the transcript. Each checkpoint takes over the pins of the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
@@ -80,6 +79,7 @@ def pin_entry(pin: Pin, *, name: str = PIN) -> CustomEntry:
 
 def find_marked(text: str, marks: tuple[str, str]) -> Iterator[str]:
     """Yield the passages of a text between two marks."""
-    before, after = map(re.escape, marks)
-    for match in re.finditer(f"{before}(.+?){after}", text, re.DOTALL):
-        yield match[1].strip()
+    for part in text.split(marks[0])[1:]:
+        passage, closed, _ = part.partition(marks[1])
+        if closed and passage.strip():
+            yield passage.strip()
