@@ -9,7 +9,7 @@ import attrs
 import click
 
 from promptkit.agent.session.subagents import SUBAGENT
-from promptkit.cli.output.terminal import clip, escape_control_chars, print_json, read_width
+from promptkit.cli.output.terminal import clip, escape_control_chars, print_json
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.run.branches import PARENT_SETTING
 from promptkit.errors import TranscriptError
@@ -44,7 +44,7 @@ def show_tree(address: str, *, as_json: bool) -> None:
         print_json(attrs.asdict(root))
         return
     for line in _format(root, ""):
-        click.echo(clip(line, read_width(160)))
+        click.echo(line)
 
 
 def _read(conversation: Conversation, seen: set[str]) -> None:
