@@ -133,6 +133,10 @@ ToolOutput: TypeAlias = "str | Sequence[Part] | ToolResult | None"
 if there is nothing to tell the model."""
 
 
+Supersedes: TypeAlias = Callable[[Mapping[str, object]], str | None]
+"""Returns what a call is about, from its arguments."""
+
+
 @attrs.frozen(kw_only=True)
 class Tool:
     """A tool that the model may call.
@@ -160,6 +164,14 @@ class Tool:
     """The most tokens of a result's text that the model is shown. Of a longer one it sees the head,
     the tail, and how to read the rest. None: half of what messages may take. The transcript keeps
     all of it. At least 100."""
+    supersedes: Supersedes | None = None
+    """Returns what a call is about, such as the path of a file, from its arguments. Once the call has
+    succeeded, earlier results about the same are useless: those of tools with `supersedes`, and reads
+    of that file. They give way to a placeholder where that does not break the prompt cache. None, or a
+    call for which it returns None: it supersedes nothing.
+
+    >>> Tool(definition=…, run=…, supersedes=lambda arguments: str(arguments["path"]))
+    """
 
     def __attrs_post_init__(self) -> None:
         timeout, max_tokens = self.timeout, self.max_tokens
@@ -219,6 +231,7 @@ def tool(
     strict: bool = False,
     timeout: float | None = None,
     max_tokens: int | None = None,
+    supersedes: Supersedes | None = None,
 ) -> Callable[[Function], Tool]: ...
 def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
     function: Function | None = None,
@@ -229,6 +242,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
     strict: bool = False,
     timeout: float | None = None,
     max_tokens: int | None = None,
+    supersedes: Supersedes | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool from a function, which may be `async`.
 
@@ -261,6 +275,8 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
         max_tokens: The most tokens of a result's text that the model is shown, at least 100. Of a
             longer one it sees the head, the tail, and how to read the rest. None: half of what
             messages may take.
+        supersedes: Returns what a call is about, such as a path, from its arguments: its result makes
+            earlier ones about the same useless, as in `Tool`.
 
     Raises:
         InvalidArgumentError: No schema can be made, for example because an argument is a function;
@@ -275,6 +291,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
             check=schema.read,
             timeout=timeout,
             max_tokens=max_tokens,
+            supersedes=supersedes,
         )
 
     return make if function is None else make(function)

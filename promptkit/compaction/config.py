@@ -11,11 +11,16 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction.planning.selection import Keep, limit_keep, select
-from promptkit.compaction.policy.rules import Policy, first_match, prune_results
+from promptkit.compaction.policy.rules import (
+    Policy,
+    first_match,
+    prune_old_reasoning,
+    prune_results,
+)
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, ResultLimits
+from promptkit.compaction.pruning.tool_outputs import ONLY_STATED, ReduceToolResults, ResultLimits
 from promptkit.compaction.recall.tool import (
     list_look_up_tools,
     suggest_call,
@@ -37,9 +42,10 @@ from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 from promptkit.errors import InvalidArgumentError
 from promptkit.providers import Model
 from promptkit.tokens.models import model_name
-from promptkit.tools import AnyTool, Tool, tool_definitions
+from promptkit.tools import AnyTool, Supersedes, Tool, tool_definitions
 
 if TYPE_CHECKING:
+    from promptkit.compaction.planning.plan import CarriedContext
     from promptkit.compaction.policy.usage import UsageByPart
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
@@ -90,6 +96,9 @@ class CompactionConfig:
     transcript."""
     tools: Sequence[AnyTool] = ()
     """The tools of the conversation."""
+    carry: Callable[[], CarriedContext] | None = None
+    """Returns the present plan, todos, skills, rules and agent, which each summary then shows
+    instead of those that the conversation recorded. None: those are shown."""
     read_tool: str = "read_file"
     """The name of a tool with which the model can read the transcript's file, for a conversation
     without the tool `recall`."""
@@ -104,6 +113,20 @@ class CompactionConfig:
     def definitions(self) -> tuple[ToolDefinition, ...]:
         """The definitions of the tools."""
         return tuple(tool_definitions(self.tools))
+
+    @property
+    def result_tokens(self) -> dict[str, int]:
+        """The limits that tools set for their results, in tokens, by name."""
+        own = (tool for tool in self.tools if isinstance(tool, Tool))
+        return {
+            each.definition.name: each.max_tokens for each in own if each.max_tokens is not None
+        }
+
+    @property
+    def supersedes(self) -> dict[str, Supersedes]:
+        """Which results the tools supersede, by name."""
+        own = (tool for tool in self.tools if isinstance(tool, Tool))
+        return {each.definition.name: each.supersedes for each in own if each.supersedes}
 
     def build_context(
         self, model: str | Model, budget: ContextBudget, tokenizer: Tokenizer
@@ -144,24 +167,24 @@ class CompactionConfig:
         """
         preset, tools = self.preset, self.definitions
         policy, reduce = self.policy or preset.policy(self.rng), self.reduce or preset.reduce
-        if reduce is not None:
-            rule = prune_results(least_saving=reduce.least_saving, warm_ratio=reduce.warm_ratio)
-            policy = first_match((rule, policy.decide))
+        policy = first_match((prune_old_reasoning, policy.decide))
+        rule = prune_results(
+            least_saving=(reduce or ONLY_STATED).least_saving,
+            warm_ratio=(reduce or ONLY_STATED).warm_ratio,
+        )
+        policy = first_match((rule, policy.decide))
         compactor = ArchivingCompactor(
             transcript,
             summarizer=self._build_summarizer(context),
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(context.budget),
             result_limits=ResultLimits(
-                by_tool={
-                    tool.definition.name: tool.max_tokens
-                    for tool in self.tools
-                    if isinstance(tool, Tool) and tool.max_tokens is not None
-                },
+                by_tool=self.result_tokens,
                 describe_rest=partial(suggest_entry, tools, transcript),
                 tools=list_look_up_tools(tools),
             ),
             tools=tools,
+            supersedes=self.supersedes,
             hooks=self.hooks or CompactionHooks(),
             redactor=self.redactor,
             events=self.events,
@@ -220,7 +243,7 @@ class CompactionConfig:
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(budget),
             max_result_tokens=(holder or context).budget.result_tokens,
-            replacement=self.preset.replacement.limited_to(base),
+            replacement=attrs.evolve(self.preset.replacement.limited_to(base), live=self.carry),
         )
 
     def _compute_max_summary_tokens(self, budget: ContextBudget) -> int:

@@ -23,9 +23,11 @@ from promptkit.agent import Conversation, TurnHooks
 from promptkit.cli.commands.transcript_stats import collect_stats, print_stats
 from promptkit.compaction import Events
 from promptkit.compaction.policy.decisions import NoAction, Reason
+from promptkit.lab.replay import LogOptions, log_path
 from promptkit.messages import CacheBreakpointPart
 from promptkit.providers import AnthropicModel
 from promptkit.testing import ScriptedModel, WordTokenizer, assert_cache_stable
+from promptkit.tokens import read_prices
 from promptkit.transcript import CacheMissed, InMemoryStore, JsonlStore, MessageEntry
 from tests.conversations import assistant_message, user_message
 
@@ -195,6 +197,20 @@ def test_stats_count_the_misses_of_a_file_by_cause(
     assert figures["cache_misses"] == {"model": 1}
     print_stats(figures)
     assert "cache misses  1 (1 model)" in capsys.readouterr().out
+
+
+def test_the_page_of_a_conversation_has_the_reason_at_its_request() -> None:
+    async def converse() -> Talk:
+        talk = Talk("model").open()
+        await talk.turn()
+        talk.window.set_model(talk.make_model("model-b"), budget=talk.window.budget)
+        await talk.turn()
+        return talk
+
+    path = asyncio.run(converse()).window.transcript.path()
+    log = log_path(path, LogOptions(prices=read_prices()))
+    noted = [log.messages[request.reply].missed for request in log.logs[0].requests]
+    assert noted == [None, "another model answered the request before"]
 
 
 class Recording:

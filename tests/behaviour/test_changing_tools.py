@@ -284,14 +284,16 @@ class TestSessions:
 
     def test_a_session_keeps_its_own_tools_and_so_does_a_fork(self) -> None:
         async def converse() -> None:
-            session = AgentSession(model=ScriptedModel(["a", "b"]), tools=[READ], recall=True)
+            session = AgentSession(
+                model=ScriptedModel(["a", "b"]), tools=[READ], recall=True, compact_tool=True
+            )
             session.set_tools([GREP])
             await session.run("Hello.")
-            assert names(session.window.last_request) == ["grep", "recall"]
+            assert names(session.window.last_request) == ["grep", "recall", "compact"]
             fork = session.fork(InMemoryStore())
             await fork.run("On.")
-            assert names(fork.window.last_request) == ["grep", "recall"]
-            assert list(fork.tools) == ["grep", "recall"]
+            assert names(fork.window.last_request) == ["grep", "recall", "compact"]
+            assert list(fork.tools) == ["grep", "recall", "compact"]
 
         asyncio.run(converse())
 

@@ -20,7 +20,7 @@ from promptkit.compaction.pruning.processors import (
     remove_images,
     truncate_history,
 )
-from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, prune_outputs
+from promptkit.compaction.pruning.tool_outputs import OutputRules, ReduceToolResults, prune_outputs
 from promptkit.fitting import describe_omitted
 from promptkit.fitting.choose import fit_history
 from promptkit.messages import ImagePart, Message, ToolCall
@@ -229,7 +229,7 @@ def test_of_results_of_the_same_call_the_newest_stays_and_none_is_lost_that_no_o
         talk.view,
         ReduceToolResults(protect_tokens=10**6),
         tokenizer=TOKENIZER,
-        file_rules=FILE_RULES if knows_files else (),
+        rules=OutputRules(file_rules=FILE_RULES if knows_files else ()),
     )
     replaced = {edit.target for edit in done.edits}
     assert done.old == ()

@@ -11,7 +11,7 @@ from promptkit.compaction.policy.usage import find_last_reply
 from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import CacheMissed, Checkpoint, Edit, MessageEntry, Reset
-from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON
+from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.entry_sequence import find_entry
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
 
@@ -32,6 +32,7 @@ TOLERANCE = 0.05
 EDIT_CHANGES = {
     PRUNED_REASON: "pruning",
     SUPERSEDED_REASON: "pruning",
+    REASONING_REASON: "pruning",
     "undone": "undo",
 }
 """What a block was changed by, from the reason of the edit. Any other edit is an `edit`."""

@@ -26,7 +26,7 @@ from promptkit.compaction.summarizers.quirks import (
 from promptkit.elements import SystemMessage
 from promptkit.elements.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
-from promptkit.messages import Message, OpaquePart, ToolDefinition
+from promptkit.messages import Json, Message, OpaquePart, ToolDefinition
 from promptkit.providers.anthropic.request import beta_headers, build_body
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
 from promptkit.rendering import Renderer
@@ -340,6 +340,7 @@ class RequestBuilder:
             limit=limit if pruned else None,
             fixed_tokens=target.fixed_tokens,
             tokenizer=target.tokenizer,
+            model=target.model,
             pruned=pruned,
             request=request,
             cut_markers=cut_markers,
@@ -404,6 +405,7 @@ class RequestBuilder:
             limit=None,
             fixed_tokens=target.fixed_tokens,
             tokenizer=target.tokenizer,
+            model=target.model,
             count_message=sizer.count_message,
         )
         messages = self._processor.process(view, limits).messages
@@ -538,7 +540,9 @@ def find_adaptation(
         tokenizer: Counts what is added.
     """
     payload = None if checkpoint is None else transcript.get(checkpoint).payload
-    thinking = thinking_from_facts(payload.facts) if isinstance(payload, Checkpoint) else None
+    facts = payload.facts if isinstance(payload, Checkpoint) else dict[str, Json]()
+    is_own = facts.get("thinking_model") in {None, model}
+    thinking = thinking_from_facts(facts) if is_own else None
     quirks = find_quirks(model)
     tokens = count_added_tokens(quirks, thinking=thinking, tokenizer=tokenizer) if checkpoint else 0
     return RequestAdaptation(quirks, thinking, tokens)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import click
@@ -17,9 +17,6 @@ from promptkit.messages import as_mapping
 from promptkit.transcript import MessageEntry, Observation, Setting
 from promptkit.transcript.stores.addresses import is_url, open_reader
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @attrs.define(kw_only=True)

@@ -61,6 +61,8 @@ class Prune(_Reasoned):
 
     only_superseded: bool = False
     """Replace only outputs that newer ones supersede."""
+    only_reasoning: bool = False
+    """Replace no outputs: take the reasoning of earlier turns out of the view."""
 
 
 @attrs.frozen(kw_only=True)

@@ -545,6 +545,19 @@ def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rul
     return rule
 
 
+def prune_old_reasoning(state: PolicyState) -> Decision | None:
+    """Take the reasoning of earlier turns out before a render, once the cache no longer holds the conversation."""
+    if (
+        state.phase != "before_render"
+        or not state.enabled
+        or not state.reasoning_tokens
+        or state.background in {"running", "ready"}
+    ):
+        return None
+    why = f"the cache is cold, and the reasoning of earlier turns takes {state.reasoning_tokens:,} tokens"
+    return Prune(reason=Reason(why=why, ratio=state.ratio, warm=False), only_reasoning=True)
+
+
 def render_pruned_on(*phases: Phase) -> Rule:
     """Make a rule that leaves the oldest messages out of a request and never summarizes; if the pruned request is too large, it fails.
 

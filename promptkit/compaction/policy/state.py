@@ -192,6 +192,8 @@ class PolicyState:
     """Tokens that replacing old and superseded tool outputs would save."""
     superseded_tokens: int = 0
     """The part of them that replacing superseded outputs alone would save."""
+    reasoning_tokens: int = 0
+    """Tokens that taking out the reasoning of earlier turns would save. 0 while the cache may hold it."""
     request_tokens: int = 0
     """Tokens of the user's last message, which a compaction repeats where it is not answered. 0 where
     it is answered, except after a reply."""

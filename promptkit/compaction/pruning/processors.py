@@ -21,6 +21,7 @@ from promptkit.messages import ImagePart, Message
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript import TranscriptView, ViewItem
+from promptkit.wire.reasoning import remove_reasoning
 
 if TYPE_CHECKING:
     from promptkit.tokens import Tokenizer
@@ -40,6 +41,9 @@ class RequestLimits:
     fixed_tokens: int
     """Tokens of every request besides the conversation: system prompt, tool definitions, framing."""
     tokenizer: Tokenizer
+    model: str | None = None
+    """The model that is sent the request. Reasoning that another model sealed is left out. None: all
+    of it stays."""
     pruned: bool = False
     """True if messages may be dropped because no summary made the request fit."""
     request: Message | None = None
@@ -88,6 +92,8 @@ class ViewProcessor:
         )
         self._last: tuple[TranscriptView, RequestLimits, TranscriptView] | None = None
         self._last_changed_by: tuple[str, ...] = ()
+        self._stripped: dict[str, tuple[Message, Message]] = {}
+        """By its entry, a message with another model's reasoning, and without it."""
         self.changed_by: tuple[str, ...] = ()
         """The names of the processors that changed messages of the last view."""
 
@@ -99,12 +105,13 @@ class ViewProcessor:
         """
         processors = self._processors if limits.pruned else self._unconditional
         self.changed_by = ()
-        if not processors:
-            return view
-        last = self._last
+        last, given = self._last, view
         if last is not None and last[0] is view and last[1] == limits:
             self.changed_by = self._last_changed_by
             return last[2]
+        view = self._strip_reasoning(view, limits.model)
+        if not processors and view is given:
+            return view
         messages: Sequence[Message] = view.messages
         for process in processors:
             earlier, messages = messages, process(messages, limits)
@@ -116,8 +123,26 @@ class ViewProcessor:
             else _show(view, tuple(messages), () if last is None else last[2].items)
         )
         if not limits.pruned:
-            self._last, self._last_changed_by = (view, limits, processed), self.changed_by
+            self._last, self._last_changed_by = (given, limits, processed), self.changed_by
         return processed
+
+    def _strip_reasoning(self, view: TranscriptView, model: str | None) -> TranscriptView:
+        """Return a view without the reasoning that other models sealed; the same view if it has none."""
+        items = [
+            item if model is None or item.model in {None, model} else self._strip_item(item)
+            for item in view.items
+        ]
+        if all(map(is_, items, view.items)):
+            return view
+        shown = (item for item in items if item.message.content or item.message.tool_calls)
+        return attrs.evolve(view, items=tuple(shown))
+
+    def _strip_item(self, item: ViewItem) -> ViewItem:
+        before, after = self._stripped.get(item.entry_id, (None, item.message))
+        if before is not item.message:
+            after = remove_reasoning(item.message)
+            self._stripped[item.entry_id] = item.message, after
+        return item if after is item.message else attrs.evolve(item, message=after)
 
 
 def _are_same(before: Sequence[Message], after: Sequence[Message]) -> bool:

@@ -13,6 +13,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import (
     count_unchanged,
+    find_last_user_request,
     group_blocks,
     is_missing_result,
     is_user_request,
@@ -31,14 +32,15 @@ from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.tokenizer import count_part
 from promptkit.tokens.truncation import truncate_text
-from promptkit.tools import is_error_result
+from promptkit.tools import Supersedes, is_error_result
 from promptkit.transcript import Checkpoint, Edit, Entry, TranscriptView, ViewItem
-from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON
+from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.view import ViewBuilder
 from promptkit.wire.parts import name_media
+from promptkit.wire.reasoning import remove_reasoning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.messages import Message, Part, ToolCall
     from promptkit.tokens import Tokenizer
@@ -61,7 +63,9 @@ class ReduceToolResults:
     Pass it as `reduce=` to a preset, a window or a session.
 
     A result is *superseded* by a newer result of the same tool with the same arguments. A read of a
-    file is also superseded by a newer read of the whole file. A failed call supersedes nothing. The
+    file is also superseded by a newer read of the whole file, and any result by a newer call whose
+    tool says so (`Tool.supersedes`). A failed call supersedes nothing, nor does a newer result that was
+    replaced itself. The
     results of the newest round stay, and so do results that the model has not replied to. The
     replacement is permanent: the transcript gets an edit for each result, and still has the
     original.
@@ -87,7 +91,8 @@ class ReduceToolResults:
     protect_reads: bool = False
     """True: results of calls that read files are never pruned for age either."""
     superseded: bool = True
-    """Whether superseded results are replaced."""
+    """Whether superseded results are replaced. Those that a tool names with `supersedes` are in any
+    case."""
     warm_ratio: float = 0.5
     """Fill ratio above which results are pruned even if the prompt cache is warm."""
 
@@ -101,6 +106,23 @@ class ReduceToolResults:
     def applies(self, *, warm: bool, ratio: float | None) -> bool:
         """Return whether results may be replaced, given the state of the prompt cache and the fill ratio of the request."""
         return not warm or (ratio is not None and ratio >= self.warm_ratio)
+
+
+ONLY_STATED = ReduceToolResults(protect_tokens=2**62, superseded=False)
+"""Replaces only what tools themselves say that they supersede."""
+
+
+@attrs.frozen(kw_only=True)
+class OutputRules:
+    """What tells which outputs are about the same."""
+
+    file_rules: Sequence[FileRule] = FILE_RULES
+    """Tell which files a tool call reads."""
+    supersedes: Mapping[str, Supersedes] = attrs.field(factory=dict[str, "Supersedes"])
+    """The `supersedes` of tools, by their names."""
+
+
+DEFAULT_RULES = OutputRules()
 
 
 @attrs.frozen(kw_only=True)
@@ -131,7 +153,7 @@ def prune_outputs(
     reduce: ReduceToolResults,
     *,
     tokenizer: Tokenizer,
-    file_rules: Sequence[FileRule] = FILE_RULES,
+    rules: OutputRules = DEFAULT_RULES,
 ) -> Pruning:
     """Plan the replacement of old and superseded tool outputs by placeholders.
 
@@ -143,26 +165,25 @@ def prune_outputs(
         view: The view of this path.
         reduce: What is replaced.
         tokenizer: Counts text.
-        file_rules: Rules that tell which files a tool call reads.
+        rules: Tell what the outputs are about.
 
     Returns:
         The edits, and the tokens that they save.
     """
     items = view.items
+    newer = _NewerOutputs(rules.supersedes)
     after = _entries_after_checkpoint(path, view)
     count = Sizer(tokenizer).count_part
     edits: list[tuple[Edit, int]] = []
-    newer: dict[_Subject, int] = {}
     seen = 0
     for output in _iter_outputs(items):
         item, call = items[output.at], output.call
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
         parsed = _parse_arguments(call.arguments)
-        files = None if parsed is None else find_file_call(call.name, parsed, file_rules)
+        files = None if parsed is None else find_file_call(call.name, parsed, rules.file_rules)
         own, superseding = _find_subjects(call, parsed, files) if reduce.superseded else ((), ())
-        superseded = any(
-            newer.get(each, 0) >= max(1, text_tokens * COMPARABLE_SHARE) for each in superseding
-        )
+        subjects = newer.find_subjects(call, parsed, files)
+        by = newer.find(superseding, subjects, text_tokens)
         reads = files is not None and files.use == "read" and bool(files.paths)
         protected = (
             call.name in reduce.protected_tools
@@ -177,12 +198,12 @@ def prune_outputs(
             or (reduce.max_age is not None and output.age > reduce.max_age)
         )
         edit = None
-        if (old or superseded) and replaceable and output.age > 0:
-            edit = _replace_output(item, text_tokens, count, superseded=superseded)
+        if (old or by) and replaceable and output.age > 0:
+            edit = _replace_output(item, text_tokens, count, by=by)
         if edit is not None:
             edits.append(edit)
-        elif not is_error_result(item.message):
-            newer.update((each, max(text_tokens, newer.get(each, 0))) for each in own)
+        elif not is_error_result(item.message) and item.unpruned is None:
+            newer.add(own, call, parsed, text_tokens)
     edits.reverse()
     return Pruning(
         old=tuple(edit for edit, _ in edits if edit.reason == PRUNED_REASON),
@@ -192,26 +213,101 @@ def prune_outputs(
     )
 
 
+def prune_reasoning(
+    items: Sequence[ViewItem], *, count: Callable[[Message], int]
+) -> tuple[tuple[Edit, ...], int]:
+    """Plan to take old reasoning out of a view: that of replies before the last user message.
+
+    The reasoning of the newest turn stays, since providers require it between tool calls.
+
+    Args:
+        items: The items of the view.
+        count: Counts the tokens of a message.
+
+    Returns:
+        The edits, and the tokens that they save.
+    """
+    last = find_last_user_request(items) or 0
+    edits: list[Edit] = []
+    saved = 0
+    for item in items[:last]:
+        message = remove_reasoning(item.message) if item.kind == "message" else item.message
+        if message is not item.message:
+            content = message.content or None if not message.tool_calls else message.content
+            edits.append(Edit(target=item.entry_id, content=content, reason=REASONING_REASON))
+            saved += count(item.message) - count(message)
+    return tuple(edits), saved
+
+
 _Subject: TypeAlias = tuple[str | None, str]
 """The source of an output: a tool with the arguments of its call, or None with the path of a file. A
 newer output of the same subject supersedes it."""
 
 
+@attrs.frozen
+class _NewerOutputs:
+    """The newer outputs that a request shows in full, by what they are about."""
+
+    supersedes: Mapping[str, Supersedes]
+    _sizes: dict[_Subject, int] = attrs.field(factory=dict["_Subject", int], init=False)
+    """The tokens of the largest newer output of each subject."""
+    _stated: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
+    """The tool of a newer call, by what that tool says it supersedes."""
+
+    def add(
+        self,
+        own: Iterable[_Subject],
+        call: ToolCall,
+        parsed: Mapping[str, object] | None,
+        text_tokens: int,
+    ) -> None:
+        """Add the output of a call."""
+        for subject in own:
+            self._sizes[subject] = max(text_tokens, self._sizes.get(subject, 0))
+        if (stated := self._ask(call, parsed)) is not None:
+            self._stated.setdefault(stated, call.name)
+
+    def find_subjects(
+        self, call: ToolCall, parsed: Mapping[str, object] | None, files: FileCall | None
+    ) -> tuple[str, ...]:
+        """Return what the output of a call is about: what its tool says, and the file that it reads."""
+        stated = self._ask(call, parsed)
+        read = files.paths if files is not None and files.use == "read" else ()
+        return (*(() if stated is None else (stated,)), *(read if len(read) == 1 else ()))
+
+    def find(
+        self, superseding: Iterable[_Subject], subjects: Iterable[str], text_tokens: int
+    ) -> str | None:
+        """Return which newer output supersedes an output, in words; None if none does."""
+        if tool := next((self._stated[each] for each in subjects if each in self._stated), None):
+            return f"a later call of {tool} makes it useless"
+        least = max(1, text_tokens * COMPARABLE_SHARE)
+        is_repeated = any(self._sizes.get(each, 0) >= least for each in superseding)
+        return "a newer output of this call follows" if is_repeated else None
+
+    def _ask(self, call: ToolCall, parsed: Mapping[str, object] | None) -> str | None:
+        """Return what a call supersedes by the word of its tool. None: nothing, or its arguments are wrong."""
+        supersedes = self.supersedes.get(call.name)
+        if supersedes is None or parsed is None:
+            return None
+        try:
+            return supersedes(parsed)
+        except Exception:  # noqa: BLE001  # a function of the program; a model may write any arguments
+            return None
+
+
 def _replace_output(
-    item: ViewItem, text_tokens: int, count: Callable[[Part], int], *, superseded: bool
+    item: ViewItem, text_tokens: int, count: Callable[[Part], int], *, by: str | None
 ) -> tuple[Edit, int] | None:
     """Return the edit that replaces the text of an output, and the tokens that it saves.
 
-    None for a small output.
+    None for a small output. `by` says which newer output supersedes it, if one does.
     """
     if text_tokens < MIN_OUTPUT_TOKENS:
         return None
     reason, placeholder = PRUNED_REASON, f"[old tool output removed: {text_tokens:,} tokens]"
-    if superseded:
-        reason, placeholder = (
-            SUPERSEDED_REASON,
-            f"[removed: a newer output of this call follows; {text_tokens:,} tokens]",
-        )
+    if by:
+        reason, placeholder = SUPERSEDED_REASON, f"[removed: {by}; {text_tokens:,} tokens]"
     content = _replace_text(item.message.content, placeholder)
     gain = text_tokens - sum(count(part) for part in content if isinstance(part, str))
     edit = Edit(target=item.entry_id, content=content, reason=reason)

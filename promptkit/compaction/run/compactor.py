@@ -30,7 +30,11 @@ from promptkit.compaction.planning.user_messages import mark_invented_quotes
 from promptkit.compaction.planning.worker import is_much, run_beside, run_in_worker
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
-from promptkit.compaction.pruning.tool_outputs import CappedView, ResultLimits
+from promptkit.compaction.pruning.tool_outputs import (
+    CappedView,
+    ResultLimits,
+    prune_reasoning,
+)
 from promptkit.compaction.run.events import (
     CompactionCommitted,
     Events,
@@ -94,6 +98,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json, Message, ToolDefinition
     from promptkit.tokens import Tokenizer
+    from promptkit.tools import Supersedes
     from promptkit.transcript import Redactor, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
@@ -172,6 +177,10 @@ class Compactor:
     """The limits that tools declare for themselves."""
     tools: Sequence[ToolDefinition] = attrs.field(default=(), kw_only=True)
     """The tools of the conversation. Some providers refuse tool calls in a request without them."""
+    supersedes: Mapping[str, Supersedes] = attrs.field(
+        factory=dict[str, "Supersedes"], kw_only=True
+    )
+    """The `supersedes` of tools, by their names."""
     hooks: CompactionHooks = attrs.field(factory=CompactionHooks, kw_only=True)
     """Run before and after a compaction."""
     redactor: Redactor | None = attrs.field(default=None, kw_only=True)
@@ -221,12 +230,19 @@ class Compactor:
             self.sizer = Sizer(tokenizer)
         self._capped_view.set_limits(tokenizer, result_tokens=max_result_tokens)
 
-    def set_tools(self, tools: Sequence[ToolDefinition], limits: Mapping[str, int]) -> None:
-        """Use other tools, and the limits (tokens) of their results, from now on.
+    def set_tools(
+        self,
+        tools: Sequence[ToolDefinition],
+        *,
+        limits: Mapping[str, int],
+        supersedes: Mapping[str, Supersedes],
+    ) -> None:
+        """Use other tools, the limits (tokens) of their results and what they supersede, from now on.
 
         The results of tools that had a limit before keep it, so that the view does not change.
         """
         self.tools = tools
+        self.supersedes = {**self.supersedes, **supersedes}
         known = self.result_limits.by_tool
         if any(name not in known for name in limits):
             self.result_limits = attrs.evolve(self.result_limits, by_tool={**limits, **known})
@@ -593,8 +609,19 @@ class Compactor:
             checkpoint = build_checkpoint(
                 draft, self.view.items, replaced=replaced, count=self.sizer.count_message
             )
+            kept = self.view.items
+            start = next(
+                (at for at, item in enumerate(kept) if item.entry_id == checkpoint.first_kept),
+                len(kept),
+            )
+            edits, saved = prune_reasoning(kept[start:], count=self.sizer.count_message)
+            checkpoint = attrs.evolve(
+                checkpoint, tokens_after=(checkpoint.tokens_after or 0) - saved
+            )
             try:
-                (entry,) = self.transcript.append(checkpoint, expect=self.transcript.leaf or "")
+                entry, *_ = self.transcript.append(
+                    checkpoint, *edits, expect=self.transcript.leaf or ""
+                )
             except TranscriptConflictError:
                 # another process has appended, and its entries have been read by now
                 if not left:

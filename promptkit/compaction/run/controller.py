@@ -49,7 +49,14 @@ from promptkit.compaction.pruning.processors import (
     ViewProcessor,
     truncate_history,
 )
-from promptkit.compaction.pruning.tool_outputs import Pruning, ReduceToolResults, prune_outputs
+from promptkit.compaction.pruning.tool_outputs import (
+    ONLY_STATED,
+    OutputRules,
+    Pruning,
+    ReduceToolResults,
+    prune_outputs,
+    prune_reasoning,
+)
 from promptkit.compaction.run.background import Background
 from promptkit.compaction.run.events import DecisionMade
 from promptkit.compaction.run.state import (
@@ -71,7 +78,7 @@ if TYPE_CHECKING:
     from promptkit.providers import Model
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.tokens import ContextBudget, Tokenizer
-    from promptkit.transcript import Entry, TranscriptView
+    from promptkit.transcript import Edit, Entry, TranscriptView
 
 LEAST_REPLACED = 500
 """The tokens that a compaction on the user's request must replace: for fewer no model is asked."""
@@ -207,7 +214,10 @@ class CompactionController:
     def processed_view(self) -> TranscriptView:
         """The view with the messages as the next request shows them, if it need not be pruned."""
         limits = RequestLimits(
-            limit=None, fixed_tokens=self.fixed_tokens, tokenizer=self.state.tokenizer
+            limit=None,
+            fixed_tokens=self.fixed_tokens,
+            tokenizer=self.state.tokenizer,
+            model=self.model,
         )
         return self.processor.process(self.view, limits)
 
@@ -560,7 +570,8 @@ class CompactionController:
     ) -> PolicyState:
         plan, warm, phase = self.background.plan, self.warm, moment.phase
         prunable = self._find_prunable(tokens) if phase == "before_render" else Pruning()
-        promotion = self.state.promotion
+        seconds, promotion = self.seconds_since_request, self.state.promotion
+        is_cold = phase == "before_render" and (seconds is None or seconds > self.cache_seconds)
         return PolicyState(
             phase=phase,
             budget=self.budget,
@@ -568,12 +579,13 @@ class CompactionController:
             fixed_tokens=self._window.fixed_tokens,
             prunable_tokens=prunable.saved_tokens,
             superseded_tokens=prunable.superseded_tokens,
+            reasoning_tokens=self._plan_reasoning()[1] if is_cold else 0,
             request_tokens=self._count_user_request(phase),
             rereading=self.state.rereading,
             summary_tokens=self.state.summary_tokens,
             warm=warm,
             cache_seconds=self.cache_seconds,
-            seconds_since_request=self.seconds_since_request,
+            seconds_since_request=seconds,
             cached_tokens=self.usage().cached_tokens,
             mid_turn=self.mid_turn,
             enabled=self.enabled,
@@ -721,25 +733,32 @@ class CompactionController:
         if share is not None and self.state.rereading.cached is not False:
             share = 1.0
         warm = self._is_warm(share)
-        if self.reduce is None or not self.reduce.applies(
-            warm=warm, ratio=self.budget.ratio(tokens)
-        ):
+        reduce = self.reduce or ONLY_STATED
+        if not reduce.applies(warm=warm, ratio=self.budget.ratio(tokens)):
             return Pruning()
-        return self._plan_pruning(self.reduce)
+        return self._plan_pruning()
 
-    def _plan_pruning(self, reduce: ReduceToolResults) -> Pruning:
-        compactor = self.compactor
+    def _plan_pruning(self) -> Pruning:
+        compactor, reduce = self.compactor, self.reduce or ONLY_STATED
+        if self.reduce is None and not compactor.supersedes:
+            return Pruning()
         return prune_outputs(
             compactor.transcript.path(),
             self.view,
             reduce,
             tokenizer=self.state.tokenizer,
-            file_rules=compactor.file_rules,
+            rules=OutputRules(file_rules=compactor.file_rules, supersedes=compactor.supersedes),
         )
 
+    def _plan_reasoning(self) -> tuple[tuple[Edit, ...], int]:
+        return prune_reasoning(self.view.items, count=self.sizer.count_message)
+
     def _prune_outputs(self, decision: Prune) -> bool:
-        pruning = Pruning() if self.reduce is None else self._plan_pruning(self.reduce)
-        edits = pruning.superseded if decision.only_superseded else pruning.edits
+        if decision.only_reasoning:
+            edits, _ = self._plan_reasoning()
+        else:
+            pruning = self._plan_pruning()
+            edits = pruning.superseded if decision.only_superseded else pruning.edits
         if edits:
             self.compactor.transcript.append(*edits)
         return bool(edits)

@@ -6,19 +6,13 @@ A pin is an entry of the transcript. Each checkpoint takes over the pins of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
 from promptkit.compaction.summarizers.facts import Facts, Pin, pin_from_json
 from promptkit.errors import InvalidArgumentError
-from promptkit.transcript import Checkpoint, CustomEntry, Reset
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.transcript import Entry, Transcript
+from promptkit.transcript import Checkpoint, CustomEntry, Entry, Reset, Transcript
 
 PIN, UNPIN = "promptkit.pin", "promptkit.unpin"
 """The names of the entries that pin a text, and that no longer do."""

@@ -60,6 +60,9 @@ carried."""
 BINDING_SHARE = 16
 """What is pinned takes at most a sixteenth of what a conversation may have, and so do constraints."""
 
+UNCONFIRMED = "(to be confirmed)"
+"""Follows a todo whose list a compaction dropped."""
+
 CONSTRAINTS_TITLE = "What the user ruled out, word for word. Each still binds whoever goes on:"
 PINNED_TITLE = "Kept word for word, with who wrote it:"
 
@@ -81,17 +84,25 @@ _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) 
 
 
 def carry_from_facts(_: Plan, summary: Summary) -> CarriedContext:
-    """Carry what the summary's facts record: the plan, the open todos, the loaded skills, the newest files and errors.
+    """Carry what the summary's facts record: the plan, the open todos, the loaded skills, rules that were read, the newest files and errors.
 
-    Files and errors that the summary itself lists are not repeated.
+    Todos are to be confirmed: what tells how far they are is summarized. Files and errors that the summary itself lists are not repeated.
     """
     facts = Facts.from_json(summary.facts)
     extracted = summary.mode == EXTRACTIVE
     files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))
     errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
-    skills = tuple(f"{skill.name}\n{skill.text}".rstrip() for skill in facts.skills)
+    skills, rules = (
+        tuple(f"{each.name}\n{each.text}".rstrip() for each in loaded)
+        for loaded in (facts.skills, facts.rules)
+    )
     return CarriedContext(
-        plan=facts.plan or None, todos=facts.todos, skills=skills, files=files, errors=errors
+        plan=facts.plan or None,
+        todos=tuple(f"{todo} {UNCONFIRMED}" for todo in facts.todos),
+        skills=skills,
+        rules=rules,
+        files=files,
+        errors=errors,
     )
 
 
@@ -251,6 +262,8 @@ class Replacement:
     carry: Callable[[Plan, Summary], CarriedContext] | None = carry_from_facts
     """Returns the carried context. It is called once for each summary, when it is checked.
     `carry_from_facts` takes the context from the conversation itself."""
+    live: Callable[[], CarriedContext] | None = None
+    """Returns values of the program that replace those of `carry`, where they are not empty."""
     carry_tokens: int | None = 4_000
     """The most tokens of each block of the carried context; None: no limit."""
     names_tokens: int = 0
@@ -311,11 +324,28 @@ class Replacement:
 
     def add_carried(self, plan: Plan, summary: Summary) -> Summary:
         """Return a summary with the context that is carried beside it."""
-        return (
-            summary
-            if self.carry is None
-            else attrs.evolve(summary, carried=self.carry(plan, summary))
+        if self.carry is None and self.live is None:
+            return summary
+        carried = CarriedContext() if self.carry is None else self.carry(plan, summary)
+        live = self._read_live()
+        carried = CarriedContext(
+            plan=live.plan or carried.plan,
+            todos=live.todos or carried.todos,
+            skills=live.skills or carried.skills,
+            rules=live.rules or carried.rules,
+            agent=live.agent or carried.agent,
+            files=live.files or carried.files,
+            errors=live.errors or carried.errors,
         )
+        return attrs.evolve(summary, carried=carried)
+
+    def _read_live(self) -> CarriedContext:
+        """Return the values that the program gives. An error of the program is logged."""
+        try:
+            return CarriedContext() if self.live is None else self.live()
+        except Exception:
+            _LOGGER.exception("carry= raised, and what the conversation recorded is carried")
+            return CarriedContext()
 
     def build(
         self, plan: Plan, summary: Summary, tokenizer: Tokenizer, *, files: Sequence[Message] = ()
@@ -574,17 +604,21 @@ def format_carried(
     of them, and what short ones leave.
     """
     blocks: list[str] = []
-    skills = tuple(f"- {_indent(skill)}" for skill in context.skills)
-    for tag, text in _list_blocks(
-        context, skills if each is None else _shorten_texts(skills, each, tokenizer)
-    ):
+    skills, rules = (
+        tuple(f"- {_indent(text)}" for text in texts) for texts in (context.skills, context.rules)
+    )
+    if each is not None:
+        skills, rules = (_shorten_texts(texts, each, tokenizer) for texts in (skills, rules))
+    for tag, text in _list_blocks(context, skills, rules):
         shown = text if each is None else truncate_text(text, each, head=0.5, tokenizer=tokenizer)
         if shown:
             blocks.append(f"<{tag}>\n{shown}\n</{tag}>")
     return "\n\n".join(blocks)
 
 
-def _list_blocks(context: CarriedContext, skills: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _list_blocks(
+    context: CarriedContext, skills: Sequence[str], rules: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     todos = "\n".join(f"- [ ] {_join_lines(todo)}" for todo in context.todos)
     files = "\n".join(map(_join_lines, context.files))
     errors = "\n".join(f"- {_join_lines(error)}" for error in context.errors)
@@ -592,6 +626,7 @@ def _list_blocks(context: CarriedContext, skills: Sequence[str]) -> Iterator[tup
         "plan": context.plan,
         "todos": todos,
         "skills": "\n".join(skills),
+        "rules": "\n".join(rules),
         "agent": context.agent,
         "files": files,
         "errors-seen": errors,

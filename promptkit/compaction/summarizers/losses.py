@@ -14,13 +14,12 @@ from promptkit.compaction.planning.names import (
     iter_words,
     remove_name_list,
 )
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import Json, Message, as_mapping, as_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from promptkit.compaction.summarizers.facts import Facts
-    from promptkit.messages import Json, Message
 
 FactKind: TypeAlias = Literal["paths", "commands", "figures", "errors", "requests"]
 """The kind of a fact."""

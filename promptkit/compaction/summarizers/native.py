@@ -80,17 +80,18 @@ class NativeSummarizer:
         )
 
 
-def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
-    """Make the view readable by a provider.
+def make_portable(transcript: Transcript, *, provider: str, model: str) -> Entry | None:
+    """Make the view readable by a model.
 
     Call it when the model is switched, before the next request.
 
-    If the view starts with messages that only another provider can read, a checkpoint is appended
+    If the view starts with messages that only another provider or another model can read, a checkpoint is appended
     that shows the portable summary instead. Everything else stays unchanged.
 
     Args:
         transcript: The conversation.
         provider: The wire format of the next requests: `chat`, `responses` or `anthropic`.
+        model: The name of the model that is sent them.
 
     Returns:
         The new checkpoint, or None if nothing had to be done.
@@ -101,8 +102,9 @@ def make_portable(transcript: Transcript, *, provider: str) -> Entry | None:
         return None
     payload = transcript.get(view.checkpoint_id).payload
     opening = [item.message for item in view.items if item.entry_id == view.checkpoint_id]
+    writer = payload.model if isinstance(payload, Checkpoint) else None
     is_foreign = any(
-        isinstance(part, OpaquePart) and part.provider != provider
+        isinstance(part, OpaquePart) and (part.provider != provider or writer not in {None, model})
         for message in opening
         for part in message.content
     )

@@ -133,6 +133,12 @@ def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     )
 
 
+def _describe_miss(entry: Entry) -> str | None:
+    payload = entry.payload
+    missed = payload.cache_miss if isinstance(payload, MessageEntry) else None
+    return None if missed is None else missed.describe()
+
+
 def find_budget(path: Sequence[Entry]) -> RequestBudget:
     """Return the budget that the last requests of a transcript had, as far as it was recorded."""
     budgets = (
@@ -186,6 +192,7 @@ class _Logger:
                     tokens=count.tokens,
                     entry_id=entry.id,
                     time=entry.time if entry.time > 0 else None,
+                    missed=_describe_miss(entry),
                 )
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]

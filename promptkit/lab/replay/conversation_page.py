@@ -75,6 +75,7 @@ def build_columns(log: ConversationLog) -> dict[str, object]:
             "entry": values_by_number(messages, lambda each: each.entry_id),
             "original": values_by_number(messages, lambda each: each.original),
             "covers": values_by_number(messages, lambda each: each.covers),
+            "missed": values_by_number(messages, lambda each: each.missed),
             "name": values_by_number(messages, lambda each: each.message.name),
             "callId": values_by_number(messages, lambda each: each.message.tool_call_id),
             "calls": values_by_number(

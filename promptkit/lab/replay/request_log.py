@@ -59,6 +59,9 @@ class LoggedMessage:
     """For a summary: the numbers of the first message that it stands for, and of the one after the
     last."""
 
+    missed: str | None = None
+    """Why the provider's cache served less of the request that it answers, as its session noted it."""
+
     def __repr__(self) -> str:
         return describe(self, role=self.message.role, text=self.message.text)
 

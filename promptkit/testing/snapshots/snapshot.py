@@ -25,7 +25,6 @@ from promptkit.testing.snapshots.diff import diff_lines
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
     SnapshotOptions,
-    WireFormat,
     build_wire_json,
     format_prompt,
     format_receipt,
@@ -52,6 +51,7 @@ if TYPE_CHECKING:
     from promptkit import ToolDefinition
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import Tokenizer
+    from promptkit.wire.parts import WireFormat
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -194,7 +194,7 @@ class PromptSnapshot:
 class MessagesSnapshot(PromptSnapshot):
     """The messages of a prompt as they are sent, as JSON: in the format of OpenAI's Chat Completions unless `to` selects another."""
 
-    _wire_format: WireFormat = "openai"
+    _wire_format: WireFormat = "chat"
 
     def __call__(
         self,
@@ -222,7 +222,7 @@ class MessagesSnapshot(PromptSnapshot):
         )
 
     def to(self, wire_format: WireFormat) -> Self:
-        """Select the format: `openai`, `responses` or `anthropic`."""
+        """Select the format: `chat`, `responses` or `anthropic`."""
         return attrs.evolve(self, wire_format=wire_format)
 
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:

@@ -12,7 +12,7 @@ function openLog(data) {
   const log = {
     ...{ title: data.title, model: data.model, window: data.window, limit: data.limit, branch: data.branch, branches: data.branches, bill: data.bill },
     ...{ length: data.length, count, parts: data.partNames, kind: messages.kind, content: messages.content, time: messages.time },
-    ...{ entry: messages.entry, original: messages.original, covers: messages.covers, name: messages.name, callId: messages.callId },
+    ...{ entry: messages.entry, original: messages.original, covers: messages.covers, missed: messages.missed, name: messages.name, callId: messages.callId },
     ...{ calls: messages.calls, tokens: Int32Array.from(messages.tokens), role: Array.from(messages.role, (role) => ROLE_NAMES[role]) },
   };
   log.forms = new Map(); // for each message of the conversation the numbers of its changed forms

@@ -67,9 +67,15 @@ function beginningOf(log, source, request) {
   return { difference, place, common, numbers, before, missing: missing > Math.max(SMALLEST, SLACK * common) ? missing : 0 };
 }
 
+/* Why the cache served less of a recorded request, as its session noted it; undefined where nothing is noted. */
+function notedReason(log, source, request) {
+  return source.name === 'recorded' ? log.missed[source.reply[request]] : undefined;
+}
+
 /* A few words for the tip of a bar; empty where everything that could be cached was. */
 function shortReason(log, source, request) {
-  if (request === 0) return '';
+  const noted = notedReason(log, source, request);
+  if (request === 0 || noted) return noted ? `Not cached: ${noted}.` : '';
   const { difference, place, before, missing } = beginningOf(log, source, request);
   if (difference) return `Not cached from ${place < before.length ? nameOf(log, before[place]) : 'its end'} on, which differs from request ${figure(request)}.`;
   return missing ? `Not cached: ${counted(missing, 'token')} that request ${figure(request)} had sent.` : '';
@@ -93,13 +99,16 @@ function cacheReasons(log, source, request) {
     const cached = source.cached[0] > 0 ? ` The ${counted(source.cached[0], 'cached token')} were sent by a request that is not recorded here.` : '';
     return [el('p', {}, `It is the first request, so nothing recorded was sent before it.${cached}`)];
   }
+  const noted = notedReason(log, source, request);
+  const note = noted && el('p', {}, `The session noted: ${noted}.`);
   const beginning = beginningOf(log, source, request);
   const link = el('a', { href: `#request-${request}` }, `request ${figure(request)}`);
-  if (beginning.difference) return [...differenceOf(log, beginning, link), beginning.missing > 0 && missingText(log, source, request, beginning)];
+  if (beginning.difference) return [note, ...differenceOf(log, beginning, link), !noted && beginning.missing > 0 && missingText(log, source, request, beginning)];
   const added = Math.max(0, source.tokens[request] - source.tokens[request - 1]);
   return [
+    note,
     el('p', {}, 'Its messages begin with all of ', link, `, unchanged; ${counted(added, 'token')} are new.`),
-    beginning.missing > 0 && missingText(log, source, request, beginning),
+    !noted && beginning.missing > 0 && missingText(log, source, request, beginning),
   ];
 }
 

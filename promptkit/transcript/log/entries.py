@@ -245,6 +245,9 @@ class BranchSummary:
 PRUNED_REASON = "pruned"
 """The reason in the edits that replace old tool outputs by a placeholder."""
 
+REASONING_REASON = "reasoning"
+"""The reason in the edits that take old reasoning out of replies."""
+
 SUPERSEDED_REASON = "superseded"
 """The reason in the edits that replace superseded tool outputs by a placeholder."""
 

@@ -28,6 +28,7 @@ from promptkit.transcript.log.entries import (
     Entry,
     MessageEntry,
     Reset,
+    Setting,
 )
 from promptkit.transcript.log.quotes import find_sources, restore_quotes
 
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
 """Finish reasons of assistant messages that are not shown again if they contain tool calls: the
 calls will never be answered."""
+
+MODEL_SETTING = "model"
+"""The setting that records a change of the model in a transcript."""
 
 CUT_FINISH = "length"
 """The finish reason of a reply that was cut off. It is shown without the tool calls that have no
@@ -53,12 +57,14 @@ BLOCK_TAGS = (
     "plan",
     "todos",
     "skills",
+    "rules",
     "agent",
     "files",
     "errors-seen",
     "extract",
     "constraints",
     "pinned",
+    "recalled",
     "names-seen",
     "user-messages",
     "recent-files",
@@ -106,6 +112,9 @@ class ViewItem:
         "message"
     )
     """What the message is. The messages of a checkpoint are `summary` or `replacement`."""
+    model: str | None = attrs.field(default=None, eq=False)
+    """The model that wrote the message. None: that is not known, and the model was not changed since.
+    Empty: one that a later change of the model replaced."""
 
     def __repr__(self) -> str:
         return describe(
@@ -221,6 +230,7 @@ class _View:
         if checkpoint is not None:
             for item in self._checkpoint_items(checkpoint):
                 self._add(item)
+        self._model: str | None = "" if any(map(_reads_model, begin.shown)) else None
         self._add_entries(begin.shown)
 
     def extend(self, path: Sequence[Entry], length: int) -> bool:
@@ -230,7 +240,10 @@ class _View:
         """
         entries = tuple(path[length:])
         self._path = path
-        if any(isinstance(entry.payload, Checkpoint | Reset | Edit) for entry in entries):
+        if any(
+            isinstance(entry.payload, Checkpoint | Reset | Edit) or _reads_model(entry)
+            for entry in entries
+        ):
             return False
         if self._omitted_calls and any(
             entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries
@@ -293,6 +306,8 @@ class _View:
         for entry in entries:
             edit = self._edits.get(entry.id)
             match entry.payload:
+                case Setting(name=name, value=str(value)) if name == MODEL_SETTING:
+                    self._model = value
                 case MessageEntry(quotes=(_, *_)) if find is not None and edit is None:
                     self._add_message(
                         entry, restore_quotes(entry.payload, find), edit, unfinished=False
@@ -367,13 +382,25 @@ class _View:
         )
         self._add(
             ViewItem(
-                message=message, entry_id=entry.id, recorded=recorded, unpruned=unpruned, kind=kind
+                message=message,
+                entry_id=entry.id,
+                recorded=recorded,
+                unpruned=unpruned,
+                kind=kind,
+                model=entry.payload.model or self._model
+                if isinstance(entry.payload, MessageEntry) and message.role == "assistant"
+                else None,
             )
         )
 
     def _add(self, item: ViewItem) -> None:
         self._unpaired.append(item)
         self._pairer.add(item.message)
+
+
+def _reads_model(entry: Entry) -> bool:
+    """Return whether an entry records a change of the model."""
+    return isinstance(entry.payload, Setting) and entry.payload.name == MODEL_SETTING
 
 
 def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]]:

@@ -122,6 +122,7 @@ def test_what_is_not_said_of_a_state_is_unknown_or_nothing() -> None:
             "fixed_tokens",
             "prunable_tokens",
             "superseded_tokens",
+            "reasoning_tokens",
             "request_tokens",
             "messages",
             "idle_seconds",

@@ -137,28 +137,37 @@ def test_at_another_provider_the_portable_summary_stands_in_its_place_and_nothin
         compact(talk, server.url, keep=KeepRecentTokens(tokens=30))
     talk.user("later")
     before = talk.view.messages
-    assert make_portable(talk.log, provider="responses") is None
-    assert make_portable(talk.log, provider="anthropic") is not None
+    assert make_portable(talk.log, provider="responses", model="gpt-5") is None
+    assert make_portable(talk.log, provider="anthropic", model="gpt-5") is not None
     messages = talk.view.messages
     assert sealed(messages) == []
     assert "Read the parser." in messages[0].text
     assert [message.text for message in messages[1:]] == [message.text for message in before[2:]]
     assert "Read the parser." in str(to_anthropic(messages))
-    assert make_portable(talk.log, provider="anthropic") is None
-    assert make_portable(talk.log, provider="responses") is None
+    assert make_portable(talk.log, provider="anthropic", model="gpt-5") is None
+    assert make_portable(talk.log, provider="responses", model="gpt-5") is None
+
+
+def test_another_model_of_the_same_provider_gets_the_portable_summary_too() -> None:
+    talk = spoken()
+    with serve() as server:
+        compact(talk, server.url)
+    assert make_portable(talk.log, provider="responses", model="gpt-5") is None
+    assert make_portable(talk.log, provider="responses", model="gpt-5-mini") is not None
+    assert sealed(talk.view.messages) == []
 
 
 def test_a_view_without_a_seal_is_portable_as_it_is() -> None:
     talk = ConversationBuilder()
-    assert make_portable(talk.log, provider="chat") is None
+    assert make_portable(talk.log, provider="chat", model="gpt-5") is None
     talk.checkpoint("S")
-    assert make_portable(talk.log, provider="chat") is None
+    assert make_portable(talk.log, provider="chat", model="gpt-5") is None
     talk = spoken()
     with serve() as server:
         entry = compact(talk, server.url)
     assert entry is not None
     talk.edit(entry.id, "redacted")
-    assert make_portable(talk.log, provider="chat") is None
+    assert make_portable(talk.log, provider="chat", model="gpt-5") is None
 
 
 def test_where_the_provider_has_no_compaction_the_next_summarizer_runs() -> None:
