@@ -20,6 +20,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.files import write_output
+from promptkit.messages import as_sequence
 from promptkit.testing.snapshots.diff import diff_lines
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
@@ -248,7 +249,7 @@ class WireSnapshot(PromptSnapshot):
         if self.options != SnapshotOptions():
             message = "a request has its size already: compare the prompt with prompt_snapshot.at(budgets=…)."
             raise TypeError(message)
-        requests = prompt if isinstance(prompt, list | tuple) else (prompt,)
+        requests = as_sequence(prompt) or (prompt,)
         return "\n\n".join(
             format_request(read_request(request), stabilizer) for request in requests
         )
