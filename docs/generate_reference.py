@@ -85,7 +85,6 @@ ARGUMENT_GROUPS: Mapping[str, Sequence[str]] = {
         "carry",
         "pin_marks",
         "compact_tool",
-        "carry",
     ),
     "Finding what was summarized": ("recall", "recall_tokens", "read_tool"),
     "Turns": ("max_steps", "auto_continue", "turn_hooks"),
