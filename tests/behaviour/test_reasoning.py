@@ -137,7 +137,7 @@ def test_replies_of_an_unknown_model_belong_to_the_one_before_a_switch() -> None
 
 
 def test_items_of_a_reply_do_not_name_reasoning_that_is_gone() -> None:
-    items = [
+    items: list[dict[str, object]] = [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "eHl6"},
         {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {}},
         {
