@@ -63,8 +63,15 @@ COMPONENTS = "promptkit_components"
 """The package of the finished components, which has a page like a namespace."""
 
 ARGUMENT_GROUPS: Mapping[str, Sequence[str]] = {
-    "The conversation": ("model", "transcript", "instructions", "prompt", "tools"),
-    "Size and tokens": ("budget", "tokenizer", "defaults"),
+    "The conversation": (
+        "model",
+        "transcript",
+        "instructions",
+        "prompt",
+        "tools",
+        "freeze_tools",
+    ),
+    "Size and tokens": ("budget", "tokenizer", "media", "defaults"),
     "Compaction": (
         "preset",
         "enabled",
@@ -75,8 +82,12 @@ ARGUMENT_GROUPS: Mapping[str, Sequence[str]] = {
         "archives",
         "promotions",
         "hooks",
+        "carry",
+        "pin_marks",
+        "compact_tool",
+        "carry",
     ),
-    "Finding what was summarized": ("recall", "read_tool"),
+    "Finding what was summarized": ("recall", "recall_tokens", "read_tool"),
     "Turns": ("max_steps", "auto_continue", "turn_hooks"),
     "Privacy and observation": ("redactor", "events"),
     "Tests": ("rng", "clock"),

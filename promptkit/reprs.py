@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sized
 
 import attrs
 
@@ -40,7 +40,7 @@ def _show(value: object) -> str:
     if isinstance(value, str):
         text = " ".join(value.split())
         return repr(text if len(text) <= MAX_TEXT else f"{text[:30]}…{text[29 - MAX_TEXT :]}")
-    if isinstance(value, Collection):
+    if isinstance(value, Sized) and hasattr(value, "__iter__"):
         return str(len(value))
     if isinstance(value, float):
         return str(round(value, 4))

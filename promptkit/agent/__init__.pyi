@@ -1,11 +1,8 @@
 from .session.attachments import Attachment as Attachment, TextAttachment as TextAttachment
 from .session.hooks import ToolDecision as ToolDecision, TurnHooks as TurnHooks
+from .session.result import TurnResult as TurnResult
 from .session.session import AgentSession as AgentSession
-from .session.stream import (
-    StreamEvent as StreamEvent,
-    TextDelta as TextDelta,
-    TurnResult as TurnResult,
-)
+from .session.stream import StreamEvent as StreamEvent, TextDelta as TextDelta
 from .session.subagents import (
     Forked as Forked,
     Handoff as Handoff,

@@ -49,6 +49,7 @@ class WindowSettings(CompactionConfig):
     defaults: Defaults = "promptkit"
     promotions: Sequence[Model] = ()
     pin_marks: tuple[str, str] | None = None
+    recall_tokens: int = 0
     freeze_tools: bool = True
 
     def __attrs_post_init__(self) -> None:
@@ -109,6 +110,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
         "a Tokenizer, such as tokenizer_for('gpt-5')",
     ),
     "promotions": (_are_models, "a list of model objects"),
+    "carry": (callable, "a function that returns a CarriedContext"),
     "pin_marks": (
         lambda value: isinstance(value, tuple),
         "two texts, such as ('[[keep]]', '[[/keep]]')",

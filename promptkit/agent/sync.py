@@ -74,15 +74,17 @@ class _Sync(Generic[InnerT]):
         self.close()
 
 
-def _add_methods(inner: type[InnerT]) -> Callable[[type[SyncT]], type[SyncT]]:
-    """Return a decorator that gives a class the public methods and properties of another one, to be used in the thread."""
+def _add_methods(inner: type[InnerT], *attributes: str) -> Callable[[type[SyncT]], type[SyncT]]:
+    """Return a decorator that gives a class the public methods and properties of another one, and these attributes, to be used in the thread."""
 
     def add(outer: type[SyncT]) -> type[SyncT]:
+        for name in attributes:
+            setattr(outer, name, _make_property(name, f"The `{name}` of the {inner.__name__}."))
         for name in dir(inner):
             if not name.startswith("_") and name not in _OWN:
                 member: object = inspect.getattr_static(inner, name)
                 if isinstance(member, property):
-                    setattr(outer, name, _make_property(name, member))
+                    setattr(outer, name, _make_property(name, member.__doc__))
                 elif inspect.isfunction(member):
                     setattr(outer, name, _make_method(member, outer, inner))
         return outer
@@ -90,11 +92,11 @@ def _add_methods(inner: type[InnerT]) -> Callable[[type[SyncT]], type[SyncT]]:
     return add
 
 
-def _make_property(name: str, member: property) -> property:
+def _make_property(name: str, doc: str | None) -> property:
     def get(self: _Sync[AgentSession]) -> object:
         return self.loop.call(lambda: getattr(self.inner, name))
 
-    return property(get, doc=member.__doc__)
+    return property(get, doc=doc)
 
 
 def _make_method(
@@ -139,7 +141,7 @@ def _make_stream(member: Callable[..., object]) -> Callable[..., object]:
 _END = object()
 
 
-@_add_methods(AgentSession)
+@_add_methods(AgentSession, "max_steps", "tools", "window")
 class SyncSession(_Sync[AgentSession]):
     """An `AgentSession` for programs without an event loop.
 
@@ -164,7 +166,7 @@ class SyncSession(_Sync[AgentSession]):
         self.session = session
 
 
-@_add_methods(ContextWindow)
+@_add_methods(ContextWindow, "compaction", "last_request", "transcript")
 class SyncContextWindow(_Sync[ContextWindow]):
     """A `ContextWindow` for programs without an event loop.
 

@@ -1,12 +1,13 @@
 # The types of sync.py. tests/unit/agent/test_sync.py compares them with the asynchronous classes.
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.attachments import Attachment
+from promptkit.agent.session.result import TurnResult
 from promptkit.agent.session.session import AgentSession
-from promptkit.agent.session.stream import StreamEvent, TurnResult
+from promptkit.agent.session.stream import StreamEvent
 from promptkit.agent.session.subagents import SubagentResult, SubagentTask
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.usage import ContextUsage
@@ -22,7 +23,7 @@ from promptkit.providers.model import Model
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.tokens.budget import ContextBudget
 from promptkit.tokens.tokenizer import Tokenizer
-from promptkit.tools import AnyTool
+from promptkit.tools import AnyTool, Tool
 from promptkit.transcript.log.entries import Entry
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import TranscriptView
@@ -33,6 +34,12 @@ _T = TypeVar("_T")
 class SyncSession:
     session: AgentSession
     loop: LoopThread
+    @property
+    def max_steps(self) -> int: ...
+    @property
+    def tools(self) -> Mapping[str, Tool]: ...
+    @property
+    def window(self) -> ContextWindow: ...
     def __init__(self, session: AgentSession) -> None: ...
     def call(self, work: Callable[[AgentSession], _T]) -> _T: ...
     def close(self) -> None: ...
@@ -105,6 +112,12 @@ class SyncSession:
 class SyncContextWindow:
     window: ContextWindow
     loop: LoopThread
+    @property
+    def compaction(self) -> CompactionController: ...
+    @property
+    def last_request(self) -> WindowRequest | None: ...
+    @property
+    def transcript(self) -> Transcript: ...
     def __init__(self, window: ContextWindow) -> None: ...
     def call(self, work: Callable[[ContextWindow], _T]) -> _T: ...
     def close(self) -> None: ...

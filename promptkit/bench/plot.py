@@ -7,8 +7,10 @@ shared with the terminal table.
 from __future__ import annotations
 
 import io
+import re
 import warnings
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,34 +57,76 @@ def draw_run(run: Run, suffix: str) -> bytes:
 
     The same run gives the same bytes with the same version of matplotlib.
     """
-    return draw_picture(lambda: build_figure(run), suffix, lambda svg: format_run(run, svg))
+    return draw_picture(
+        lambda width: build_figure(run, width), suffix, lambda drawings: format_run(run, drawings)
+    )
 
 
-def draw_picture(figure: Callable[[], Figure], suffix: str, page: Callable[[str], str]) -> bytes:
+WIDE, NARROW = 10.5, 4.6
+"""Widths of a picture in inches. A page has both, and shows the one that its window has room for."""
+
+
+def draw_picture(
+    figure: Callable[[float], Figure], suffix: str, page: Callable[[Sequence[str]], str]
+) -> bytes:
     """Return a figure as the content of a picture file. Raises PlotError.
 
     Args:
-        figure: Builds the figure, in the style of all pictures.
+        figure: Builds the figure with a width, in the style of all pictures.
         suffix: The format: `.svg`, `.png` or `.html`.
-        page: Returns the HTML page of an SVG drawing.
+        page: Returns the HTML page of two SVG drawings, a wide and a narrow one.
     """
     check_drawable(suffix)
     import matplotlib as mpl
 
     style = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
-    file = io.BytesIO()
     with style, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # characters that the font lacks are drawn as boxes
         if suffix == ".png":
-            figure().savefig(
+            file = io.BytesIO()
+            figure(WIDE).savefig(
                 file, format="png", metadata={"Software": "promptkit"}, dpi=DPI, bbox_inches="tight"
             )
             return file.getvalue()
-        figure().savefig(
-            file, format="svg", metadata={"Creator": "promptkit", "Date": None}, bbox_inches="tight"
-        )
+        svg = _draw_svg(figure(WIDE))
+        if suffix == ".svg":
+            return svg.encode()
+        narrow = _draw_svg(figure(NARROW))
+    # two drawings in one document need ids of their own
+    narrow = re.sub(r'(\bid="|href="#|url\(#)', r"\1narrow-", narrow)
+    return page([svg, narrow]).encode("ascii", "xmlcharrefreplace")
+
+
+HOVER = "hover: "
+"""The beginning of the group ids that become titles, which browsers show under the pointer."""
+
+
+def _draw_svg(figure: Figure) -> str:
+    file = io.BytesIO()
+    figure.savefig(
+        file, format="svg", metadata={"Creator": "promptkit", "Date": None}, bbox_inches="tight"
+    )
     svg = add_dark_mode(file.getvalue().decode())
-    return svg.encode() if suffix == ".svg" else page(svg).encode("ascii", "xmlcharrefreplace")
+    return re.sub(rf'<g id="{HOVER}([^"]*)">', r'<g class="hover"><title>\1</title>', svg)
+
+
+def add_hover(axes: Axes, left: float, right: float, text: str, *, row: int | None = None) -> None:
+    """Let a part of a drawing show a text under the pointer.
+
+    It reaches from `left` to `right`, over the whole height or, in a heat map, over a row.
+    """
+    from matplotlib.patches import Rectangle
+
+    area = Rectangle(
+        (left, 0 if row is None else row),
+        right - left,
+        1,
+        transform=axes.get_xaxis_transform() if row is None else axes.transData,
+        color="none",
+        zorder=10,
+        gid=HOVER + text.encode("utf-8", "replace").decode(),
+    )
+    axes.add_artist(area)
 
 
 class Table(NamedTuple):
@@ -91,6 +135,8 @@ class Table(NamedTuple):
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
     title: str = ""
+    links: Sequence[str] = ()
+    """For each row, the address that its first cell links to."""
 
 
 class Section(NamedTuple):
@@ -101,23 +147,31 @@ class Section(NamedTuple):
     note: str = ""
 
 
-def format_page(title: str, svg: str, *, label: str, sections: Sequence[Section]) -> str:
+def format_page(
+    title: str, drawings: Sequence[str], *, label: str, sections: Sequence[Section]
+) -> str:
     """Return a self-contained HTML page without scripts.
 
-    All texts are escaped; `svg` is inserted as it is, with `label` as its description.
+    All texts are escaped; the wide and the narrow SVG drawing are inserted as they are, with
+    `label` as their description.
     """
     from jinja2 import Environment
 
     template = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
     page = Environment(autoescape=True, keep_trailing_newline=True).from_string(template)
-    return page.render(title=title, svg=svg, label=label, sections=sections)
+    return page.render(
+        title=title,
+        drawings=zip(("wide", "narrow"), drawings, strict=True),
+        label=label,
+        sections=sections,
+    )
 
 
-def format_run(run: Run, svg: str) -> str:
-    """Return the page of a run: the drawing, and the same figures as tables for screen readers and for copying."""
+def format_run(run: Run, drawings: Sequence[str]) -> str:
+    """Return the page of a run: the drawings, and the same figures as tables for screen readers and for copying."""
     return format_page(
         run.target,
-        svg,
+        drawings,
         label="Kept share of each element, and curves. The tables contain the same figures.",
         sections=[_describe_sweep(sweep) for sweep in run.sweeps],
     )
@@ -160,7 +214,7 @@ def _describe_sweep(sweep: Sweep) -> Section:
     ]
     return Section(
         title=title,
-        note=f"{sweep.whole:,} tokens in {sweep.messages:,} messages without a budget.",
+        note=f"{sweep.whole:,} tokens in {sweep.messages:,} messages without a budget. `promptkit trace` with the same prompt shows what is kept at each budget.",
         tables=[
             Table(head, points, "Figures at each budget"),
             Table(("element", "tokens", *budgets), kept, "Tokens kept of each element"),
@@ -200,6 +254,7 @@ DARK_COLOURS does not replace them."""
 
 def add_dark_mode(svg: str) -> str:
     """Add the rules that make matplotlib's SVG dark for a reader who prefers a dark page."""
+    hover = ".hover path { pointer-events: all } .hover:hover path { fill: #80808040 !important }"
     rules = ["svg { fill: #e4e6ea }"]  # text has no colour of its own
     for light, dark in DARK_COLOURS.items():
         rules += [
@@ -207,7 +262,9 @@ def add_dark_mode(svg: str) -> str:
             for kind in ("fill", "stroke")
         ]
     return svg.replace(
-        "</style>", f"@media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}</style>", 1
+        "</style>",
+        f"{hover} @media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}</style>",
+        1,
     )
 
 
@@ -281,7 +338,7 @@ NAME_CHARACTERS = 40
 MAX_LABELLED_COLUMNS = 18
 """Columns of a heat map up to which each cell is labelled with its share."""
 
-WIDTH, ROW, MARGIN, CURVES = 10.5, 0.28, 1.1, 3.0
+ROW, MARGIN, CURVES = 0.28, 1.1, 3.0
 """Sizes in inches."""
 
 DARK = 0.5
@@ -302,7 +359,7 @@ class Curve(NamedTuple):
     style: str = "-"
 
 
-def build_figure(run: Run) -> Figure:
+def build_figure(run: Run, width: float) -> Figure:
     """Return the matplotlib figure of a run."""
     from matplotlib.figure import Figure
 
@@ -311,16 +368,21 @@ def build_figure(run: Run) -> Figure:
         for sweep in run.sweeps
         if (elements := select_largest(sweep, MAX_DRAWN_ELEMENTS))
     ]
-    heights = [*(ROW * len(elements) + MARGIN for _, elements in maps), CURVES]
-    figure = Figure(figsize=(WIDTH, sum(heights)), layout="constrained")
+    panels = 3 if any(sweep.floor for sweep in run.sweeps) else 2
+    rows, columns = (1, panels) if width == WIDE else (panels, 1)
+    heights = [*(ROW * len(elements) + MARGIN for _, elements in maps), CURVES * rows]
+    figure = Figure(figsize=(width, sum(heights)), layout="constrained")
     parts = figure.subfigures(len(heights), 1, height_ratios=heights, squeeze=False)[:, 0]
     for part, (sweep, elements) in zip(parts, maps, strict=False):
-        _heat_map(part.subplots(), run, sweep, elements)
-    _curves(run, parts[-1].subplots(1, 3 if any(sweep.floor for sweep in run.sweeps) else 2))
+        _heat_map(part.subplots(), run, sweep, elements, scale=width / WIDE)
+    _curves(run, parts[-1].subplots(rows, columns))
     return figure
 
 
-def _heat_map(axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element]) -> None:
+def _heat_map(
+    axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element], *, scale: float
+) -> None:
+    """Draw a heat map; `scale` is its width over the usual one."""
     import matplotlib as mpl
 
     columns = range(len(sweep.points))
@@ -334,18 +396,19 @@ def _heat_map(axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element]) -
         linewidth=0.5,
     )
     axes.invert_yaxis()
-    every = -(-len(columns) // MAX_LABELLED_COLUMNS)
+    every = -(-len(columns) // round(MAX_LABELLED_COLUMNS * scale**1.5))
     axes.set_xticks(
         [column + 0.5 for column in columns[::every]],
         [format_size(point.budget) for point in sweep.points[::every]],
     )
-    names = [f"{_fit_name(element.path)}   {element.whole:,}" for element in elements]
+    length = round(NAME_CHARACTERS * scale)
+    names = [f"{_fit_name(element.path, length)}   {element.whole:,}" for element in elements]
     axes.set_yticks([row + 0.5 for row in range(len(elements))], names, parse_math=False)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     title = f"{run.target}, {sweep.model}" if sweep.model else run.target
     axes.set_title(
-        f"{_fit_name(title)}: share kept of each element",
+        f"{_fit_name(title, length)}: share kept of each element",
         loc="left",
         fontweight="bold",
         parse_math=False,
@@ -372,7 +435,12 @@ def _heat_map(axes: Axes, run: Run, sweep: Sweep, elements: Sequence[Element]) -
                         fontsize=7,
                         color=colour,
                     )
-    axes.figure.colorbar(cells, ax=axes, format="{x:.0%}", fraction=0.02, pad=0.01)
+    if scale == 1:
+        axes.figure.colorbar(cells, ax=axes, format="{x:.0%}", fraction=0.02, pad=0.01)
+    for row, element in enumerate(elements):
+        for column, (point, kept) in enumerate(zip(sweep.points, element.kept, strict=True)):
+            at = f"{element.path}: {'too small a budget' if kept is None else f'{kept:,}'} of {element.whole:,} tokens at {point.budget:,}"
+            add_hover(axes, column, column + 1, at, row=row)
 
 
 def _curves(run: Run, panels: Sequence[Axes]) -> None:
@@ -410,17 +478,15 @@ def _curves(run: Run, panels: Sequence[Axes]) -> None:
                 "--",
             ),
         ]
-    _panel(panels[0], "Tokens", used, run.budgets)
+    _panel(panels[0], "Tokens", used, run.budgets, lambda tokens: format_size(round(tokens)))
     panels[0].set_yscale(panels[0].get_xscale())
     panels[0].minorticks_off()
     panels[0].yaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
-    _panel(panels[1], "Share of the budget used", filled, run.budgets)
+    _panel(panels[1], "Share of the budget used", filled, run.budgets, "{:.0%}".format)
     panels[1].set_ylim(0, 1.05)
-    panels[1].yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     for panel in panels[2:]:
-        _panel(panel, "Time over tokenising alone", times, run.budgets)
+        _panel(panel, "Time over tokenising alone", times, run.budgets, "{:.3g}x".format)
         panel.set_ylim(bottom=0)
-        panel.yaxis.set_major_formatter(lambda ratio, _: f"{ratio:g}x")
 
 
 def _over_floor(
@@ -430,7 +496,13 @@ def _over_floor(
     return [(budget, ratio) for budget, ratio in ratios if ratio is not None]
 
 
-def _panel(axes: Axes, title: str, curves: Sequence[Curve], budgets: Sequence[int]) -> None:
+def _panel(
+    axes: Axes,
+    title: str,
+    curves: Sequence[Curve],
+    budgets: Sequence[int],
+    format_value: Callable[[float], str],
+) -> None:
     axes.set_title(title, loc="left")
     for curve in curves:
         axes.plot(
@@ -446,8 +518,22 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], budgets: Sequence[in
     axes.minorticks_off()
     axes.spines[["top", "right"]].set_visible(False)
     axes.xaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
+    axes.yaxis.set_major_formatter(lambda value, _: format_value(value))
     axes.set_xlabel("budget in tokens")
     axes.grid(color="#eeeeee")
+    edges = [
+        budgets[0],
+        *((one * other) ** 0.5 for one, other in pairwise(budgets)),
+        budgets[-1] * 1.0001,
+    ]
+    for budget, (left, right) in zip(budgets, pairwise(edges), strict=True):
+        values = [
+            f"{curve.label}: {format_value(value)}"
+            for curve in curves
+            for at, value in curve.points
+            if at == budget
+        ]
+        add_hover(axes, left, right, "\n".join([f"budget {budget:,}", *values]))
     if len(curves) > 1:
         axes.legend(fontsize=7, frameon=False)
 
@@ -457,10 +543,10 @@ def _percent(share: float) -> str:
     return f"{min(0.99, max(0.01, share)):.0%}" if share else "0%"
 
 
-def _fit_name(name: str) -> str:
-    """Cut a name to its column.
+def _fit_name(name: str, length: int) -> str:
+    """Cut a name to so many characters.
 
     The beginning is cut, because the end tells more. Lone surrogates are replaced.
     """
     name = name.encode("utf-8", "replace").decode()
-    return name if len(name) <= NAME_CHARACTERS else f"…{name[len(name) - NAME_CHARACTERS + 1 :]}"
+    return name if len(name) <= length else f"…{name[len(name) - length + 1 :]}"

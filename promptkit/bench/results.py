@@ -8,15 +8,13 @@ changes are easy to review.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, TypeAlias
+from pathlib import Path
+from typing import TypeAlias
 
 import attrs
 
 from promptkit.errors import PromptKitError
 from promptkit.reprs import describe_fields
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @attrs.frozen(kw_only=True)

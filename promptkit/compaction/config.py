@@ -45,6 +45,7 @@ from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, Supersedes, Tool, tool_definitions
 
 if TYPE_CHECKING:
+    from promptkit.compaction.planning.plan import CarriedContext
     from promptkit.compaction.policy.usage import UsageByPart
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.messages import ToolDefinition
@@ -95,6 +96,9 @@ class CompactionConfig:
     transcript."""
     tools: Sequence[AnyTool] = ()
     """The tools of the conversation."""
+    carry: Callable[[], CarriedContext] | None = None
+    """Returns the present plan, todos, skills, rules and agent, which each summary then shows
+    instead of those that the conversation recorded. None: those are shown."""
     read_tool: str = "read_file"
     """The name of a tool with which the model can read the transcript's file, for a conversation
     without the tool `recall`."""
@@ -239,7 +243,7 @@ class CompactionConfig:
             tokenizer=context.tokenizer,
             max_summary_tokens=self._compute_max_summary_tokens(budget),
             max_result_tokens=(holder or context).budget.result_tokens,
-            replacement=self.preset.replacement.limited_to(base),
+            replacement=attrs.evolve(self.preset.replacement.limited_to(base), live=self.carry),
         )
 
     def _compute_max_summary_tokens(self, budget: ContextBudget) -> int:

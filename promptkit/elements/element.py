@@ -734,9 +734,9 @@ def _is_fragment(value: object) -> bool:
     # The class first: the checks by abstract classes take ten times as long. The objects of SDKs
     # (pydantic models) iterate over their fields, which are no children.
     return type(value) in (tuple, list) or (
-        isinstance(value, Iterable)
+        not hasattr(value, "model_dump")
+        and isinstance(value, Iterable)
         and not isinstance(value, bytes | bytearray | Mapping | AbstractSet)
-        and not hasattr(value, "model_dump")
     )
 
 

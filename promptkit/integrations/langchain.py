@@ -40,7 +40,7 @@ from promptkit.messages import (
 )
 from promptkit.providers import Model, Reply
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, NamedModel, model_info
+from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, model_info
 from promptkit.tokens.models import model_name
 from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
 
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
 
     from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.fitting.fit import Fitted
-    from promptkit.tokens import Tokenizer
     from promptkit.transcript import Transcript
 
     Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type

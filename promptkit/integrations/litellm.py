@@ -21,7 +21,7 @@ from promptkit.integrations.windows import (
 )
 from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, NamedModel, model_info
+from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, model_info
 from promptkit.tokens.models import model_name
 
 try:
@@ -37,7 +37,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from promptkit.fitting.fit import Fitted
-    from promptkit.tokens import Tokenizer
     from promptkit.wire.parts import WireFormat
 
 __all__ = ["FitHook"]

@@ -44,7 +44,7 @@ from promptkit.messages import (
 )
 from promptkit.providers import Model, Reply
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, NamedModel, model_info
+from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, model_info
 from promptkit.tokens.models import model_name
 
 try:
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
     from llama_index.core.storage.chat_store import BaseChatStore
 
     from promptkit.compaction import Events, Preset, Summarizer
-    from promptkit.tokens import Tokenizer
     from promptkit.transcript import Transcript
 
 __all__ = ["WindowMemory"]

@@ -24,7 +24,7 @@ from promptkit.integrations.windows import (
 from promptkit.messages import Message, ToolDefinition, as_wire_object, copy_json
 from promptkit.reprs import describe, describe_fields
 from promptkit.tokens.models import model_name
-from promptkit.transcript import CustomEntry
+from promptkit.transcript import CustomEntry, Transcript
 from promptkit.wire import to_responses
 from promptkit.wire.responses import group_responses
 
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.providers import Model
     from promptkit.tokens import NamedModel, Tokenizer
-    from promptkit.transcript import Transcript
 
     Data: TypeAlias = CallModelData[Any]  # Any: the program's context
     Filter: TypeAlias = Callable[[Data], Awaitable[ModelInputData]]

@@ -12,24 +12,21 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cas
 import anyio
 import attrs
 
-from promptkit.agent import ContextWindow
+from promptkit.agent import ContextWindow, WindowRequest
 from promptkit.agent.loop_thread import LoopThread
-from promptkit.agent.settings import check_types
+from promptkit.agent.settings import WindowSettings, check_types
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
+from promptkit.tokens import ContextBudget, Tokenizer, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import LearnedBudget
 from promptkit.transcript import Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from promptkit.agent import WindowRequest
-    from promptkit.agent.settings import WindowSettings
     from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-    from promptkit.tokens import Tokenizer
     from promptkit.wire.parts import WireFormat
 
 T = TypeVar("T")

@@ -355,6 +355,10 @@ def _find_overflow(
     return Overflow() if codes & OVERFLOW_CODES or too_long else None
 
 
+MAX_DIGITS = 9
+"""Digits of a figure in an error: no window has a billion tokens."""
+
+
 def _read_figure(digits: str | None) -> int | None:
     digits = (digits or "").replace(",", "")
-    return int(digits) if 0 < len(digits) < 10 else None  # noqa: PLR2004  # digits: no window has a billion tokens
+    return int(digits) if 0 < len(digits) <= MAX_DIGITS else None

@@ -6,6 +6,10 @@ from .assertions import (
     assert_stable_prefix as assert_stable_prefix,
     assert_summary_keeps as assert_summary_keeps,
 )
+from .compaction_contracts import (
+    check_policy as check_policy,
+    check_summarizer as check_summarizer,
+)
 from .engine_contract import check_encoding_engine as check_encoding_engine
 from .network_guard import (
     NotLoopbackError as NotLoopbackError,

@@ -5,20 +5,23 @@ from __future__ import annotations
 import copy
 import getpass
 import json
+import os
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import Unpack
 
 import attrs
 import cattrs
 
-from promptkit import Message, Usage
+from promptkit import Message, ToolDefinition, Usage
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, TranscriptError
 from promptkit.files import write_output
 from promptkit.providers import Model, ModelOptions, Reply, with_options
 from promptkit.providers.model import Finish  # noqa: TC001  # cattrs reads the annotations
+from promptkit.reprs import describe
 from promptkit.testing.snapshots.diff import diff_lines
 from promptkit.testing.snapshots.documents import shorten_media
 from promptkit.testing.snapshots.markdown import fence_json
@@ -26,18 +29,12 @@ from promptkit.testing.snapshots.requests import HttpRequest, format_request
 from promptkit.testing.snapshots.stabilize import MachineFolders, StabilizeOptions, Stabilizer
 from promptkit.tokens.models import model_name
 from promptkit.transcript import (
+    Redactor,
     message_from_json,
     message_to_json,
     redact_message,
     redact_secrets,
 )
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Sequence
-
-    from promptkit import ToolDefinition
-    from promptkit.transcript import Redactor
 
 KEY_OPTIONS = (
     "temperature",
@@ -161,6 +158,9 @@ class RecordedModel:
         if not self._records and self._model is None:
             problem = f"{self.folder} has no records: give RecordedModel the model object instead of {model!r} once, to record."
             raise InvalidArgumentError(problem)
+
+    def __repr__(self) -> str:
+        return describe(self, name=self.name, folder=str(self.folder), records=self._records)
 
     @property
     def is_recording(self) -> bool:

@@ -13,6 +13,7 @@ from promptkit.reprs import describe_fields
 from promptkit.tokens.estimates import CalibratedTokenizer
 from promptkit.tokens.images import ImageRule, find_image_rule
 from promptkit.tokens.openai_tokenizer import CACHE_BYTES, CountCache, OpenAITokenizer
+from promptkit.tokens.sizes import read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -169,9 +170,9 @@ def list_models() -> list[str]:
 def register_model(  # noqa: PLR0913  # the facts of a model, each with a default
     name: str,
     *,
-    window: int | None = None,
-    max_input: int | None = None,
-    max_output_tokens: int | None = None,
+    window: int | str | None = None,
+    max_input: int | str | None = None,
+    max_output_tokens: int | str | None = None,
     encoding: str | None = None,
     margin: float | None = None,
     images: ImageRule | None = None,
@@ -183,7 +184,7 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
 
     Args:
         name: The model's name.
-        window: The context window in tokens: input and output together.
+        window: The context window in tokens, such as 32_000 or `"32k"`: input and output together.
         max_input: The most tokens that the input alone may have.
         max_output_tokens: The most tokens that the model can write.
         encoding: The name of its encoding. With one, counts of text are exact, unless there is a
@@ -200,6 +201,10 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
     >>> register_model("my-model", window=32_000, encoding="o200k_base").window
     32000
     """
+    window, max_input, max_output_tokens = (
+        None if size is None else read_tokens(size)
+        for size in (window, max_input, max_output_tokens)
+    )
     for prop, value in (
         ("window", window),
         ("max_input", max_input),

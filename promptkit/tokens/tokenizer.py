@@ -7,9 +7,10 @@ nothing, no cut is safe).
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
+from typing import Literal, NamedTuple, Protocol, Self
 
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -24,10 +25,6 @@ from promptkit.messages import (
     ToolDefinition,
 )
 from promptkit.reprs import describe
-
-if TYPE_CHECKING:
-    import re
-
 
 IMAGE_TOKENS = 1_600
 """Tokens of an image, whatever its size, for tokenizers without a rule for images."""

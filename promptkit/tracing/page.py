@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 from urllib.parse import unquote_to_bytes
 
 from promptkit.messages import (
@@ -25,10 +26,6 @@ from promptkit.messages import (
     as_sequence,
 )
 from promptkit.tokens.images import read_dimensions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
 
 VIEWER = Path(__file__).with_name("viewer")
 """The folder with the scripts, the style sheets and the template of the trace page, some of which

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
 from promptkit.messages import Message, Part, ToolCall
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 Block: TypeAlias = Part | ToolCall
 """A content part or a tool call."""

@@ -9,10 +9,10 @@ import pytest
 
 from benchmarks.wishes_cache import TTL, Talk
 from promptkit import Message, OpaquePart, ToolCall, Transcript
-from promptkit.agent.window.window import MODEL_SETTING
 from promptkit.compaction import ExtractiveSummarizer, KeepLastTurns
 from promptkit.providers import Reply
 from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry, Setting, build_view
+from promptkit.transcript.log.view import MODEL_SETTING
 from promptkit.wire import messages_from_responses, to_responses
 from promptkit.wire.reasoning import has_reasoning, remove_reasoning
 from tests.conversations import ConversationBuilder, result_message, user_message

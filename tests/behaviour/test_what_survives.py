@@ -441,7 +441,7 @@ def test_plan_open_points_and_skills_go_on_in_every_preset(preset: str) -> None:
         compact(window)
         after = shown(window)
         assert "<plan>\n1. Mend the lexer.\n2. Test it.\n</plan>" in after
-        assert "<todos>\n- [ ] test it\n</todos>" in after
+        assert "<todos>\n- [ ] test it (to be confirmed)\n</todos>" in after
         assert "<skills>\n- pdf\n  Call pdftotext first.\n  Then count pages.\n</skills>" in after
 
 

@@ -1,4 +1,4 @@
-"""Screenshots of pages for docs/tracing.md and docs/transcripts.md: `python -m tests.browser.shots` takes them."""
+"""Screenshots of pages for docs/tracing.md, docs/transcripts.md and docs/economics.md: `python -m tests.browser.shots` takes them."""
 
 from __future__ import annotations
 
@@ -74,10 +74,7 @@ def main() -> int:
             page.screenshot(path=IMAGES / "trace-narrow.png")
         file.write_text(conversation_to_html(log, title="session.jsonl"), encoding="utf-8")
         with opened(chromium, file, width=1280, height=740) as (page, _):
-            page.fill("#request", "48")
-            page.evaluate("new Promise((done) => setTimeout(done, 300))")
-            page.evaluate("document.getElementById('messages-0').scrollTop = 0")
-            page.locator(".message.summary").click()
+            page.click("#tab-request")
             page.mouse.move(0, 0)
             page.screenshot(path=IMAGES / "transcript-view.png")
         file.write_text(conversation_to_html(compared, title="session.jsonl"), encoding="utf-8")

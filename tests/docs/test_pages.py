@@ -12,7 +12,7 @@ from tests.paths import ROOT
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 
-WORDS = 29_300
+WORDS = 30_000
 """The most words that the pages may have, without those of `UNCOUNTED`."""
 
 UNCOUNTED = {"systems.md", "edge-cases.md", "changelog.md", "reference.md", "wishes.md"}

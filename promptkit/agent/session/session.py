@@ -18,7 +18,8 @@ from promptkit.agent.session.attachments import (
     read_attachments,
 )
 from promptkit.agent.session.hooks import TurnHooks, run_before_request
-from promptkit.agent.session.stream import StreamEvent, TurnResult, stream_turn
+from promptkit.agent.session.result import TurnResult
+from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.subagents import (
     FORK_NOTE,
     Forked,
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from promptkit.agent.window.usage import ContextUsage
     from promptkit.compaction import (
         ArchiveDirectory,
+        CarriedContext,
         CompactionController,
         CompactionHooks,
         Events,
@@ -162,7 +164,9 @@ class AgentSession:
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
         recall: bool | None = None,
+        carry: Callable[[], CarriedContext] | None = None,
         pin_marks: tuple[str, str] | None = None,
+        recall_tokens: int = 0,
         compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,
@@ -210,8 +214,13 @@ class AgentSession:
                 sessions without the tool `recall`.
             recall: Offer the tool `recall`, with which the model finds what a summary has left out.
                 By default it is offered where a transcript is given.
+            carry: Returns the present plan, todos, skills, rules and agent, which each summary then
+                shows instead of those that the conversation recorded. It may be called in another
+                thread.
             pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
                 message of the user is pinned. None: there are no marks.
+            recall_tokens: The most tokens of a note behind each message of the user, with the best
+                passages for it of what summaries replaced. 0: there is none.
             compact_tool: Offer the tool `compact`, with which the model has the older messages
                 summarized before its next step, and names what the summary must keep.
             auto_continue: Ask the model to go on after a compaction at the end of a turn, once for
@@ -270,7 +279,9 @@ class AgentSession:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            carry=carry,
             pin_marks=pin_marks,
+            recall_tokens=recall_tokens,
             defaults=defaults,
             freeze_tools=freeze_tools,
             enabled=enabled,

@@ -21,7 +21,7 @@ from promptkit.transcript.stores.addresses import is_url
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
-    from promptkit.agent.session.stream import TurnResult
+    from promptkit.agent.session.result import TurnResult
     from promptkit.elements.element import Child
     from promptkit.messages import Usage
     from promptkit.providers import Model

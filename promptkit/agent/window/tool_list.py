@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import attrs
 
-from promptkit.messages import Message
-from promptkit.transcript import Checkpoint, CustomMessage, MessageEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import ToolDefinition
-    from promptkit.transcript import Entry, ViewItem
+from promptkit.messages import Message, ToolDefinition
+from promptkit.transcript import Checkpoint, CustomMessage, Entry, MessageEntry, ViewItem
 
 TOOLS_MESSAGE = "tools"
 """The name of the messages that tell the model of changed tools."""

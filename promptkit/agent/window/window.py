@@ -38,9 +38,11 @@ from promptkit.agent.window.tool_list import (
 from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
 from promptkit.compaction import LeastSize, MediaLimits, UsageByPart
-from promptkit.compaction.planning.blocks import find_last_user_request
-from promptkit.compaction.planning.worker import take_turn
+from promptkit.compaction.planning.blocks import find_last_user_request, is_user_request
+from promptkit.compaction.planning.worker import run_in_worker, take_turn
 from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
+from promptkit.compaction.recall.tool import build_note
+from promptkit.compaction.run.compactor import MAX_LOOK_UP
 from promptkit.compaction.run.events import RequestPruned, ToolsChanged, WindowLearned
 from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
 from promptkit.compaction.run.replacement import count_pins
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     from promptkit.agent.window.prompt import Prompt
     from promptkit.compaction import (
         ArchiveDirectory,
+        CarriedContext,
         CompactionController,
         CompactionHooks,
         Events,
@@ -143,7 +146,9 @@ class ContextWindow:
         archives: ArchiveDirectory | None = None,
         promotions: Sequence[Model] = (),
         read_tool: str = "read_file",
+        carry: Callable[[], CarriedContext] | None = None,
         pin_marks: tuple[str, str] | None = None,
+        recall_tokens: int = 0,
         defaults: Defaults = "promptkit",
         freeze_tools: bool = True,
         enabled: bool = True,
@@ -183,8 +188,13 @@ class ContextWindow:
             promotions: Larger models, the smallest first, for presets that switch to one before
                 they summarize.
             read_tool: The name of the tool with which the model can read the transcript.
+            carry: Returns the present plan, todos, skills, rules and agent, which each summary then
+                shows instead of those that the conversation recorded. It may be called in another
+                thread.
             pin_marks: Two texts, such as `("[[keep]]", "[[/keep]]")`: a passage between them in a
                 message of the user is pinned. None: there are no marks.
+            recall_tokens: The most tokens of a note behind each message of the user, with the best
+                passages for it of what summaries replaced. 0: there is none.
             defaults: `prompt-tsx` removes as VS Code's prompts do, as in `Renderer`. The request of the
                 user stays all the same.
             freeze_tools: Offer changed tools only where that does not break the prompt cache, and
@@ -216,7 +226,9 @@ class ContextWindow:
             archives=archives,
             promotions=promotions,
             read_tool=read_tool,
+            carry=carry,
             pin_marks=pin_marks,
+            recall_tokens=recall_tokens,
             defaults=defaults,
             freeze_tools=freeze_tools,
             enabled=enabled,
@@ -495,6 +507,7 @@ class ContextWindow:
         compaction.state = attrs.evolve(compaction.state, pending=None, refused=None)
         await take_turn()
         await compaction.compactor.read_ahead()
+        await self._add_recalled()
         self._check_least()
         if refused is not None and refused.version == compaction.version:
             state, runs = refused.state, refused.runs
@@ -563,6 +576,29 @@ class ContextWindow:
                 )
             )
         return bool(edits)
+
+    async def _add_recalled(self) -> None:
+        """Put a note with what was said before behind the user's message, if that is the newest one."""
+        view, tokens = self.view, self._settings.recall_tokens
+        newest = view.items[-1] if view.items else None
+        if tokens <= 0 or view.checkpoint_id is None or newest is None:
+            return
+        if not is_user_request(newest) or newest.kind != "message":
+            return
+        shown = {item.entry_id for item in view.items}
+        path = self.transcript.path()
+        dropped = [entry for entry in path[-MAX_LOOK_UP:] if entry.id not in shown]
+        note = await run_in_worker(
+            build_note,
+            dropped,
+            newest.message.text,
+            shown=view.messages,
+            max_tokens=tokens,
+            tokenizer=self.tokenizer,
+            redactor=self._settings.redactor,
+        )
+        if note is not None and self.transcript.leaf == path[-1].id:
+            self.transcript.append(note)
 
     async def _build(self, state: RequestState, runs: RequestRuns) -> WindowRequest | int:
         """Build the next request, or return its tokens if it exceeds the budget. That may be known without a render."""

@@ -155,11 +155,12 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
         return
     if state is not None:
         usage_error("--state needs an OUT that ends with .jsonl or .parquet.")
+    target = Path(output) if output else None
+    check_output(target, force=force)
     _fit_one(
         Path(files[0]),
-        Path(output) if output else None,
+        target,
         leaf,
-        force=force,
         to=to,
         fit=partial(promptkit.fit, budget=budget, model=model, keep=keep, shorten=not whole),
     )
@@ -176,12 +177,11 @@ def _is_corpus(files: Sequence[Path | str], output: Path | str | None) -> bool:
     return rows or len(files) > 1 or isinstance(files[0], str) or is_pattern(files[0])
 
 
-def _fit_one(  # noqa: PLR0913  # keywords
+def _fit_one(
     file: Path,
     output: Path | None,
     leaf: str | None,
     *,
-    force: bool,
     to: str,
     fit: Callable[[Sequence[Message]], Fitted[Message]],
 ) -> None:
@@ -190,7 +190,6 @@ def _fit_one(  # noqa: PLR0913  # keywords
     from promptkit.lab.recordings.importing import detect_format
     from promptkit.transcript import CustomEntry
 
-    check_output(output, force=force)
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         with open_source(file) as source:
             try:

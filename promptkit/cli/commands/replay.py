@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 import attrs
 import click
@@ -33,10 +35,13 @@ from promptkit.cli.output.files import check_output, write_file
 from promptkit.cli.output.terminal import escape_control_chars, usage_error
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit.lab.corpus import CorpusSummary
     from promptkit.lab.replay import FailedFile, FileResult, ReplayOptions
     from promptkit.lab.replay.advice import Advice
     from promptkit.messages import Json
+    from promptkit.tokens import Prices
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -185,6 +190,12 @@ def _read_assumptions(
     help="Draw a timeline to an .svg, .png or .html file.",
 )
 @click.option(
+    "--views",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write the page of `promptkit transcript view` for each file and policy into a folder, and link to them from the .html file of --plot.",
+)
+@click.option(
     "--oracle",
     is_flag=True,
     help="Print a lower bound of the price, and compare prices with the planned optimum.",
@@ -227,6 +238,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     assumed: Assumed,
     as_json: bool,
     plot: Path | None,
+    views: Path | None,
     oracle: bool,
     lookups: int,
     give_advice: bool,
@@ -298,11 +310,11 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
     if give_advice:
-        _check_outputs(found, results_file, None, force=force)
+        _check_outputs(found, results_file, None, views=None, force=force)
         advice = _advise(found, options, windows, engine, workers)
         _show_advice(advice, model, as_json=as_json, output=results_file)
         return
-    _check_outputs(found, results_file, plot, force=force)
+    _check_outputs(found, results_file, plot, views=views, force=force)
     all_results = _play(found, options, engine, workers)
     results = [result for result in all_results if not isinstance(result, FailedFile)]
     failures = [result for result in all_results if isinstance(result, FailedFile)]
@@ -312,7 +324,8 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         results, options, file=results[0].file if len(results) == 1 else f"{len(results):,} files"
     )
     text = results_to_json(all_results, total)
-    _write_files(results_file, text, plot, results)
+    pages = _write_views(views, results, policy_names, table, force=force)
+    _write_files(results_file, text, plot, results, pages)
     if as_json:
         click.echo(text, nl=False)
     else:
@@ -461,24 +474,69 @@ def _play(
         )
 
 
+def _write_views(
+    folder: Path | None,
+    results: list[FileResult],
+    policies: Sequence[str],
+    prices: Prices,
+    *,
+    force: bool,
+) -> dict[tuple[str, str], Path]:
+    """Write the page of each file and policy into a folder, if there is one, and return their paths."""
+    pages: dict[tuple[str, str], Path] = {}
+    if folder is None:
+        return pages
+    from promptkit.lab.replay import LogOptions, conversation_to_html, log_conversation
+    from promptkit.transcript.stores.addresses import is_url
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, result in enumerate(results, 1):
+        file = result.file if is_url(result.file) else Path(result.file)
+        for policy in policies:
+            name = re.sub(r"[^\w.-]+", "-", f"{number}-{Path(result.file).name}-{policy}.html")
+            path = pages[result.file, policy] = folder / name
+            check_output(path, force=force)
+            options = LogOptions(
+                prices=prices, sources=(policy,), model=result.model, window=result.window
+            )
+            log = log_conversation(file, options)
+            write_file(path, conversation_to_html(log, title=Path(result.file).name).encode())
+    return pages
+
+
 def _write_files(
-    output: Path | None, text: str, plot: Path | None, results: list[FileResult]
+    output: Path | None,
+    text: str,
+    plot: Path | None,
+    results: list[FileResult],
+    pages: dict[tuple[str, str], Path],
 ) -> None:
-    """Write the results as JSON, and the timeline."""
+    """Write the results as JSON, and the timeline, with links to the pages of its files and policies."""
     from promptkit.lab.replay import draw_timeline
 
     if output:
         write_file(output, text.encode(), mode=0o666)
     if plot:
-        write_file(plot, draw_timeline(results, plot.suffix), mode=0o666)
+        views = {
+            key: quote(Path(os.path.relpath(page, plot.parent)).as_posix())
+            for key, page in pages.items()
+        }
+        write_file(plot, draw_timeline(results, plot.suffix, views), mode=0o666)
 
 
 def _check_outputs(
-    files: list[Path | str], output: Path | None, plot: Path | None, *, force: bool
+    files: list[Path | str],
+    output: Path | None,
+    plot: Path | None,
+    *,
+    views: Path | None,
+    force: bool,
 ) -> None:
     """Check, before anything is played, that the output files can be written."""
     from promptkit.transcript.stores.addresses import is_url
 
+    if views and (plot is None or plot.suffix != ".html"):
+        usage_error("--views needs --plot with an .html file, which links to the pages.")
     if plot:
         from promptkit.bench.plot import check_drawable
         from promptkit.lab.replay.plot import MAX_FILES

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 import click
 
 from promptkit.agent.session.subagents import SUBAGENT
-from promptkit.cli.output.terminal import clip, escape_control_chars, print_json, read_width
+from promptkit.cli.output.terminal import clip, escape_control_chars, print_json
 from promptkit.compaction.policy.decisions import HANDOFF
 from promptkit.compaction.run.branches import PARENT_SETTING
 from promptkit.errors import TranscriptError
@@ -17,9 +17,6 @@ from promptkit.messages import as_mapping
 from promptkit.transcript import MessageEntry, Observation, Setting
 from promptkit.transcript.stores.addresses import is_url, open_reader
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @attrs.define(kw_only=True)
@@ -44,7 +41,7 @@ def show_tree(address: str, *, as_json: bool) -> None:
         print_json(attrs.asdict(root))
         return
     for line in _format(root, ""):
-        click.echo(clip(line, read_width(160)))
+        click.echo(line)
 
 
 def _read(conversation: Conversation, seen: set[str]) -> None:

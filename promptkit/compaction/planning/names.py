@@ -8,14 +8,10 @@ from __future__ import annotations
 import builtins
 import json
 import re
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from promptkit.messages import Message, as_mapping, as_sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 # The pattern matches every character at most once: text between two matches is not searched again.
 _RUN = re.compile(r"[\w./~@+\-]+")

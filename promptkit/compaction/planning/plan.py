@@ -192,6 +192,8 @@ class CarriedContext:
     skills: Sequence[str] = ()
     """The loaded skills: of each one its name, and in the next lines its text if the model needs it
     again."""
+    rules: Sequence[str] = ()
+    """The rules for agents that were read: of each file its path, and in the next lines its text."""
     agent: str | None = None
     """The description of the custom agent that is active."""
     files: Sequence[str] = ()

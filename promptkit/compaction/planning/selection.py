@@ -27,6 +27,7 @@ from promptkit.compaction.planning.plan import Plan
 from promptkit.compaction.planning.user_messages import keep_newest
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens.sizes import read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
@@ -48,7 +49,9 @@ class KeepLastRound:
     background: bool = False
     """Whether the summary is applied later, after more rounds. Then the first round is summarized
     even if it is the only one."""
-    max_tokens: int | None = None
+    max_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """The most tokens of what stays; the newest round stays in any case. None: half of what a
     conversation may have."""
 
@@ -60,7 +63,7 @@ class KeepRecentTokens:
     A session keeps at most half of what a conversation may have.
     """
 
-    tokens: int
+    tokens: int = attrs.field(converter=read_tokens)
     at_least: bool = False
     """Keep one block more, so that at least `tokens` stay, as in pi. A block of more than `tokens`
     is kept only if it is the newest."""
@@ -71,7 +74,9 @@ class KeepLastMessages:
     """Keep the newest `count` messages, and a few more where the cut would separate tool calls from results."""
 
     count: int
-    max_tokens: int | None = None
+    max_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """The most tokens of what stays; the newest block stays in any case. None: half of what a
     conversation may have."""
 
@@ -81,7 +86,9 @@ class KeepLastTurns:
     """Keep the newest `count` turns, each from its user message on."""
 
     count: int
-    max_tokens: int | None = None
+    max_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """The most tokens of what stays: of longer turns the newest blocks. None: half of what a
     conversation may have."""
 
@@ -100,7 +107,7 @@ class KeepUserMessages:
     The oldest message that is kept is cut in its middle to fit.
     """
 
-    tokens: int
+    tokens: int = attrs.field(converter=read_tokens)
 
 
 @attrs.frozen(kw_only=True)

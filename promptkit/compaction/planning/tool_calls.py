@@ -205,6 +205,24 @@ def is_skill_tool(tool: str) -> bool:
     return SERVER_PREFIX.split(tool)[-1].lower() in SKILL_TOOLS
 
 
+RULE_FILES = frozenset(
+    {
+        "agents.md",
+        "claude.md",
+        "gemini.md",
+        "copilot-instructions.md",
+        ".cursorrules",
+        ".windsurfrules",
+    }
+)
+"""The names of files with rules for agents."""
+
+
+def is_rule_file(path: str) -> bool:
+    """Return whether a path is that of a file with rules for agents, such as `AGENTS.md`."""
+    return path.replace("\\", "/").rsplit("/", 1)[-1].lower() in RULE_FILES
+
+
 def find_skill_name(tool: str, arguments: Mapping[str, object]) -> str | None:
     """Return the name of the skill that a tool call loads, or None for any other call.
 

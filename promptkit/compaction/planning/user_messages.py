@@ -18,6 +18,7 @@ from promptkit.compaction.planning.blocks import (
 )
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens.sizes import read_tokens
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.log.view import escape_block_tags
 
@@ -89,10 +90,12 @@ HISTORY_TITLE = "What the user said before, word for word, oldest first. This is
 class VerbatimUserMessages:
     """Which user messages stay verbatim beside a summary, each marked as answered or open."""
 
-    max_tokens: int = 20_000
+    max_tokens: int = attrs.field(default=20_000, converter=read_tokens)
     """Limit for all of them together. The oldest one that stays is cut in its middle to fit.
     (20,000 as in Codex.)"""
-    max_message_tokens: int | None = None
+    max_message_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """Limit for each message. The middle of a longer one is cut out. None: no limit."""
 
     def __attrs_post_init__(self) -> None:
@@ -193,10 +196,12 @@ class UserMessageHistory:
     They come from the facts of the checkpoint, so that those of earlier checkpoints go on.
     """
 
-    max_tokens: int = 4_000
+    max_tokens: int = attrs.field(default=4_000, converter=read_tokens)
     """Limit for the whole text. If not all messages fit, they are shortened, and left out where they
     do not fit even so, in the order of `rank_requests`. None gets more than half."""
-    max_message_tokens: int | None = None
+    max_message_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """Limit for each message. The middle of a longer one is cut out. None: no limit."""
     share: int = HISTORY_SHARE
     """Of what a conversation may have, the text takes at most one part in so many."""
@@ -281,7 +286,8 @@ def mark_invented_quotes(text: str, said: Iterable[str]) -> str:
     known = [f" {_join_words(each)} " for each in said]
 
     def is_said(quoted: str) -> bool:
-        pieces = list(filter(None, map(_join_words, _ELLIPSIS.split(quoted))))
+        split: list[str] = _ELLIPSIS.split(quoted)
+        pieces = [words for piece in split if (words := _join_words(piece))]
         # scripts without spaces have no words to compare
         wanted = [f" {piece} " if piece.isascii() else piece for piece in pieces]
         return any(all(piece in each for piece in wanted) for each in known)

@@ -20,6 +20,7 @@ from promptkit.transcript import (
     Entry,
     MessageEntry,
     Reset,
+    Transcript,
     TranscriptView,
     ViewItem,
 )
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
     from promptkit.messages import Message, Usage
     from promptkit.tokens import ContextBudget, Tokenizer
-    from promptkit.transcript import Transcript
 
 FACTOR_RANGE = (0.5, 2.0)
 """How far the provider's counts may correct local counts. A greater difference has another cause

@@ -5,23 +5,18 @@ The transcript keeps all of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import DocumentPart, ImagePart
-from promptkit.transcript import Edit
+from promptkit.messages import DocumentPart, ImagePart, Part
+from promptkit.transcript import Edit, TranscriptView
 from promptkit.wire.parts import replace_media
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from promptkit.messages import Part
-    from promptkit.transcript import TranscriptView
 
 Media: TypeAlias = ImagePart | DocumentPart
 """A picture or a document."""

@@ -30,6 +30,7 @@ from promptkit.compaction.planning.tool_calls import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens.sizes import read_tokens
 from promptkit.tokens.tokenizer import count_part
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import Supersedes, is_error_result
@@ -78,9 +79,9 @@ class ReduceToolResults:
     >>> AgentSession(model=model, reduce=ReduceToolResults(protected_tools=("read_plan",)))
     """
 
-    protect_tokens: int = 40_000
+    protect_tokens: int = attrs.field(default=40_000, converter=read_tokens)
     """Token budget of recent tool results that are never pruned for age."""
-    least_saving: int = 20_000
+    least_saving: int = attrs.field(default=20_000, converter=read_tokens)
     """Old results are replaced only if that saves at least this number of tokens."""
     max_age: int | None = None
     """A result is old if more than this number of rounds with results follow its own, even within

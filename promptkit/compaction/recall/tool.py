@@ -35,6 +35,7 @@ from promptkit.transcript import (
 )
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
 from promptkit.transcript.log.search import are_forms, find_stem, list_lines
+from promptkit.transcript.log.view import escape_block_tags
 
 RECALL = ToolDefinition(
     name="recall",
@@ -764,8 +765,14 @@ MAX_LINE_CHARACTERS = 400
 """Characters of a line that are shown."""
 
 
-def build_excerpt(
-    path: Sequence[Entry], question: str, *, max_tokens: int, tokenizer: Tokenizer
+def build_excerpt(  # noqa: PLR0913  # keywords
+    path: Sequence[Entry],
+    question: str,
+    *,
+    max_tokens: int,
+    tokenizer: Tokenizer,
+    redactor: Redactor | None = None,
+    shown: str = "",
 ) -> str:
     """Collect the best passages for a question, as text in the order of the conversation.
 
@@ -774,6 +781,8 @@ def build_excerpt(
         question: The question.
         max_tokens: Token limit of the text.
         tokenizer: Counts the tokens.
+        redactor: Removes secrets.
+        shown: A text whose passages are left out.
 
     Returns:
         The passages, each with the id of its entry and with its tags neutralized. Empty if nothing
@@ -782,13 +791,59 @@ def build_excerpt(
     remaining = max_tokens
     chosen: list[tuple[Passage, str]] = []
     order = {entry.id: at for at, entry in enumerate(path)}
-    for passage in find_passages(path, question):
+    for passage in find_passages(path, question, redactor=redactor):
+        if passage.text in shown:
+            continue
         text = f"[{passage.role}, entry {passage.entry}]\n{neutralize_tags(passage.text)}"
         size = tokenizer.count(f"{text}\n\n")
         if size <= remaining:
             remaining -= size
             chosen.append((passage, text))
     return "\n\n".join(text for _, text in sorted(chosen, key=lambda each: order[each[0].entry]))
+
+
+RECALLED = "promptkit.recalled"
+"""The name of the messages that `build_note` makes."""
+
+RECALLED_TITLE = "Earlier passages of this conversation that may belong to the message before. The program found them; the user did not write this:"
+
+
+def build_note(  # noqa: PLR0913  # keywords
+    dropped: Sequence[Entry],
+    question: str,
+    *,
+    shown: Iterable[Message],
+    max_tokens: int,
+    tokenizer: Tokenizer,
+    redactor: Redactor | None = None,
+) -> CustomMessage | None:
+    """Build the note with the best passages for a message of the user, or None if nothing matches.
+
+    Args:
+        dropped: The entries that are no longer shown.
+        question: The message's text.
+        shown: The messages that are shown. What they contain is not repeated.
+        max_tokens: The most tokens of the passages.
+        tokenizer: Counts the tokens.
+        redactor: Removes secrets.
+    """
+    entries = [
+        entry
+        for entry in _Conversation(dropped, redactor=redactor).entries
+        if isinstance(entry.payload, MessageEntry)
+    ]
+    excerpt = build_excerpt(
+        entries,
+        question,
+        max_tokens=max_tokens,
+        tokenizer=tokenizer,
+        redactor=redactor,
+        shown="\n".join(message.text for message in shown),
+    )
+    if not excerpt:
+        return None
+    text = f"<recalled>\n{RECALLED_TITLE}\n{escape_block_tags(excerpt)}\n</recalled>"
+    return CustomMessage(name=RECALLED, message=Message(role="user", content=(text,)))
 
 
 def find_passages(

@@ -15,11 +15,10 @@ from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.compaction.summarizers.losses import Losses
 from promptkit.providers import Model, ModelOptions, Reply, with_options
 from promptkit.reprs import describe_fields
-from promptkit.transcript import CacheMissed
+from promptkit.transcript import CacheMissed, Transcript
 
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
-    from promptkit.transcript import Transcript
     from promptkit.transcript.log.entries import Author
 
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import is_instance
+from promptkit.messages import Json, is_instance
 from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from promptkit.compaction.planning.plan import Plan, Summary
-    from promptkit.messages import Json
     from promptkit.transcript import Entry, Transcript
 
 _LOGGER = logging.getLogger("promptkit")

@@ -5,20 +5,13 @@ A pin is an entry of the transcript. Each checkpoint takes over the pins of the 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
 from promptkit.compaction.summarizers.facts import Facts, Pin, pin_from_json
 from promptkit.errors import InvalidArgumentError
-from promptkit.transcript import Checkpoint, CustomEntry, Reset
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.transcript import Entry, Transcript
+from promptkit.transcript import Checkpoint, CustomEntry, Entry, Reset, Transcript
 
 PIN, UNPIN = "promptkit.pin", "promptkit.unpin"
 """The names of the entries that pin a text, and that no longer do."""
@@ -86,6 +79,7 @@ def pin_entry(pin: Pin, *, name: str = PIN) -> CustomEntry:
 
 def find_marked(text: str, marks: tuple[str, str]) -> Iterator[str]:
     """Yield the passages of a text between two marks."""
-    before, after = map(re.escape, marks)
-    for match in re.finditer(f"{before}(.+?){after}", text, re.DOTALL):
-        yield match[1].strip()
+    for part in text.split(marks[0])[1:]:
+        passage, closed, _ = part.partition(marks[1])
+        if closed and passage.strip():
+            yield passage.strip()

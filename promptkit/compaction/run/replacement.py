@@ -33,6 +33,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens.sizes import read_tokens
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript import ViewItem, build_summary_message
 from promptkit.transcript.log.view import escape_block_tags, escape_closing_tag
@@ -60,6 +61,9 @@ carried."""
 BINDING_SHARE = 16
 """What is pinned takes at most a sixteenth of what a conversation may have, and so do constraints."""
 
+UNCONFIRMED = "(to be confirmed)"
+"""Follows a todo whose list a compaction dropped."""
+
 CONSTRAINTS_TITLE = "What the user ruled out, word for word. Each still binds whoever goes on:"
 PINNED_TITLE = "Kept word for word, with who wrote it:"
 
@@ -81,17 +85,25 @@ _OMITTED = re.compile(r"\[(\d[\d,]*) earlier messages? of the person (?:is|are) 
 
 
 def carry_from_facts(_: Plan, summary: Summary) -> CarriedContext:
-    """Carry what the summary's facts record: the plan, the open todos, the loaded skills, the newest files and errors.
+    """Carry what the summary's facts record: the plan, the open todos, the loaded skills, rules that were read, the newest files and errors.
 
-    Files and errors that the summary itself lists are not repeated.
+    Todos are to be confirmed: what tells how far they are is summarized. Files and errors that the summary itself lists are not repeated.
     """
     facts = Facts.from_json(summary.facts)
     extracted = summary.mode == EXTRACTIVE
     files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))
     errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
-    skills = tuple(f"{skill.name}\n{skill.text}".rstrip() for skill in facts.skills)
+    skills, rules = (
+        tuple(f"{each.name}\n{each.text}".rstrip() for each in loaded)
+        for loaded in (facts.skills, facts.rules)
+    )
     return CarriedContext(
-        plan=facts.plan or None, todos=facts.todos, skills=skills, files=files, errors=errors
+        plan=facts.plan or None,
+        todos=tuple(f"{todo} {UNCONFIRMED}" for todo in facts.todos),
+        skills=skills,
+        rules=rules,
+        files=files,
+        errors=errors,
     )
 
 
@@ -111,10 +123,10 @@ class RecentFiles:
     """Returns the present text of a file, or None if the model shall not see it. May be async. What
     it raises is logged."""
     max_files: int = 5
-    max_tokens: int = 25_000
+    max_tokens: int = attrs.field(default=25_000, converter=read_tokens)
     """The most tokens of all files together. A session takes at most an eighth of what a
     conversation may have."""
-    max_file_tokens: int = 5_000
+    max_file_tokens: int = attrs.field(default=5_000, converter=read_tokens)
     """The most tokens of one file. The middle of a longer one is left out."""
     seconds: float = 10.0
     """The longest time of all reads together. Then the files that were read are shown."""
@@ -251,13 +263,17 @@ class Replacement:
     carry: Callable[[Plan, Summary], CarriedContext] | None = carry_from_facts
     """Returns the carried context. It is called once for each summary, when it is checked.
     `carry_from_facts` takes the context from the conversation itself."""
-    carry_tokens: int | None = 4_000
+    live: Callable[[], CarriedContext] | None = None
+    """Returns values of the program that replace those of `carry`, where they are not empty."""
+    carry_tokens: int | None = attrs.field(
+        default=4_000, converter=attrs.converters.optional(read_tokens)
+    )
     """The most tokens of each block of the carried context; None: no limit."""
-    names_tokens: int = 0
+    names_tokens: int = attrs.field(default=0, converter=read_tokens)
     """The most tokens of a list of names: the identifiers and paths that are most likely to be used
     again, as far as nothing else shows them. It tells the model how they are spelled, and so what
     it can look up; no model writes it, so it costs no output tokens."""
-    binding_tokens: int = 2_000
+    binding_tokens: int = attrs.field(default=2_000, converter=read_tokens)
     """The most tokens of what is pinned, and of the constraints in the user's messages."""
     files: RecentFiles | None = None
     """Reads the newest files, whose present text follows the summary; None: no file is read."""
@@ -311,11 +327,28 @@ class Replacement:
 
     def add_carried(self, plan: Plan, summary: Summary) -> Summary:
         """Return a summary with the context that is carried beside it."""
-        return (
-            summary
-            if self.carry is None
-            else attrs.evolve(summary, carried=self.carry(plan, summary))
+        if self.carry is None and self.live is None:
+            return summary
+        carried = CarriedContext() if self.carry is None else self.carry(plan, summary)
+        live = self._read_live()
+        carried = CarriedContext(
+            plan=live.plan or carried.plan,
+            todos=live.todos or carried.todos,
+            skills=live.skills or carried.skills,
+            rules=live.rules or carried.rules,
+            agent=live.agent or carried.agent,
+            files=live.files or carried.files,
+            errors=live.errors or carried.errors,
         )
+        return attrs.evolve(summary, carried=carried)
+
+    def _read_live(self) -> CarriedContext:
+        """Return the values that the program gives. An error of the program is logged."""
+        try:
+            return CarriedContext() if self.live is None else self.live()
+        except Exception:
+            _LOGGER.exception("carry= raised, and what the conversation recorded is carried")
+            return CarriedContext()
 
     def build(
         self, plan: Plan, summary: Summary, tokenizer: Tokenizer, *, files: Sequence[Message] = ()
@@ -574,17 +607,21 @@ def format_carried(
     of them, and what short ones leave.
     """
     blocks: list[str] = []
-    skills = tuple(f"- {_indent(skill)}" for skill in context.skills)
-    for tag, text in _list_blocks(
-        context, skills if each is None else _shorten_texts(skills, each, tokenizer)
-    ):
+    skills, rules = (
+        tuple(f"- {_indent(text)}" for text in texts) for texts in (context.skills, context.rules)
+    )
+    if each is not None:
+        skills, rules = (_shorten_texts(texts, each, tokenizer) for texts in (skills, rules))
+    for tag, text in _list_blocks(context, skills, rules):
         shown = text if each is None else truncate_text(text, each, head=0.5, tokenizer=tokenizer)
         if shown:
             blocks.append(f"<{tag}>\n{shown}\n</{tag}>")
     return "\n\n".join(blocks)
 
 
-def _list_blocks(context: CarriedContext, skills: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _list_blocks(
+    context: CarriedContext, skills: Sequence[str], rules: Sequence[str]
+) -> Iterator[tuple[str, str]]:
     todos = "\n".join(f"- [ ] {_join_lines(todo)}" for todo in context.todos)
     files = "\n".join(map(_join_lines, context.files))
     errors = "\n".join(f"- {_join_lines(error)}" for error in context.errors)
@@ -592,6 +629,7 @@ def _list_blocks(context: CarriedContext, skills: Sequence[str]) -> Iterator[tup
         "plan": context.plan,
         "todos": todos,
         "skills": "\n".join(skills),
+        "rules": "\n".join(rules),
         "agent": context.agent,
         "files": files,
         "errors-seen": errors,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.compaction.policy.state import AttemptOutcome, Attempts, Rereading
-from promptkit.tokens import ContextBudget, tokenizer_for
+from promptkit.tokens import ContextBudget, Tokenizer, tokenizer_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import LastRequest, SentRequest
     from promptkit.providers import Model
     from promptkit.rendering.expand.render_cache import RequestRuns
-    from promptkit.tokens import Tokenizer
 
 RequestVersion: TypeAlias = "tuple[str | None, int]"
 """The last entry of the transcript, and the version of the conversation's state. If neither has

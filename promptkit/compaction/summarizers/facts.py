@@ -28,6 +28,7 @@ from promptkit.compaction.planning.tool_calls import (
     FileRule,
     find_file_call,
     find_skill_name,
+    is_rule_file,
     parse_arguments,
 )
 from promptkit.compaction.planning.user_messages import MARKER, rank_requests
@@ -174,6 +175,8 @@ class Facts:
     """What was pinned."""
     skills: tuple[Skill, ...] = ()
     """The skills that were loaded, each once."""
+    rules: tuple[Skill, ...] = ()
+    """The files with rules for agents that were read, such as `AGENTS.md`, each once."""
     tools: tuple[tuple[str, int], ...] = ()
     """The tools that were called, each with its number of calls."""
     names: tuple[Name, ...] = ()
@@ -226,10 +229,8 @@ class Facts:
             plan=_read_text(data.get("plan")),
             todos=_read_texts(data.get("todos")),
             pins=_read_rows(data.get("pins"), pin_from_json),
-            skills=_read_rows(
-                data.get("skills"),
-                lambda row: Skill(_read_text(row.get("name")), _read_text(row.get("text"))),
-            ),
+            skills=_read_rows(data.get("skills"), _read_skill),
+            rules=_read_rows(data.get("rules"), _read_skill),
             tools=_read_counts(data.get("tools")),
             names=_read_rows(
                 data.get("names"),
@@ -333,9 +334,11 @@ class _FactCollector:
         self.thinking_model = known.thinking_model
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
+        self.rules = {rule.name: rule.text for rule in known.rules}
         self.names = {name.text: (name.written, name.seen, name.last) for name in known.names}
         self._running: dict[str, int] = {}  # call id → index of its command
-        self._loading: dict[str, str] = {}  # call id → name of its skill
+        # call id → where the text of its skill or rules belongs, and its name
+        self._loading: dict[str, tuple[dict[str, str], str]] = {}
         # call id → its files, until the result tells that the call did not fail
         self._using: dict[str, FileCall] = {}
 
@@ -398,6 +401,7 @@ class _FactCollector:
             todos=_keep_newest(self.todos, len),
             pins=self.known.pins,
             skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
+            rules=_keep_newest_texts([Skill(*rule) for rule in self.rules.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
             names=rank_names(
                 (Name(text, *used) for text, used in self.names.items()), messages=self.messages
@@ -435,13 +439,15 @@ class _FactCollector:
             return
         skill = find_skill_name(call.name, arguments)
         if skill is not None:
-            self._loading[call.id] = _clip(skill, 100)
+            self._loading[call.id] = self.skills, _clip(skill, 100)
             return
         files = find_file_call(call.name, arguments, self._rules) or FileCall("other")
         lists_files = files.use in {"read", "change"} and bool(files.paths)
         if lists_files:
             self._list_files(call.id)  # of an earlier call with this id, which has no result
             self._using[call.id] = files
+            if files.use == "read" and is_rule_file(files.paths[0]):
+                self._loading[call.id] = self.rules, _clip(files.paths[0])
         command = _find_text(arguments, COMMAND_ARGUMENTS)
         if command is None and files.use == "search":
             return  # the next calls read what the search found
@@ -456,10 +462,11 @@ class _FactCollector:
             self._using.pop(call_id, None)
         else:
             self._list_files(call_id)
-        at, skill = self._running.pop(call_id, None), self._loading.pop(call_id, None)
-        if skill is not None and not failed:
-            self.skills.pop(skill, None)
-            self.skills[skill] = _clip(text.strip(), MAX_SKILL_CHARACTERS)
+        at, loading = self._running.pop(call_id, None), self._loading.pop(call_id, None)
+        if loading is not None and not failed:
+            loaded, name = loading
+            loaded.pop(name, None)
+            loaded[name] = _clip(text.strip(), MAX_SKILL_CHARACTERS)
         if at is None and not failed:
             # not a command: error lines inside a file that was read are not errors of this session
             return
@@ -579,6 +586,10 @@ def _tuples_to_lists(_: object, __: object, value: object) -> object:
     return [_tuples_to_lists(_, __, item) for item in cast("tuple[object, ...]", value)]
 
 
+def _read_skill(row: Mapping[str, Json]) -> Skill:
+    return Skill(_read_text(row.get("name")), _read_text(row.get("text")))
+
+
 def _read_count(value: Json) -> int:
     return value if isinstance(value, int) else 0
 
@@ -598,9 +609,11 @@ def _read_rows(value: Json, read: Callable[[Mapping[str, Json]], Item]) -> tuple
 
 
 def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:
-    rows = value if isinstance(value, list) else []
-    return tuple(
-        (str(row[0]), row[1])
-        for row in rows
-        if isinstance(row, list) and len(row) == 2 and isinstance(row[1], int)  # noqa: PLR2004  # name and number
-    )
+    counts: list[tuple[str, int]] = []
+    for row in value if isinstance(value, list) else []:
+        match row:
+            case [name, int(number)]:
+                counts.append((str(name), number))
+            case _:
+                pass
+    return tuple(counts)

@@ -14,13 +14,12 @@ from promptkit.compaction.planning.names import (
     iter_words,
     remove_name_list,
 )
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import Json, Message, as_mapping, as_sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from promptkit.compaction.summarizers.facts import Facts
-    from promptkit.messages import Json, Message
 
 FactKind: TypeAlias = Literal["paths", "commands", "figures", "errors", "requests"]
 """The kind of a fact."""
@@ -118,7 +117,7 @@ def measure_facts(
     Returns:
         The facts that `before` showed, of each kind the newest first.
     """
-    found = [_Fact(kind, text) for kind, text in _iter_facts(facts)]
+    found = list(_iter_facts(facts))
     earlier, shown = _Shown(before, found), _Shown(after, found)
     gone: Level = "reachable" if has_way_back else "lost"
     return tuple(
@@ -148,26 +147,27 @@ def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
     return shown.find_level(fact, shown) is not None
 
 
-def _iter_facts(facts: Facts) -> Iterator[tuple[FactKind, str]]:
+def _iter_facts(facts: Facts) -> Iterator[_Fact]:
     """Yield the facts that are measured, of each kind the newest first."""
     for path in chain(reversed(facts.changed), reversed(facts.read)):
-        yield "paths", path
+        yield _Fact("paths", path)
     for command in reversed(facts.commands):
         if not command.what.startswith("{"):  # arguments of another tool, as JSON
-            yield "commands", command.what
+            yield _Fact("commands", command.what)
     for figure in reversed(facts.figures):
-        yield "figures", figure
+        yield _Fact("figures", figure)
     for error in reversed(facts.errors):
-        yield "errors", error
+        yield _Fact("errors", error)
     for request in reversed(facts.requests):
-        yield "requests", request
+        yield _Fact("requests", request)
 
 
 class _Fact:
     """A fact, and the words in which it is recognized."""
 
     def __init__(self, kind: FactKind, text: str) -> None:
-        self.kind, self.text = kind, text
+        self.kind: FactKind = kind
+        self.text = text
         self.line = " ".join(text.split())
         self.words = tuple(iter_words(text))
         self.pairs = frozenset(pairwise(self.words))

@@ -4,7 +4,7 @@ A policy does not know how long a conversation will be. `find_optimum` does: it 
 points by dynamic programming, with the pauses of the recording. It is the optimum of a model of
 sizes: every summary has the same, on average those of the policy that it is compared with, so a
 policy whose summaries differ can cost less. `find_lower_bound` is a bound that no policy goes below.
-docs/economics.md states the assumptions.
+docs/replay.md describes it.
 
 A compaction after a reply costs one request for the summary, behind the request of that reply. The
 next request has the system messages and tools, the summary with what stands beside it, the user's

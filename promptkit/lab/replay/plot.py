@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from promptkit.bench import PlotError
 from promptkit.bench.plot import (
+    WIDE,
     Section,
     Table,
+    add_hover,
     check_drawable,
     draw_picture,
     format_page,
@@ -20,7 +22,7 @@ from promptkit.bench.plot import (
 from promptkit.lab.replay.results import SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -30,8 +32,12 @@ if TYPE_CHECKING:
 MAX_FILES = 12
 """Files that one picture can show."""
 
-WIDTH, HEIGHT = 10.5, 4.2
-"""Width of the picture and height of each file in it, in inches."""
+HEIGHT = 4.2
+"""Height of each file in the picture, in inches."""
+
+MAX_HOVERED = 300
+"""Parts of a picture that show figures under the pointer; with more requests, each stands for
+several, and shows the last."""
 
 MAX_NAME = 60
 """Characters of a file's name in its title."""
@@ -39,11 +45,18 @@ MAX_NAME = 60
 COLOURS = ("#0b5fa5", "#c4501b", "#2b8a3e", "#7b3fa0", "#8a6d00", "#5c5c5c", "#b0246b", "#12808a")
 STYLES = ("-", "--", ":")
 
+FAR = 4
+"""A window of so many times the largest request is not drawn: the requests would be a flat line."""
+
 LIMIT_COLOUR = "#808080"
 """The line of the context window: a grey that is read on white and on black."""
 
 
-def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
+def draw_timeline(
+    files: Sequence[FileResult],
+    suffix: str,
+    views: Mapping[tuple[str, str], str] | None = None,
+) -> bytes:
     """Draw the requests of each file, and return the content of a picture file.
 
     The same results give the same bytes.
@@ -51,6 +64,8 @@ def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
     Args:
         files: Results with a timeline (`ReplayOptions.timeline`), at most MAX_FILES.
         suffix: The format: `.svg`, `.png` or `.html`. A page also has the figures as tables.
+        views: For each file and policy the address of the page of its requests, which the policies
+            of the tables link to.
 
     Raises:
         PlotError: The format is unknown, matplotlib is not installed, or there are too many files.
@@ -59,25 +74,35 @@ def draw_timeline(files: Sequence[FileResult], suffix: str) -> bytes:
     if len(files) > MAX_FILES:
         message = f"a picture shows at most {MAX_FILES} files, not {len(files)}: name fewer files with --plot."
         raise PlotError(message)
-    return draw_picture(lambda: _create_figure(files), suffix, lambda svg: _format_page(files, svg))
+    return draw_picture(
+        lambda width: _create_figure(files, width),
+        suffix,
+        lambda drawings: _format_page(files, drawings, views or {}),
+    )
 
 
-def _create_figure(files: Sequence[FileResult]) -> Figure:
+def _create_figure(files: Sequence[FileResult], width: float) -> Figure:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(WIDTH, HEIGHT * max(1, len(files))), layout="constrained")
+    figure = Figure(figsize=(width, HEIGHT * max(1, len(files))), layout="constrained")
     parts = figure.subfigures(max(1, len(files)), 1, squeeze=False)[:, 0]
     for part, file in zip(parts, files, strict=False):
-        _draw_file(file, *part.subplots(2, 1, sharex=True, height_ratios=(2, 1)))
+        context, cached = part.subplots(2, 1, sharex=True, height_ratios=(2, 1))
+        _draw_file(file, context, cached, length=round(MAX_NAME * width / WIDE))
+        if width == WIDE:
+            context.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        else:
+            part.legend(fontsize=7, frameon=False, loc="outside lower left", ncols=2)
     return figure
 
 
-def _draw_file(file: FileResult, context: Axes, cached: Axes) -> None:
+def _draw_file(file: FileResult, context: Axes, cached: Axes, *, length: int) -> None:
+    """Draw the requests of a file, whose name has room for so many characters."""
     from matplotlib.ticker import MaxNLocator
 
     name = file.file.encode("utf-8", "replace").decode()
     context.set_title(
-        name if len(name) <= MAX_NAME else f"…{name[1 - MAX_NAME :]}",
+        name if len(name) <= length else f"…{name[1 - length :]}",
         loc="left",
         fontweight="bold",
         parse_math=False,
@@ -90,19 +115,19 @@ def _draw_file(file: FileResult, context: Axes, cached: Axes) -> None:
             colour=COLOURS[number % len(COLOURS)],
             style=STYLES[number // len(COLOURS) % len(STYLES)],
         )
-    context.axhline(
-        file.window,
-        color=LIMIT_COLOUR,
-        linestyle="-.",
-        linewidth=1,
-        label=f"context window, {format_size(file.window)}",
-    )
+    if file.window < FAR * context.get_ylim()[1]:
+        context.axhline(
+            file.window,
+            color=LIMIT_COLOUR,
+            linestyle="-.",
+            linewidth=1,
+            label=f"context window, {format_size(file.window)}",
+        )
     context.set_ylabel("tokens of the request")
     context.yaxis.set_major_formatter(lambda tokens, _: format_size(round(tokens)))
     # numbers that format_size writes exactly
     context.yaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=(1, 2, 5, 10)))
     context.set_ylim(bottom=0)
-    context.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     cached.set_ylabel("cached so far")
     cached.set_ylim(0, 1)
     cached.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
@@ -113,6 +138,20 @@ def _draw_file(file: FileResult, context: Axes, cached: Axes) -> None:
     for axes in (context, cached):
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(color="#eeeeee")
+        step = -(-requests // MAX_HOVERED) or 1
+        for number in range(step, requests + 1, step):
+            text = "\n".join([f"request {number:,}", *_describe_requests(file, number)])
+            add_hover(axes, number - step + 0.5, number + 0.5, text)
+
+
+def _describe_requests(file: FileResult, number: int) -> list[str]:
+    """Describe the requests that the policies sent as that number, a line each."""
+    return [
+        f"{result.policy}: {request.tokens:,} tokens, {request.cached:,} cached"
+        f"{', after a summary' if request.checkpoint else ''}"
+        for result in file.policies
+        for request in result.timeline[number - 1 : number]
+    ]
 
 
 def _draw_policy(
@@ -147,16 +186,18 @@ def _draw_policy(
     cached.plot(numbers, shares, color=colour, linestyle=style, linewidth=1)
 
 
-def _format_page(files: Sequence[FileResult], svg: str) -> str:
+def _format_page(
+    files: Sequence[FileResult], drawings: Sequence[str], views: Mapping[tuple[str, str], str]
+) -> str:
     return format_page(
         "Replay",
-        svg,
+        drawings,
         label="Tokens of the requests, and the share of them that was cached; the tables have the figures.",
-        sections=[Section(title=file.file, tables=[_make_table(file)]) for file in files],
+        sections=[Section(title=file.file, tables=[_make_table(file, views)]) for file in files],
     )
 
 
-def _make_table(file: FileResult) -> Table:
+def _make_table(file: FileResult, views: Mapping[tuple[str, str], str]) -> Table:
     head = (
         "policy",
         "requests",
@@ -186,4 +227,5 @@ def _make_table(file: FileResult) -> Table:
         )
         for each in file.policies
     ]
-    return Table(head, rows)
+    links = [views.get((file.file, each.policy), "") for each in file.policies] if views else []
+    return Table(head, rows, links=links)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from difflib import unified_diff
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING
 
 from promptkit.testing.snapshots.markdown import iter_outside_fences
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 CONTEXT_LINES = 3
 """Lines that a diff shows around a change."""

@@ -8,8 +8,8 @@ from bisect import bisect_left
 from collections import OrderedDict
 from difflib import SequenceMatcher
 from importlib.metadata import version
-from itertools import pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeGuard
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeGuard
 
 import attrs
 
@@ -27,12 +27,13 @@ from promptkit.testing.snapshots.markdown import (
     describe_base64,
     escape_json,
     fence_text,
-    format_body,
+    fold_lines,
     format_headline,
+    format_listing,
     format_markdown,
     format_section,
     format_title,
-    iter_outside_fences,
+    list_content,
     map_tool_names,
 )
 from promptkit.testing.snapshots.stabilize import Stabilizer, stabilize_tokenizer
@@ -43,17 +44,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from promptkit.rendering.renderer import Defaults
-
-WireFormat: TypeAlias = Literal["openai", "responses", "anthropic"]
-"""The format of `to_chat`, `to_responses` or `to_anthropic` of a Rendered."""
+    from promptkit.wire.parts import WireFormat
 
 
 def format_prompt(levels: Sequence[BudgetLevel]) -> str:
     """Format a prompt as Markdown, with a line break at the end.
 
-    The largest budget is shown in full. Each smaller one is compared with the budget above it: how
-    many messages stay, which are gone, and in full what is new or changed. So a new wording appears
-    once in a diff, and a new loss at the budget where it happens.
+    All messages of the largest budget are listed. Each smaller one is compared with the budget above
+    it: how many messages stay, which are gone, and what is new or changed. So a new wording appears
+    once in a diff, and a new loss at the budget where it happens. What is left out of long texts has
+    a hash, so that every change of a prompt changes the document.
 
     Args:
         levels: The prompt at each budget, largest first.
@@ -97,7 +97,7 @@ def build_wire_json(levels: Sequence[BudgetLevel], wire_format: WireFormat) -> o
     Args:
         levels: The prompt at each budget, largest first. Several budgets become an object from
             label to messages; a budget that is too small becomes an object with the `error`.
-        wire_format: `openai`, `responses` or `anthropic`.
+        wire_format: `chat`, `responses` or `anthropic`.
 
     Raises:
         EmitError: A part of a message has no form in the format.
@@ -117,12 +117,9 @@ def build_wire_json(levels: Sequence[BudgetLevel], wire_format: WireFormat) -> o
 
 # The prompt: what a smaller budget loses.
 
-CONTEXT_LINES = 2
-"""Lines that are shown around a change in a text."""
-
-MAX_REMOVED_RUN = 6
-"""A longer run of removed lines is not listed in full: the section of the larger budget shows
-them."""
+MAX_RUN = 2
+"""A longer run of removed messages is shown by its first one, and one of removed lines by its place:
+the larger budget shows them."""
 
 
 @attrs.frozen
@@ -145,11 +142,12 @@ def _format_level(level: BudgetLevel, above: BudgetLevel | None) -> str:
     reserved = f", {rendered.reserved:,} reserved" if rendered.reserved else ""
     usage = f"{rendered.tokens:,} of {level.budget:,} tokens{reserved}; {_format_count(len(level.messages))}."
     if above is None:
-        return f"{usage}\n\n{format_markdown(level.messages)}"
+        return f"{usage}\n\n{format_listing(level.messages)}"
     larger, smaller = _list_shown_messages(above), _list_shown_messages(level)
     if [shown.text for shown in larger] == [shown.text for shown in smaller]:
         return f"{usage} The same as at {above.label}."
-    return "\n\n".join([f"{usage} Compared with {above.label}:", *_compare_levels(larger, smaller)])
+    compared = fence_text("\n".join(_compare_levels(larger, smaller)), "diff")
+    return f"{usage} Compared with {above.label}:\n\n{compared}"
 
 
 def _format_count(messages: int) -> str:
@@ -171,28 +169,28 @@ def _list_shown_messages(level: BudgetLevel) -> list[_ShownMessage]:
 def _compare_levels(
     larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]
 ) -> Iterator[str]:
-    lines: list[str] = []
-    sections: list[str] = []
-    stay = 0
-    for old, new in [*_pair_messages(larger, smaller), (None, None)]:
-        if old and new and old.text == new.text:
-            stay += 1
-            continue
-        if stay:
-            lines.append(f"  {_format_count(stay)} stay{'s' if stay == 1 else ''}")
-            stay = 0
-        if old and new:
-            lines.append(f"! {new.title}: {format_headline(new.message)}")
-            sections.append(
-                f"## {new.title}, changed\n\n{_format_change(old.message, new.message)}"
-            )
-        elif old:
-            lines.append(f"- {old.title}: {format_headline(old.message)}")
-        elif new:
-            lines.append(f"+ {new.title}: {format_headline(new.message)}")
-            sections.append(format_section(f"{new.title}, new", new.message))
-    yield fence_text("\n".join(lines), "diff")
-    yield from sections
+    """Yield lines that say which messages stay, and which are gone, changed or new."""
+    for mark, pairs in groupby(_pair_messages(larger, smaller), key=_mark_pair):
+        run = list(pairs)
+        shown = [new or old for old, new in run]
+        names = [f"{each.title}: {format_headline(each.message)}" for each in shown if each]
+        if mark == " ":
+            yield f"  {_format_count(len(run))} stay{'s' if len(run) == 1 else ''}"
+        elif mark == "-" and len(run) > MAX_RUN:
+            yield f"- {_format_count(len(run))}, from {names[0]}"
+        else:
+            for name, (old, new) in zip(names, run, strict=True):
+                yield f"{mark} {name}"
+                if new and new.message.content != (format_headline(new.message),):
+                    yield from _diff_messages(old.message if old else None, new.message)
+
+
+def _mark_pair(pair: tuple[_ShownMessage | None, _ShownMessage | None]) -> str:
+    """Return the mark of a message in the comparison of two levels, as in a diff."""
+    old, new = pair
+    if old is None or new is None:
+        return "+" if new else "-"
+    return " " if old.text == new.text else "!"
 
 
 def _pair_messages(
@@ -286,64 +284,20 @@ def _list_keys(shown: _ShownMessage) -> Iterator[tuple[str, str]]:
         yield "result", shown.message.tool_call_id
 
 
-def _format_change(old: Message, new: Message) -> str:
-    """Format a changed message as a diff of its lines."""
-    both = (old, new)
-    contents = [
-        message.content[0]
-        for message in both
-        if len(message.content) == 1 and not message.tool_calls
-    ]
-    texts = [part.split("\n") for part in contents if isinstance(part, str)]
-    outside: dict[int, str] = {}
-    if len(texts) < len(both):  # only messages of nothing but text need no fences of their own
-        texts = ["\n\n".join(format_body(message)).split("\n") for message in both]
-        outside = dict(iter_outside_fences(texts[0]))
-    return fence_text("\n".join(_diff_texts(texts[0], texts[1], outside)), "diff")
+def _diff_messages(old: Message | None, new: Message) -> Iterator[str]:
+    """Yield the lines of a message that are gone or new, each with its number in the old message.
 
-
-def _diff_texts(old: list[str], new: list[str], always: Mapping[int, str]) -> Iterator[str]:
-    """Yield removed and new lines with their context.
-
-    A long removed run shows its ends and the lines of `always`.
+    A run of several removed lines is one line, as the larger budget shows them.
     """
-    shown = 0
-    for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT_LINES):
-        if group[0][1] > shown:
-            yield "…"
-        for kind, start, end, first, last in group:
-            if kind == "equal":
-                yield from _prefix_lines(" ", old[start:end])
-                continue
-            cuts = [
-                start,
-                *(
-                    cut
-                    for index in range(start, end)
-                    if always.get(index)
-                    for cut in (index, index + 1)
-                ),
-                end,
-            ]
-            for begin, stop in pairwise(cuts):
-                yield from _shorten_removed(old[begin:stop])
-            yield from _prefix_lines("+", new[first:last])
-        shown = group[-1][2]
-    if shown < len(old):
-        yield "…"
-
-
-def _shorten_removed(lines: Sequence[str]) -> Iterator[str]:
-    if len(lines) <= MAX_REMOVED_RUN:
-        yield from _prefix_lines("-", lines)
-        return
-    yield from _prefix_lines("-", lines[:1])
-    yield f"-… {len(lines) - 2:,} more lines"
-    yield from _prefix_lines("-", lines[-1:])
-
-
-def _prefix_lines(mark: str, lines: Sequence[str]) -> Iterator[str]:
-    return (f"{mark} {line}" if line else mark.strip() for line in lines)
+    before, after = ([] if old is None else list_content(old)), list_content(new)
+    for kind, start, end, first, last in SequenceMatcher(None, before, after).get_opcodes():
+        if kind == "equal":
+            continue
+        if end - start > MAX_RUN:
+            yield f"-{start + 1} to {end}: {end - start:,} lines"
+        else:
+            yield from (f"-{at + 1}: {before[at]}" for at in range(start, end))
+        yield from (f"+{start + 1}: {line}" for line in fold_lines(after[first:last]))
 
 
 # The receipt.
@@ -404,7 +358,7 @@ _BASE64 = re.compile("((?:data:[^,]*,)?)([A-Za-z0-9+/]+={0,2})")
 
 def _build_payload(messages: Sequence[Message], wire_format: WireFormat) -> object:
     emitters: Mapping[str, Callable[[Sequence[Message]], object]] = {
-        "openai": to_chat,
+        "chat": to_chat,
         "responses": to_responses,
         "anthropic": to_anthropic,
     }

@@ -33,6 +33,71 @@ def format_markdown(messages: Sequence[Message]) -> str:
     )
 
 
+MAX_LINES, MAX_CHARACTERS = 4, 200
+"""Lines of a message, and characters of a line, that a listing shows in full."""
+
+
+def format_listing(messages: Sequence[Message]) -> str:
+    """Format messages as a list in one fence: titles, and below them lines that begin with two spaces for text, and with a star for anything else.
+
+    Of long messages and lines it has the ends, and a hash of all that is left out.
+    """
+    names = map_tool_names(messages)
+    lines = [
+        line
+        for message in messages
+        for line in (format_title(message, names), *fold_lines(list_content(message)))
+    ]
+    return fence_text("\n".join(lines or ["(no messages)"]))
+
+
+def list_content(message: Message) -> list[str]:
+    """List the lines of a message, without its title."""
+    lines: list[str] = []
+    for index, part in enumerate(message.content):
+        if not isinstance(part, str):
+            value = f" {_dump_json(part.value)}" if isinstance(part, OpaquePart) else ""
+            lines.append(f"* {_describe_part(part)}{value}")
+            continue
+        if index and isinstance(message.content[index - 1], str):
+            lines.append("*")
+        lines += [f"  {line}" if line else line for line in part.split("\n")]
+    for call in message.tool_calls:
+        title = f"* calls {quote_inline(call.name)} ({quote_inline(call.id)})"
+        lines.append(f"{title} {quote_lines(call.arguments)}")
+    return [_shorten_line(line) for line in lines or ["* (empty)"]]
+
+
+def fold_lines(lines: Sequence[str]) -> list[str]:
+    """Return lines as they are, or of many the first and the last one, and a hash of the others."""
+    if len(lines) <= MAX_LINES:
+        return list(lines)
+    return [lines[0], f"* … {describe_lines(lines[1:-1])}", lines[-1]]
+
+
+def describe_lines(lines: Sequence[str]) -> str:
+    """Describe lines that are left out by their number and a hash."""
+    return f"{len(lines):,} lines, sha256 {_hash(chr(10).join(lines))}"
+
+
+def quote_lines(text: str) -> str:
+    """Return a text of one line as it is, and any other one in quotes with escapes."""
+    return quote_inline(text) if "\n" in text else text
+
+
+def _shorten_line(line: str) -> str:
+    left = line[MAX_CHARACTERS:]
+    return (
+        f"{line[:MAX_CHARACTERS]}… {len(left):,} more characters, sha256 {_hash(left)}"
+        if left
+        else line
+    )
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode(errors="surrogatepass")).hexdigest()[:12]
+
+
 def format_section(title: str, message: Message) -> str:
     """Format one message under a title."""
     return "\n\n".join([f"## {title}", *format_body(message)])
@@ -193,10 +258,11 @@ def _format_call(call: ToolCall) -> str:
 
 def fence_json(value: object) -> str:
     """Put a JSON value in a fence, indented and with invisible characters escaped."""
-    return _fence(
-        escape_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=dict)),
-        "json",
-    )
+    return _fence(escape_json(_dump_json(value, indent=2)), "json")
+
+
+def _dump_json(value: object, *, indent: int | None = None) -> str:
+    return json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=dict)
 
 
 # Control characters (a file in text mode also loses `\r`), separators and marks that show nothing,

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import attrs
 
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import Json, as_mapping, as_sequence
 from promptkit.providers.model import PURPOSE_HEADER
 from promptkit.testing.server.journal import Exchange
 from promptkit.testing.snapshots.documents import shorten_media
 from promptkit.testing.snapshots.markdown import fence_json, fence_text, quote_inline
-from promptkit.transcript import redact_json, redact_secrets
+from promptkit.transcript import Redactor, redact_json, redact_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from promptkit.messages import Json
     from promptkit.testing.snapshots.stabilize import Stabilizer
-    from promptkit.transcript import Redactor
 
 SHOWN_HEADERS = ("anthropic-", "openai-beta", PURPOSE_HEADER.lower())
 """How the names of headers begin that change what a request means. No other header is shown: keys

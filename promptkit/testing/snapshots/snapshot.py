@@ -20,11 +20,11 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.files import write_output
+from promptkit.messages import as_sequence
 from promptkit.testing.snapshots.diff import diff_lines
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
     SnapshotOptions,
-    WireFormat,
     build_wire_json,
     format_prompt,
     format_receipt,
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from promptkit import ToolDefinition
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import Tokenizer
+    from promptkit.wire.parts import WireFormat
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -193,7 +194,7 @@ class PromptSnapshot:
 class MessagesSnapshot(PromptSnapshot):
     """The messages of a prompt as they are sent, as JSON: in the format of OpenAI's Chat Completions unless `to` selects another."""
 
-    _wire_format: WireFormat = "openai"
+    _wire_format: WireFormat = "chat"
 
     def __call__(
         self,
@@ -221,7 +222,7 @@ class MessagesSnapshot(PromptSnapshot):
         )
 
     def to(self, wire_format: WireFormat) -> Self:
-        """Select the format: `openai`, `responses` or `anthropic`."""
+        """Select the format: `chat`, `responses` or `anthropic`."""
         return attrs.evolve(self, wire_format=wire_format)
 
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
@@ -248,7 +249,7 @@ class WireSnapshot(PromptSnapshot):
         if self.options != SnapshotOptions():
             message = "a request has its size already: compare the prompt with prompt_snapshot.at(budgets=…)."
             raise TypeError(message)
-        requests = prompt if isinstance(prompt, list | tuple) else (prompt,)
+        requests = as_sequence(prompt) or (prompt,)
         return "\n\n".join(
             format_request(read_request(request), stabilizer) for request in requests
         )

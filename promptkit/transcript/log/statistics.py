@@ -6,7 +6,7 @@ Every entry counts, also before a checkpoint and on abandoned branches.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
 
 import attrs
 
@@ -15,9 +15,6 @@ from promptkit.reprs import describe
 from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, UnknownEntry
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.log.usage import read_usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 
 @attrs.frozen(kw_only=True)

@@ -214,6 +214,14 @@ def test_a_fork_goes_on_in_a_thread_of_its_own() -> None:
         assert len(talk.session.transcript) == 2
 
 
+def make_inner(inner: type) -> AgentSession | ContextWindow:
+    return (
+        AgentSession(model=ScriptedModel([]))
+        if inner is AgentSession
+        else ContextWindow(model="gpt-5")
+    )
+
+
 @pytest.mark.parametrize(
     ("outer", "inner"), [(SyncSession, AgentSession), (SyncContextWindow, ContextWindow)]
 )
@@ -234,7 +242,15 @@ def test_the_stub_has_every_method_with_the_parameters_of_the_asynchronous_one(
         and not isinstance(member := inspect.getattr_static(inner, name), classmethod)
     }
     assert members.keys() <= listed.keys()
-    assert listed.keys() - members.keys() == {"__init__", "call", "__enter__", "__exit__"}
+    attributes = {name for name in vars(make_inner(inner)) if not name.startswith("_")}
+    assert listed.keys() - members.keys() == {
+        "__init__",
+        "call",
+        "__enter__",
+        "__exit__",
+        *attributes,
+    }
+    assert all(hasattr(outer, name) for name in attributes)
     for name, member in members.items():
         assert hasattr(outer, name)
         function = member.fget if isinstance(member, property) else member

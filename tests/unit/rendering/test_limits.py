@@ -162,6 +162,13 @@ def test_limits_in_limits_leave_what_the_oracle_leaves_at_every_budget(name: str
         check(NESTED[name](most), tokenizer_for(None))
 
 
+def test_a_message_whose_fallback_a_limit_took_back_still_leaves_as_a_whole() -> None:
+    replaced = Group(priority=1, fallback="s t")["a b c d"]
+    for most in (2, 5):
+        message = UserMessage(priority=1)[TokenLimit(max_tokens=most)[replaced]]
+        check((message, STAYS), WordTokenizer(per_message=1))
+
+
 def test_a_limit_that_leaves_the_marker_of_a_conversation_alone_is_refused() -> None:
     turns = [Message(role="user", content=("one two three",))]
     prompt = (

@@ -54,6 +54,18 @@ class Ends(WordTokenizer):
         return len(lines) + len(end) ** 2
 
 
+@attrs.frozen(kw_only=True)
+class Quarters(WordTokenizer):
+    """Four characters are a token, so that every character of a text counts at each join of it."""
+
+    @property
+    def safe_cut(self) -> None:  # no position is known to be safe
+        return None
+
+    def count(self, text: str) -> int:
+        return -(-len(text) // 4)
+
+
 def _kind(character: str) -> str:
     return "a" if character.isalpha() else "1" if character.isdigit() else character
 
@@ -93,6 +105,7 @@ TOKENIZERS: dict[str, Tokenizer] = {
     "cuts between runs": Squares(),
     "cuts at lines": Squares(cut=r"(?<=\n)(?=[^\s.])", per_message=1, per_image=2),
     "no cuts": Squares(cut=""),
+    "no cuts, four characters a token": Quarters(),
     "scaled": CalibratedTokenizer(Squares(), 1.3),
 }
 

@@ -343,11 +343,9 @@ def test_a_smaller_window_is_made_room_for_at_the_next_request() -> None:
         await each.session.run("second")
 
     asyncio.run(talk())
-    assert [message.text for message in smaller.requests[0].messages] == [
-        "Be brief.",
-        build_summary_message(WRITTEN).text,
-        "second",
-    ]
+    system, summary, last = (message.text for message in smaller.requests[0].messages)
+    assert (system, last) == ("Be brief.", "second")
+    assert summary.startswith(build_summary_message(WRITTEN).text)
     settings = [
         entry.payload
         for entry in each.session.transcript.path()

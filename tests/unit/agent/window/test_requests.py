@@ -182,9 +182,9 @@ def test_what_is_added_is_counted_and_has_its_room(more: int) -> None:
         await each.run("first")
         await each.run("second")
         await each.compact()
-        # With the summary, its tags, "second" and its answer there is just room, or too little, and
+        # With the summary, its tags, the user's words, "second" and its answer there is just room, or too little, and
         # that answer leaves.
-        await each.run(words(size - 143 - reminder + more, "ask"))
+        await each.run(words(size - 170 - reminder + more, "ask"))
 
     asyncio.run(talk())
     (sent,) = (request for request in model.requests if request.messages[-1].text.startswith("ask"))

@@ -413,5 +413,7 @@ def test_the_plan_open_points_and_skills_come_from_the_summary_s_facts() -> None
             plan="1. Build.", todos=("ship it",), skills=(Skill("pdf", "Call pdftotext."),)
         ).to_json(),
     )
-    carried = CarriedContext(plan="1. Build.", todos=("ship it",), skills=("pdf\nCall pdftotext.",))
+    carried = CarriedContext(
+        plan="1. Build.", todos=("ship it (to be confirmed)",), skills=("pdf\nCall pdftotext.",)
+    )
     assert carry_from_facts(Plan(leaf="x"), summary) == carried

@@ -6,6 +6,7 @@ import re
 
 import pytest
 from hypothesis import given, strategies as st
+from promptkit_components.demo import load_demo
 
 from promptkit import (
     AssistantMessage,
@@ -45,29 +46,16 @@ SHOWN = """\
 
 14 of 20 tokens; 4 messages.
 
-## System
-
 ```
-Be brief.
-```
-
-## User
-
-```
-one one one one
-```
-
-## Assistant
-
-```
-two two two two
-```
-
-## User
-
-```
-three three
-and more
+System
+  Be brief.
+User
+  one one one one
+Assistant
+  two two two two
+User
+  three three
+  and more
 ```
 
 # 12 tokens
@@ -90,13 +78,6 @@ and more
 ! User: three three
 ```
 
-## User, changed
-
-```diff
-  three three
-- and more
-```
-
 # 3 tokens
 
 > 4 tokens do not fit a budget of 3 (over by 1), and what would be pruned next is the last user message, UserMessage[3]. \
@@ -104,7 +85,7 @@ Largest: SystemMessage[0] 2; UserMessage[3] 2. Give what may go before it a lowe
 """
 
 
-def test_the_largest_in_full_then_what_each_smaller_one_loses() -> None:
+def test_all_messages_of_the_largest_then_what_each_smaller_one_loses() -> None:
     assert document(PROMPT, 4, 20, 12, 3, 4) == SHOWN
 
 
@@ -112,7 +93,7 @@ def test_a_new_wording_changes_the_file_in_one_place() -> None:
     other = (PROMPT[0], UserMessage(priority=1)["one one one two"], *PROMPT[2:])
     before, after = (document(prompt, 20, 12, 4).split("\n") for prompt in (PROMPT, other))
     assert [(old, new) for old, new in zip(before, after, strict=True) if old != new] == [
-        ("one one one one", "one one one two"),
+        ("  one one one one", "  one one one two"),
         ("- User: one one one one", "- User: one one one two"),
     ]
 
@@ -134,30 +115,27 @@ def test_the_reserved_tokens_are_said() -> None:
     )
 
 
-def test_what_takes_the_place_of_the_gone_is_shown_in_full() -> None:
+def test_what_takes_the_place_of_the_gone_is_shown() -> None:
     prompt = (
-        UserMessage(fallback=UserMessage()["gone"])["one two three"],
+        UserMessage(fallback=UserMessage()["gone\nor not"])["one two three four"],
         UserMessage(required=True)["now"],
     )
-    assert document(prompt, 4, 3).endswith(
-        "```diff\n- User: one two three\n+ User: gone\n  1 message stays\n```\n\n## User, new\n\n```\ngone\n```\n"
+    assert document(prompt, 5, 4).endswith(
+        "```diff\n- User: one two three four\n+ User: gone or not\n+1:   gone\n+1:   or not\n  1 message stays\n```\n"
     )
 
 
-def test_of_a_long_cut_the_ends_are_shown_and_how_much_lies_between() -> None:
+def test_of_a_long_cut_the_place_is_shown() -> None:
     log = "\n".join(f"line {number}" for number in range(1, 101))
     shown = document(UserMessage()["All:\n", Truncate(keep="tail", marker="[…]\n")[log]], 201, 20)
-    assert shown.split("## User, changed")[1] == (
-        "\n\n```diff\n  All:\n- line 1\n-… 89 more lines\n- line 91\n+ […]\n  line 92\n  line 93\n…\n```\n"
-    )
+    assert shown.endswith("…\n-2 to 92: 91 lines\n+2:   […]\n```\n")
 
 
-def test_of_a_cut_in_the_middle_what_is_the_same_before_it_is_left_out() -> None:
+def test_of_a_long_text_the_ends_are_shown_and_a_hash_of_all_between() -> None:
     log = "\n".join(f"line {number}" for number in range(1, 31))
-    shown = document(UserMessage()[Truncate(keep="head", marker="\n[…]")[log]], 60, 41)
-    assert shown.split("## User, changed")[1].startswith(
-        "\n\n```diff\n…\n  line 19\n  line 20\n- line 21\n"
-    )
+    shown = document(UserMessage()[log], 60)
+    assert "  line 1\n* … 28 lines, sha256 daaa5e747758\n  line 30\n" in shown
+    assert document(UserMessage()["x" * 5_000], 60).count("x") == 198
 
 
 def test_a_message_that_loses_one_of_its_calls_is_a_changed_one() -> None:
@@ -167,8 +145,10 @@ def test_a_message_that_loses_one_of_its_calls_is_a_changed_one() -> None:
         ToolMessage(tool_call_id="b", priority=2)["four"],
     )
     shown = document(prompt, 10, 2)
-    assert "! Assistant: calls g {}\n- Tool f (a): one two three\n  1 message stays" in shown
-    assert "- ### Call f (a)" in shown
+    assert (
+        "! Assistant: calls g {}\n-1: * calls f (a) {}\n- Tool f (a): one two three\n  1 message stays"
+        in shown
+    )
 
 
 @component
@@ -186,7 +166,7 @@ class Newest(PromptElement):
 
 def test_a_message_stays_itself_where_another_stood_in_its_place() -> None:
     assert document(Newest(count=9), 12, 6).split("```diff\n")[1] == (
-        "- User: number 3\n- User: number 4\n- User: number 5\n  3 messages stay\n```\n"
+        "- 3 messages, from User: number 3\n  3 messages stay\n```\n"
     )
 
 
@@ -198,11 +178,8 @@ def test_of_equal_messages_the_oldest_is_the_one_that_is_gone() -> None:
 def test_of_a_message_of_several_parts_each_part_that_is_gone_is_seen() -> None:
     image = Image(url="data:image/png;base64,AAAA", priority=1)
     log = TextChunk(priority=2)["\n".join(f"line {number}" for number in range(100))]
-    shown = document(UserMessage()[log, image, TextChunk(priority=3)["the end"]], 500, 2)
-    assert shown.split("## User, changed")[1] == (
-        "\n\n````diff\n- ```\n- line 0\n-… 98 more lines\n- line 99\n- ```\n-\n"
-        "- Image: image/png, 3 bytes, sha256 709e80c88487\n-\n  ```\n  the end\n…\n````\n"
-    )
+    shown = document(UserMessage()[log, image, TextChunk(priority=3)["the\nend"]], 500, 2)
+    assert shown.endswith("! User: the end\n-1 to 101: 101 lines\n```\n")
 
 
 def test_a_rendered_prompt_and_no_budget_have_no_sections() -> None:
@@ -259,10 +236,51 @@ def test_every_message_of_both_sides_is_accounted_for(
             lines = listed[2].split("\n")
             stay = sum(int(line.split()[0]) for line in lines if line.startswith("  "))
             gone, new, changed = (
-                sum(line.startswith(mark) for line in lines) for mark in ("- ", "+ ", "! ")
+                sum(
+                    int(found[1] or 1)
+                    for line in lines
+                    if (found := re.match(rf"{re.escape(mark)} (?:(\d+) messages, from )?", line))
+                )
+                for mark in "-+!"
             )
             assert (stay + gone + changed, stay + new + changed) == (
                 len(above),
                 len(level.messages),
             )
         above = level.messages
+
+
+TEXTS = st.text("ab \n", max_size=30)
+
+
+@given(
+    st.lists(TEXTS, min_size=1, max_size=6),
+    st.integers(0, 5),
+    st.integers(0, 30),
+    st.sampled_from("abc\n "),
+    st.lists(st.integers(1, 20), min_size=1, max_size=5),
+)
+def test_every_change_of_a_character_at_any_budget_changes_the_document(
+    texts: list[str], at: int, place: int, letter: str, budgets: list[int]
+) -> None:
+    def prompts(texts: list[str]) -> tuple[PromptElement, ...]:
+        return tuple(
+            UserMessage(priority=number)[Truncate(keep="head", marker="…")[text or "-"]]
+            for number, text in enumerate(texts)
+        )
+
+    at %= len(texts)
+    changed = [*texts]
+    changed[at] = f"{texts[at][:place]}{letter}{texts[at][place + 1 :]}"
+    options = SnapshotOptions(budgets=tuple(budgets), tokenizer=WordTokenizer())
+    before, after = (
+        render_levels(prompts(each), options, Stabilizer(StabilizeOptions()))
+        for each in (texts, changed)
+    )
+    same = [level.messages for level in before] == [level.messages for level in after]
+    assert same or format_prompt(before) != format_prompt(after)
+
+
+def test_a_coding_agent_at_five_budgets_has_at_most_200_lines() -> None:
+    shown = document(load_demo().prompt, 4_000, 2_000, 1_000, 500, 250, words=False)
+    assert len(shown.splitlines()) <= 200

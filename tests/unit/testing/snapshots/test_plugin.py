@@ -182,7 +182,7 @@ def test_budgets(budget, prompt_snapshot, messages_snapshot, receipt_snapshot):
 
 class TestForms:
     def test_forms(self, messages_snapshot):
-        for form in ("openai", "responses", "anthropic"):
+        for form in ("chat", "responses", "anthropic"):
             assert PROMPT == messages_snapshot(name=form).to(form)
         assert PROMPT == messages_snapshot(name="options", matcher=path_type({".*id": (str,)}, regex=True), exclude=props("content"))
 """
@@ -209,7 +209,7 @@ def test_all_kinds_live_in_one_session_with_other_snapshots(project: Project) ->
         ),
         *(
             f"test_prompt/TestForms.test_forms[{name}].messages"
-            for name in ("openai", "responses", "anthropic", "options")
+            for name in ("chat", "responses", "anthropic", "options")
         ),
     }
     options = written["test_prompt/TestForms.test_forms[options].messages"]

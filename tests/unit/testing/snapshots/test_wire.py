@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,11 +22,13 @@ from promptkit import (
 from promptkit.errors import EmitError
 from promptkit.testing.snapshots.documents import (
     SnapshotOptions,
-    WireFormat,
     build_wire_json,
     render_levels,
 )
 from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
+
+if TYPE_CHECKING:
+    from promptkit.wire.parts import WireFormat
 
 PROMPT = (SystemMessage(required=True)["Be brief."], UserMessage(priority=1)["What is this?"])
 
@@ -47,25 +49,25 @@ def test_each_format_is_what_its_emitter_sends() -> None:
         ToolMessage(tool_call_id="c")["Nothing."],
     )
     rendered = render(calls)
-    assert document(calls, "openai") == rendered.to_chat()
+    assert document(calls, "chat") == rendered.to_chat()
     assert document(calls, "responses") == rendered.to_responses()
     assert document(calls, "anthropic") == rendered.to_anthropic()
 
 
 def test_keys_stand_in_the_order_in_which_they_are_sent() -> None:
-    assert json.dumps(document(UserMessage(name="ada")["Hi"], "openai")) == json.dumps(
+    assert json.dumps(document(UserMessage(name="ada")["Hi"], "chat")) == json.dumps(
         render(UserMessage(name="ada")["Hi"]).to_chat()
     )
 
 
 def test_several_budgets_are_an_object_largest_first() -> None:
-    found = document((AssistantMessage(priority=0)["Hello."], *PROMPT), "openai", 18, 5, 100)
+    found = document((AssistantMessage(priority=0)["Hello."], *PROMPT), "chat", 18, 5, 100)
     assert list(found) == ["100 tokens", "18 tokens", "5 tokens"]
     assert [len(found[key]) for key in list(found)[:2]] == [3, 2]
     assert found["5 tokens"]["error"].startswith("18 tokens do not fit a budget of 5")
 
 
-@pytest.mark.parametrize("form", ["openai", "responses", "anthropic"])
+@pytest.mark.parametrize("form", ["chat", "responses", "anthropic"])
 def test_long_media_are_a_size_and_a_hash(form: WireFormat) -> None:
     data = b64encode(bytes(1_000)).decode()
     media = (
@@ -79,10 +81,10 @@ def test_long_media_are_a_size_and_a_hash(form: WireFormat) -> None:
 
 def test_long_text_is_never_shortened() -> None:
     text = "a" * 1_000
-    assert text in json.dumps(document(UserMessage()[text], "openai"))
+    assert text in json.dumps(document(UserMessage()[text], "chat"))
 
 
 def test_what_has_no_form_in_a_format_fails_the_test() -> None:
     prompt: PromptElement = AssistantMessage()[Image(url="data:image/png;base64,AAAA")]
     with pytest.raises(EmitError):
-        document(prompt, "openai")
+        document(prompt, "chat")
