@@ -193,10 +193,11 @@ class Clock(PromptElement):
 async def other_instructions() -> Talk:
     """Change the instructions after each third turn."""
     rules = [RULES]
-    talk = Talk("prompt").open(
-        instructions=None,
-        prompt=lambda view: (SystemMessage()[rules[0]], Conversation(view=view)),
-    )
+
+    def prompt(view: ConversationView) -> Child:
+        return SystemMessage()[rules[0]], Conversation(view=view)
+
+    talk = Talk("prompt").open(instructions=None, prompt=prompt)
     for number in range(TURNS):
         await talk.turn()
         if number % 3 == 2:  # each third turn

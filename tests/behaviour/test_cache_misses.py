@@ -86,14 +86,11 @@ def test_after_a_pause_a_difference_is_the_cause_only_if_the_cache_still_held_wh
 async def _pause(wait: Callable[[Talk], None]) -> Talk:
     """Change a message of the prompt behind long instructions, after a pause."""
     note = ["a"]
-    talk = Talk("expired").open(
-        instructions=None,
-        prompt=lambda view: (
-            SystemMessage()[RULES],
-            UserMessage()[note[0]],
-            Conversation(view=view),
-        ),
-    )
+
+    def prompt(view: ConversationView) -> Child:
+        return SystemMessage()[RULES], UserMessage()[note[0]], Conversation(view=view)
+
+    talk = Talk("expired").open(instructions=None, prompt=prompt)
     await talk.turn()
     await talk.turn()
     note[0] = "b"
