@@ -571,7 +571,8 @@ class CompactionController:
         plan, warm, phase = self.background.plan, self.warm, moment.phase
         prunable = self._find_prunable(tokens) if phase == "before_render" else Pruning()
         seconds, promotion = self.seconds_since_request, self.state.promotion
-        is_cold = phase == "before_render" and (seconds is None or seconds > self.cache_seconds)
+        # Without a request of this window nothing is known of the cache: another program may have filled it.
+        is_cold = phase == "before_render" and seconds is not None and seconds > self.cache_seconds
         return PolicyState(
             phase=phase,
             budget=self.budget,
