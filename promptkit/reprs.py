@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sized
+from collections.abc import Sized
 
 import attrs
 
@@ -21,7 +21,7 @@ def describe(owner: object, /, **facts: object) -> str:
     shown = [
         f"{name}: {_show(value)}"
         for name, value in facts.items()
-        if value is not None and not (isinstance(value, Collection) and not value)
+        if value is not None and not (isinstance(value, Sized) and not len(value))
     ]
     line = " ".join([type(owner).__name__, ", ".join(shown)]).rstrip()
     return f"<{line if len(line) <= MAX_LINE - 2 else line[: MAX_LINE - 3] + '…'}>"
