@@ -43,6 +43,7 @@ from promptkit.messages import (
     is_instance,
 )
 from promptkit.reprs import describe
+from promptkit.sizes import read_tokens
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -160,7 +161,9 @@ class Tool:
     timeout: float | None = None
     """The longest time that a call may take. None: no limit. A plain function goes on running in
     its thread, but is not waited for, not even by the end of the program."""
-    max_tokens: int | None = None
+    max_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """The most tokens of a result's text that the model is shown. Of a longer one it sees the head,
     the tail, and how to read the rest. None: half of what messages may take. The transcript keeps
     all of it. At least 100."""
@@ -230,7 +233,7 @@ def tool(
     description: str | None = None,
     strict: bool = False,
     timeout: float | None = None,
-    max_tokens: int | None = None,
+    max_tokens: int | str | None = None,
     supersedes: Supersedes | None = None,
 ) -> Callable[[Function], Tool]: ...
 def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
@@ -241,7 +244,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
     description: str | None = None,
     strict: bool = False,
     timeout: float | None = None,
-    max_tokens: int | None = None,
+    max_tokens: int | str | None = None,
     supersedes: Supersedes | None = None,
 ) -> Tool | Callable[[Function], Tool]:
     """Make a tool from a function, which may be `async`.

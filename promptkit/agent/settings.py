@@ -18,6 +18,7 @@ from promptkit.compaction.planning.selection import Keep
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
 from promptkit.providers import Model
 from promptkit.rendering.renderer import Defaults
+from promptkit.sizes import read_tokens
 from promptkit.tools import AnyTool, Tool, as_tool, parse_content, tool_definitions
 from promptkit.transcript import Transcript
 
@@ -49,7 +50,7 @@ class WindowSettings(CompactionConfig):
     defaults: Defaults = "promptkit"
     promotions: Sequence[Model] = ()
     pin_marks: tuple[str, str] | None = None
-    recall_tokens: int = 0
+    recall_tokens: int = attrs.field(default=0, converter=read_tokens)
     freeze_tools: bool = True
 
     def __attrs_post_init__(self) -> None:

@@ -24,6 +24,7 @@ from promptkit.bench.results import Element, Point, Run, Sweep, Versions
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering import Rendered, Renderer
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.sizes import read_tokens
 from promptkit.tokens import (
     CalibratedTokenizer,
     OpenAITokenizer,
@@ -116,7 +117,7 @@ UNLIMITED = 10_000_000
 def measure(  # noqa: PLR0913  # what a bench can be asked
     prompt: Child,
     *,
-    budgets: Sequence[int],
+    budgets: Sequence[int | str],
     models: Sequence[str] = (),
     repeat: int = 0,
     depth: int = 3,
@@ -149,13 +150,14 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
         >>> run.sweeps[0].points[0].used == run.sweeps[0].whole
         True
     """
-    check_budgets(budgets)
+    sizes = [read_tokens(budget) for budget in budgets]
+    check_budgets(sizes)
     for model in models:
         # raises for a misspelt name, which would otherwise be counted with the default tokenizer
         model_info(model)
     return Run(
         target=target,
-        budgets=tuple(budgets),
+        budgets=tuple(sizes),
         depth=depth,
         repeat=repeat,
         versions=Versions(
@@ -164,7 +166,7 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
             tiktoken=version("tiktoken"),
         ),
         sweeps=tuple(
-            _sweep(_Subject(prompt, model, defaults), budgets, repeat=repeat, depth=depth)
+            _sweep(_Subject(prompt, model, defaults), sizes, repeat=repeat, depth=depth)
             for model in models or (None,)
         ),
     )

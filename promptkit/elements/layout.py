@@ -8,7 +8,7 @@ import attrs
 
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement
-from promptkit.tokens.sizes import read_tokens
+from promptkit.sizes import read_tokens
 
 
 @component

@@ -11,7 +11,7 @@ import attrs
 from promptkit.elements.component import component
 from promptkit.elements.element import PromptElement, Sizing
 from promptkit.errors import BadPropError
-from promptkit.tokens.sizes import read_tokens
+from promptkit.sizes import read_tokens
 
 
 @component

@@ -1,6 +1,7 @@
 from .budget import (
     ContextBudget as ContextBudget,
     RenderBudget as RenderBudget,
+    parse_tokens as parse_tokens,
     resolve_budget as resolve_budget,
 )
 from .encodings import (
@@ -32,7 +33,6 @@ from .prices import (
     read_prices as read_prices,
 )
 from .request import count_request as count_request
-from .sizes import parse_tokens as parse_tokens
 from .tokenizer import Count as Count, Tokenizer as Tokenizer
 
 __all__: list[str]

@@ -14,8 +14,8 @@ from promptkit.errors import (
     UnknownModelError,
 )
 from promptkit.reprs import describe_fields
+from promptkit.sizes import parse_tokens as parse_tokens, read_limit, read_tokens  # noqa: PLC0414  # the stub re-exports it
 from promptkit.tokens.models import NamedModel, model_info, model_name, tokenizer_for
-from promptkit.tokens.sizes import parse_tokens, read_limit, read_tokens
 from promptkit.tools import AnyTool, tool_definitions
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError, UnknownModelError
 from promptkit.reprs import describe_fields
+from promptkit.sizes import read_tokens
 from promptkit.tokens.estimates import CalibratedTokenizer
 from promptkit.tokens.images import ImageRule, find_image_rule
 from promptkit.tokens.openai_tokenizer import CACHE_BYTES, CountCache, OpenAITokenizer
-from promptkit.tokens.sizes import read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from promptkit import (
@@ -12,22 +14,37 @@ from promptkit import (
     UserMessage,
     register_model,
     render,
+    tool,
 )
+from promptkit.bench import measure
 from promptkit.compaction import (
+    ChunkedSummarizer,
+    FullSummarizer,
+    InlineSummarizer,
     KeepLastMessages,
     KeepLastRound,
     KeepLastTurns,
     KeepRecentTokens,
     KeepUserMessages,
+    MediaLimits,
     RecentFiles,
     ReduceToolResults,
     Replacement,
+    SimpleSummarizer,
     UserMessageHistory,
     VerbatimUserMessages,
+    load_settings,
 )
+from promptkit.compaction.presets.pi import Pi
 from promptkit.elements import Isolate, Reserve
 from promptkit.errors import InvalidArgumentError
-from promptkit.testing import WordTokenizer
+from promptkit.lab.replay import ReplayRules
+from promptkit.messages import ToolDefinition
+from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tools import Tool
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LONG = "word " * 3_000
 
@@ -85,6 +102,27 @@ def test_what_compaction_keeps_is_read_as_text() -> None:
         read=str, max_tokens=8_000, max_file_tokens=2_000
     )
     assert Replacement(carry_tokens="2k") == Replacement(carry_tokens=2_000)
+
+
+def test_a_tool_a_summarizer_and_a_replay_read_their_sizes_as_text() -> None:
+    definition = ToolDefinition(name="read", description="", parameters={})
+    assert Tool(definition=definition, run=str, max_tokens="2k").max_tokens == 2_000
+    assert tool(name="read", max_tokens="2k")(lambda: "x").max_tokens == 2_000
+    model = ScriptedModel([])
+    for summarizer in (InlineSummarizer, FullSummarizer, SimpleSummarizer, ChunkedSummarizer):
+        assert summarizer(model=model, window="128k").window == 128_000
+    rules = ReplayRules(model="gpt-5", window="32k", cache="openai", summary_tokens="2.6k")
+    assert (rules.window, rules.summary_tokens) == (32_000, 2_600)
+    assert MediaLimits(max_tokens="20k").max_tokens == 20_000
+    assert measure("hello", budgets=["1k"]).budgets == (1_000,)
+
+
+def test_the_sizes_of_presets_are_read_as_text_from_files_and_variables(tmp_path: Path) -> None:
+    file = tmp_path / "pi.toml"
+    file.write_text('keep_recent_tokens = "20k"\n', encoding="utf-8")
+    assert load_settings(Pi, prefix="MINE_", file=file, environ={}).keep_recent_tokens == 20_000
+    found = load_settings(Pi, prefix="MINE_", environ={"MINE_KEEP_RECENT_TOKENS": "20k"})
+    assert found.keep_recent_tokens == 20_000
 
 
 def test_the_sizes_of_a_registered_model_are_read_as_text() -> None:

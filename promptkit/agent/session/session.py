@@ -166,7 +166,7 @@ class AgentSession:
         recall: bool | None = None,
         carry: Callable[[], CarriedContext] | None = None,
         pin_marks: tuple[str, str] | None = None,
-        recall_tokens: int = 0,
+        recall_tokens: int | str = 0,
         compact_tool: bool = False,
         defaults: Defaults = "promptkit",
         auto_continue: bool | None = None,

@@ -148,7 +148,7 @@ class ContextWindow:
         read_tool: str = "read_file",
         carry: Callable[[], CarriedContext] | None = None,
         pin_marks: tuple[str, str] | None = None,
-        recall_tokens: int = 0,
+        recall_tokens: int | str = 0,
         defaults: Defaults = "promptkit",
         freeze_tools: bool = True,
         enabled: bool = True,

@@ -27,7 +27,7 @@ from promptkit.compaction.planning.plan import Plan
 from promptkit.compaction.planning.user_messages import keep_newest
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens.sizes import read_tokens
+from promptkit.sizes import read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
@@ -161,7 +161,7 @@ def select(  # noqa: PLR0913  # keywords
     tokenizer: Tokenizer,
     keep: Keep | None = None,
     pin: Callable[[ViewItem], bool] = is_system,
-    max_replayed_tokens: int | None = None,
+    max_replayed_tokens: int | str | None = None,
     split: bool = False,
 ) -> Plan:
     """Plan a compaction: partition the messages of a view.
@@ -208,10 +208,9 @@ def select(  # noqa: PLR0913  # keywords
         verbatim = keep_newest(items, is_open, keep.tokens, sizer)
         for at in verbatim.keys() & opened[-1:]:  # the request that is worked on
             verbatim[at] = attrs.evolve(verbatim[at], message=unmark_request(verbatim[at].message))
+    most = None if max_replayed_tokens is None else read_tokens(max_replayed_tokens)
     replayed = [
-        at
-        for at in cutter.find_open_requests(cut, max_replayed_tokens)
-        if at not in pins and at not in verbatim
+        at for at in cutter.find_open_requests(cut, most) if at not in pins and at not in verbatim
     ]
     staying = pins | verbatim.keys() | set(replayed)
     start = cutter.find_turn_start(cut) if split else cut

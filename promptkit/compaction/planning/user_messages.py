@@ -18,7 +18,7 @@ from promptkit.compaction.planning.blocks import (
 )
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens.sizes import read_tokens
+from promptkit.sizes import read_tokens
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript.log.view import escape_block_tags
 

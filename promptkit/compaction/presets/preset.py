@@ -13,6 +13,7 @@ from promptkit.compaction.policy.state import CACHE_SECONDS
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_default_summarizer
 from promptkit.reprs import describe
+from promptkit.sizes import read_tokens
 
 if TYPE_CHECKING:
     from promptkit.compaction.policy.rules import Policy
@@ -88,7 +89,9 @@ class Preset:
     summary_model_filter: tuple[str, ...] = ()
     """Parts of the names of models whose conversations another model summarizes, in any case.
     Empty: all of them."""
-    max_summary_tokens: int | None = None
+    max_summary_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """The most tokens of a summary, if the system has a lower limit than promptkit. None: that of
     the budget."""
     processors: tuple[Processor, ...] = ()

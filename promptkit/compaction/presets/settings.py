@@ -31,6 +31,7 @@ import attrs
 
 from promptkit.errors import InvalidArgumentError, PromptKitError, SettingsError
 from promptkit.messages import as_mapping, as_sequence, is_instance
+from promptkit.sizes import parse_tokens
 from promptkit.tokens.budget import resolve_threshold
 
 if TYPE_CHECKING:
@@ -406,9 +407,15 @@ def _convert_setting(kind: object, given: _Values, names: tuple[str, ...]) -> ob
     if value is not None and value.value != {}:
         if value.text and str(value.value).strip().lower() == NONE and choices != list(members):
             return None
+        known = value.value
+        # Digits alone as text are refused in a file, where a number is written without quotes.
+        if isinstance(known, str) and known[-1:] in {"k", "m"} and names[-1].endswith("tokens"):
+            with suppress(InvalidArgumentError):  # the error below names the setting
+                tokens = parse_tokens(known)
+                known = str(tokens) if value.text else tokens
         for choice in (each for each in choices if each is not group):
             with suppress(ValueError, TypeError):
-                converted: object = _make_converter(text=value.text).structure(value.value, choice)
+                converted: object = _make_converter(text=value.text).structure(known, choice)
                 return converted
         shown = repr(value.value)
         shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"

@@ -15,6 +15,7 @@ import attrs
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import DocumentPart, ImagePart, Part
+from promptkit.sizes import read_tokens
 from promptkit.transcript import Edit, TranscriptView
 from promptkit.wire.parts import replace_media
 
@@ -90,7 +91,9 @@ class MediaLimits:
     >>> AgentSession(model=model, media=MediaLimits(max_tokens=20_000, describe=captions.get))
     """
 
-    max_tokens: int | None = None
+    max_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """The most tokens. None: the context window alone is the limit."""
     max_bytes: int | None = None
     """The most bytes as they are sent, in base64. None: what the model's provider accepts, which is

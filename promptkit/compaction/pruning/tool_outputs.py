@@ -30,7 +30,7 @@ from promptkit.compaction.planning.tool_calls import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens.sizes import read_tokens
+from promptkit.sizes import read_tokens
 from promptkit.tokens.tokenizer import count_part
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import Supersedes, is_error_result

@@ -20,6 +20,7 @@ from promptkit.compaction.planning.tool_calls import SERVER_PREFIX
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.messages import Json, Message, ToolCall, ToolDefinition
 from promptkit.pairing import ToolCallPairer
+from promptkit.sizes import read_tokens
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tools import Tool, read_integer
 from promptkit.transcript import (
@@ -102,7 +103,7 @@ class RecallSettings:
     """The conversation. The tool sees the branch that is current when it is called."""
     tokenizer: Tokenizer | None
     """Counts the tokens of results. None: o200k_base."""
-    max_tokens: int
+    max_tokens: int = attrs.field(converter=read_tokens)
     """The most tokens of one result. The rest is on further pages."""
 
 
@@ -110,7 +111,7 @@ def recall_tool(
     transcript: Transcript,
     *,
     tokenizer: Tokenizer | None = None,
-    max_tokens: int = PAGE_TOKENS,
+    max_tokens: int | str = PAGE_TOKENS,
     redactor: Redactor | None = None,
 ) -> Tool:
     """Make a tool with which the model searches and reads its own conversation, summarized parts included.
@@ -165,7 +166,7 @@ def recall(  # noqa: PLR0913  # keywords
     arguments: Mapping[str, object],
     *,
     tokenizer: Tokenizer | None = None,
-    max_tokens: int = PAGE_TOKENS,
+    max_tokens: int | str = PAGE_TOKENS,
     index: SearchableStore | None = None,
     redactor: Redactor | None = None,
 ) -> str:
@@ -200,7 +201,8 @@ def recall(  # noqa: PLR0913  # keywords
         if isinstance(path, EntrySequence) and len(path) > LONG
         else _Conversation(path, redactor=redactor)
     )
-    room = max(max_tokens // 2, max_tokens - tokenizer.count(_describe_next(name, text, 10_000)))
+    limit = read_tokens(max_tokens)
+    room = max(limit // 2, limit - tokenizer.count(_describe_next(name, text, 10_000)))
     if name == "entry":
         pages = conversation.read_entry(text, tokenizer, room)
     elif name == "pattern":

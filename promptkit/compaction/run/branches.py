@@ -32,6 +32,7 @@ from promptkit.compaction.summarizers.summarizer import (
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.sizes import read_tokens
 from promptkit.tokens import HeuristicTokenizer, Tokenizer
 from promptkit.transcript import (
     BranchSummary,
@@ -73,7 +74,7 @@ class SummaryWriter:
 
     summarizer: Summarizer
     """An `InlineSummarizer` asks after the last request, which the prompt cache pays for."""
-    max_tokens: int = BRANCH_TOKENS
+    max_tokens: int = attrs.field(default=BRANCH_TOKENS, converter=read_tokens)
     """Token limit of the summary."""
     last_request: LastRequest | None = None
     """The last request of the conversation."""

@@ -33,7 +33,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens.sizes import read_tokens
+from promptkit.sizes import read_tokens
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript import ViewItem, build_summary_message
 from promptkit.transcript.log.view import escape_block_tags, escape_closing_tag

@@ -30,6 +30,7 @@ from promptkit.compaction.summarizers.summarizer import (
 )
 from promptkit.files import replace_file
 from promptkit.reprs import describe
+from promptkit.sizes import read_tokens
 from promptkit.transcript import Checkpoint, Entry, Redactor, Transcript, ViewItem
 
 if TYPE_CHECKING:
@@ -160,7 +161,7 @@ class SummarizingMemoryExtractor:
 
     summarizer: Summarizer
     """Asks the model. A `ChunkedSummarizer` reads conversations of any length."""
-    max_tokens: int = 1_000
+    max_tokens: int = attrs.field(default=1_000, converter=read_tokens)
     """Token limit of the summary."""
     redactor: Redactor | None = None
     """Removes secrets from what the summarizer gets and from its list."""

@@ -44,6 +44,7 @@ from promptkit.messages import Json, Message, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.rendering import Rendered, render
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.sizes import read_tokens
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.transcript import ViewItem, redact_message
 from promptkit.wire.parts import begin_with_user
@@ -81,7 +82,7 @@ class InlineSummarizer:
 
     model: Model
     """The conversation's model, whose prompt cache holds the last request."""
-    window: int | None = None
+    window: int | None = attrs.field(default=None, converter=attrs.converters.optional(read_tokens))
     """Context window of the model in tokens, input and output together. None if it is unknown."""
     tokenizer: Tokenizer | None = None
     """None: the model's tokenizer."""
@@ -184,7 +185,7 @@ class _CopySummarizer:
 
     model: Model
     """The summarizing model."""
-    window: int
+    window: int = attrs.field(converter=read_tokens)
     """Context window of the model in tokens, input and output together."""
     tokenizer: Tokenizer | None = None
     """None: the model's tokenizer."""
@@ -313,7 +314,7 @@ class ChunkedSummarizer:
 
     model: Model
     """The summarizing model."""
-    window: int
+    window: int = attrs.field(converter=read_tokens)
     """Context window of the model in tokens, input and output together."""
     max_chunk_share: float | None = None
     """Share of the window. A larger chunk is replaced by a note of its size, without a request.

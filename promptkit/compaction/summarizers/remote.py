@@ -21,6 +21,7 @@ from promptkit.messages import Message, Usage, as_mapping
 from promptkit.providers import Reply
 from promptkit.providers.errors import Failure, error_from_failure
 from promptkit.providers.model import COMPACTION, PURPOSE_HEADER
+from promptkit.sizes import read_tokens
 
 if TYPE_CHECKING:
     import os
@@ -48,7 +49,7 @@ class RemoteSummarizer:
 
     url: str
     """Address of the service, with http or https."""
-    window: int
+    window: int = attrs.field(converter=read_tokens)
     """Tokens of the prompt and the summary together."""
     tokenizer: Tokenizer
     """Counts the tokens of the prompt and the summary."""

@@ -32,6 +32,7 @@ from promptkit.lab.replay.recorded import (
 from promptkit.lab.replay.results import ReplayTotals, TimelineRequest
 from promptkit.lab.replay.retention import RecordingUses, RetentionTracker
 from promptkit.messages import Message, Usage
+from promptkit.sizes import read_tokens
 from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import MessageEntry
@@ -52,22 +53,26 @@ class ReplayRules:
 
     model: str
     """The model whose tokenizer and limits are simulated."""
-    window: int
+    window: int = attrs.field(converter=read_tokens)
     """The context window in tokens, input and output together."""
     cache: str
     """The rule of the prompt cache, one of CACHE_RULES: `openai`, `anthropic`, `anthropic-1h` or
     `off`."""
     cache_lifetime: float | None = None
     """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
-    max_tokens: int | None = None
+    max_tokens: int | None = attrs.field(
+        default=None, converter=attrs.converters.optional(read_tokens)
+    )
     """The most tokens of a request, if that is less than the window leaves."""
-    fixed_tokens: int | None = 0
+    fixed_tokens: int | None = attrs.field(
+        default=0, converter=attrs.converters.optional(read_tokens)
+    )
     """Tokens of each request that the recording does not have, such as its instructions and tools.
     None: what the provider's bills say, if that leaves half of the window."""
     cache_misses: float | None = 0.0
     """Share of the requests that the provider's cache does not serve although it could. None: those
     that the recorded one did not serve."""
-    summary_tokens: int = 0
+    summary_tokens: int = attrs.field(default=0, converter=read_tokens)
     """The least tokens that the model writes for a summary, its hidden reasoning included. 0: those
     of the extract that stands for it."""
 

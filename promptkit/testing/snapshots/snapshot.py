@@ -21,6 +21,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from promptkit.errors import InvalidArgumentError
 from promptkit.files import write_output
 from promptkit.messages import as_sequence
+from promptkit.sizes import read_tokens
 from promptkit.testing.snapshots.diff import diff_lines
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
@@ -39,7 +40,6 @@ from promptkit.testing.snapshots.stabilize import (
     Stabilizer,
     compile_id_pattern,
 )
-from promptkit.tokens.sizes import read_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
