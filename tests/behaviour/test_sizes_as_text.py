@@ -114,7 +114,7 @@ def test_a_tool_a_summarizer_and_a_replay_read_their_sizes_as_text() -> None:
     rules = ReplayRules(model="gpt-5", window="32k", cache="openai", summary_tokens="2.6k")
     assert (rules.window, rules.summary_tokens) == (32_000, 2_600)
     assert MediaLimits(max_tokens="20k").max_tokens == 20_000
-    assert measure("hello", budgets=["1k"]).budgets == (1_000,)
+    assert measure(UserMessage()["Hello"], budgets=["1k"]).budgets == (1_000,)
 
 
 def test_the_sizes_of_presets_are_read_as_text_from_files_and_variables(tmp_path: Path) -> None:

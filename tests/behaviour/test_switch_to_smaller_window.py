@@ -170,7 +170,7 @@ def test_a_summary_of_less_is_partial_and_says_of_how_much() -> None:
     async def work(session: AgentSession, _: OpenAIModel, small: OpenAIModel) -> None:
         session.set_model(small, budget=SMALL)
         for turn in range(40):
-            await session.run(f"{words(3_000)} {turn}" if turn % 5 == 4 else f"Step {turn}")
+            await session.run(f"{words(4_000)} {turn}" if turn % 5 == 4 else f"Step {turn}")
 
     done = switch(work, preset=vscode(VSCode(mode="full")), turns=1)
     partial = [event for event in done.committed if event.mode == "partial"]
