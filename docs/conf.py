@@ -82,6 +82,7 @@ def setup(app: Sphinx) -> None:
     write_reference(HERE / "reference")
     app.add_role("name", _make_name)
     app.connect("source-read", _drop_links_to_code)
+    app.connect("source-read", _show_file_names)
     app.connect("doctree-read", _link_names)
     app.connect("autodoc-process-docstring", _convert_docstring)
     app.connect("autodoc-process-signature", _shorten_signature)
@@ -100,6 +101,13 @@ def _drop_links_to_code(app: Sphinx, page: str, source: list[str]) -> None:
 
     link = re.compile(r"(?<!!)\[(?P<text>[^\]\n]+)\]\((?P<path>\.\./[^)#\s]+)(?:#[^)]*)?\)")
     source[0] = link.sub(drop, source[0])
+
+
+def _show_file_names(app: Sphinx, page: str, source: list[str]) -> None:
+    """Write the name of its file above a code block that has one."""
+    _ = app, page
+    block = re.compile(r"^(`{3,})(\w+)(?: [^\n]*?)? ?file=(\S+)[^\n]*\n", re.MULTILINE)
+    source[0] = block.sub(r"\1{code-block} \2\n:caption: \3\n\n", source[0])
 
 
 def _make_name(

@@ -125,7 +125,7 @@ def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> Non
         TypeError: Neither a text nor a path was passed, or an empty one.
     """
     __tracebackhide__ = True
-    _check_arguments("assert_kept", texts, path)
+    _check_arguments("assert_kept", rendered, texts, path)
     for text in texts:
         if any(text in message.text for message in rendered.messages):
             continue
@@ -163,7 +163,7 @@ def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> 
         TypeError: Neither a text nor a path was passed, or an empty one.
     """
     __tracebackhide__ = True
-    _check_arguments("assert_dropped", texts, path)
+    _check_arguments("assert_dropped", rendered, texts, path)
     for text in texts:
         places = [
             f"{index}  {_format_message(message)}"
@@ -351,7 +351,12 @@ def _omit_middle(lines: Sequence[str], limit: int) -> list[str]:
     )
 
 
-def _check_arguments(function: str, texts: Sequence[str], path: str | None) -> None:
+def _check_arguments(
+    function: str, rendered: object, texts: Sequence[str], path: str | None
+) -> None:
+    if not isinstance(rendered, Rendered):
+        problem = f"{function} takes what render(prompt, budget=…) returns, not a {type(rendered).__name__}."
+        raise TypeError(problem)
     if path is None and not texts:
         problem = f"{function} needs a text or a path: {function}(rendered, 'some words') or {function}(rendered, path='History')."
         raise TypeError(problem)

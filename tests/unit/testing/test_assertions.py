@@ -394,6 +394,12 @@ def test_nothing_to_look_for_is_a_mistake(
         check(at(26), *texts, path=path)
 
 
+@pytest.mark.parametrize("check", [assert_kept, assert_dropped])
+def test_a_prompt_that_is_not_rendered_is_a_mistake(check: Callable[..., None]) -> None:
+    with pytest.raises(TypeError, match=r"takes what render\(prompt, budget=…\) returns"):
+        check(UserMessage()["terse"], "terse")
+
+
 def test_what_is_long_is_folded() -> None:
     rendered = at(4, tuple(UserMessage(priority=index)[f"turn {index}"] for index in range(500)))
     lines = failure(lambda: assert_kept(rendered, "turn 3")).splitlines()
