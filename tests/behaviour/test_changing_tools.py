@@ -12,6 +12,7 @@ import pytest
 from benchmarks.wishes_cache import RULES, TTL, Talk, prefix_breaks
 from promptkit import AgentSession, Message, SyncSession, Tool, ToolCall, ToolDefinition, Transcript
 from promptkit.compaction import Events, ExtractiveSummarizer
+from promptkit.compaction.planning.selection import KeepLastTurns
 from promptkit.compaction.run.events import ToolsChanged
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.testing import ScriptedModel, assert_cache_stable
@@ -160,6 +161,37 @@ class TestJoining:
             return talk
 
         assert offered(asyncio.run(converse())) == ["read", "grep", "search_web"]
+
+    def test_a_request_without_tools_is_followed_by_one_with_those_that_were_given(self) -> None:
+        async def converse() -> Talk:
+            talk = open_talk()
+            await talk.turn()
+            talk.window.set_tools([READ])
+            await talk.turn()
+            return talk
+
+        talk = asyncio.run(converse())
+        assert offered(talk) == ["read"]
+        assert not announcements(talk.window.transcript)
+
+    def test_a_start_without_tools_offers_those_of_the_calls_that_are_still_shown(self) -> None:
+        async def converse() -> list[str]:
+            store = InMemoryStore()
+            first = open_talk(
+                READ,
+                transcript=Transcript(store),
+                summarizer=ExtractiveSummarizer(),
+                keep=KeepLastTurns(count=2),
+            )
+            for number in range(6):
+                await first.read(number)
+            assert await first.window.compact()
+            again = open_talk(transcript=Transcript(store))
+            assert any(each.tool_calls for each in again.window.view.messages)
+            await again.turn()
+            return offered(again)
+
+        assert asyncio.run(converse()) == ["read"]
 
     def test_another_model_has_another_cache(self) -> None:
         async def converse() -> Talk:

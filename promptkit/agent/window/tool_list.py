@@ -31,11 +31,16 @@ class ToolList:
     """The checkpoint of the last request."""
 
     @classmethod
-    def open(cls, path: Sequence[Entry], given: tuple[ToolDefinition, ...]) -> ToolList:
-        """Return the list of a conversation: the tools that its last reply was offered, as far as it was not compacted since."""
+    def open(
+        cls, path: Sequence[Entry], given: tuple[ToolDefinition, ...], *, shows_calls: bool
+    ) -> ToolList:
+        """Return the list of a conversation: the tools that its last reply was offered, as far as it was not compacted since.
+
+        A request that shows calls needs tools: without given ones, those of before the checkpoint.
+        """
         for at in range(len(path) - 1, -1, -1):
             payload = path[at].payload
-            if isinstance(payload, Checkpoint):
+            if isinstance(payload, Checkpoint) and (given or not shows_calls):
                 break
             if isinstance(payload, MessageEntry) and payload.tools is not None:
                 same = _describe(payload.tools) == _describe(given)
