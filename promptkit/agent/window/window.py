@@ -1182,10 +1182,8 @@ class ContextWindow:
             return None  # providers refuse calls in a request without tools
         if not self._settings.freeze_tools:
             return "the tools are not frozen"
-        if not tools.sent:
-            return "no request has offered any"
-        if not tools.offered:
-            return "requests had no tools"  # providers refuse a call of an announced one
+        if not tools.sent or not tools.offered:
+            return "requests had no tools"  # and could not show the call of an announced one
         if seconds is None or seconds > compaction.cache_seconds:
             return "the prompt cache is cold"
         if self.view.checkpoint_id != tools.checkpoint_id:
