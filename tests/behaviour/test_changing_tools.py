@@ -271,6 +271,25 @@ class TestTranscript:
         assert kept == ["read", "grep"]
         assert len(told) == 1
 
+    def test_what_was_announced_is_not_announced_again_after_a_start_or_in_a_fork(
+        self, tmp_path: Path
+    ) -> None:
+        async def converse() -> tuple[list[str], list[str]]:
+            file = tmp_path / "talk.jsonl"
+            for tools in ([READ], [READ, GREP], [READ, GREP], [GREP], [GREP]):
+                talk = open_talk(*tools, transcript=Transcript(JsonlStore(file)))
+                await talk.turn()
+                await talk.window.close()
+            fork = talk.window.fork(InMemoryStore())
+            fork.add(user_message("On."))
+            await fork.request()
+            return announcements(talk.window.transcript), announcements(fork.transcript)
+
+        own, copied = asyncio.run(converse())
+        assert len(own) == 2
+        assert "there is no tool read:" in own[1]
+        assert copied == own
+
     def test_results_of_a_tool_that_left_keep_its_limit(self) -> None:
         short = attrs.evolve(READ, max_tokens=100, definition=ToolDefinition(name="read_file"))
 
