@@ -9,9 +9,11 @@ import random
 import pytest
 
 from promptkit import AgentSession, ContextBudget, ContextWindow, Message, ToolCall
+from promptkit.agent import Handoff
 from promptkit.compaction import PRESETS, CarriedContext, Summary, SummaryTask
+from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
 from promptkit.errors import SummaryError
-from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tools import ERROR_MARK
 from promptkit.transcript import InMemoryStore, Transcript
 from tests.conversations import words
@@ -139,7 +141,11 @@ def test_a_wrong_value_of_the_program_is_logged_and_the_conversation_s_own_is_ca
 
 def test_secrets_in_what_the_program_gives_are_not_shown() -> None:
     given = CarriedContext(plan="Use k-1.", todos=("rotate k-1",), agent="k-1", skills=("k-1",))
-    window = open_window(carry=lambda: given, redactor=lambda text: text.replace("k-1", "[key]"))
+
+    def redact(text: str) -> str:
+        return text.replace("k-1", "[key]")
+
+    window = open_window(carry=lambda: given, redactor=redact)
     shown = compact(window)
     assert "<plan>\nUse [key].\n</plan>" in shown
     assert "k-1" not in shown
@@ -149,6 +155,28 @@ def test_an_isolated_conversation_is_not_shown_what_this_one_carries() -> None:
     window = open_window(carry=lambda: CarriedContext(plan="PARENT"))
     assert "PARENT" in compact(window)
     assert "PARENT" not in compact(window.isolate(InMemoryStore()))
+
+
+@pytest.mark.parametrize("carries", [True, False])
+def test_a_sub_agent_with_a_document_is_not_shown_what_its_parent_carries(*, carries: bool) -> None:
+    document = summary_answer("The parser scatters.", sections=HANDOFF_SECTIONS)
+    model = ScriptedModel(
+        ["Yes.", document, "In tests/.", document, summary_answer("The tests wait.")]
+    )
+    session = AgentSession(
+        model=model, budget=BUDGET, tokenizer=WORDS, carry=lambda: CarriedContext(plan="PARENT")
+    )
+
+    async def delegate() -> ContextWindow:
+        await session.run("Go.")
+        await session.delegate(Handoff(task="Find the tests."))
+        return await session.window.handoff("Go on.", InMemoryStore(), carries=carries)
+
+    child = asyncio.run(delegate())
+    shown = "\n".join(message.text for message in model.requests[2].messages)
+    assert "The parser scatters." in shown
+    assert "PARENT" not in shown
+    assert ("PARENT" in compact(child)) is carries
 
 
 def test_a_summary_that_what_is_carried_makes_too_large_names_carry() -> None:

@@ -756,12 +756,13 @@ class ContextWindow:
         await self.wait_synced()
         return entry
 
-    async def handoff(self, goal: str, store: TranscriptStore) -> Self:
+    async def handoff(self, goal: str, store: TranscriptStore, *, carries: bool = True) -> Self:
         """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
 
         Args:
             goal: What the new conversation is for.
             store: An empty store for the new conversation.
+            carries: False: its summaries do not show what `carry` returns, as those of a sub-agent.
 
         Returns:
             A window with the same settings over the new conversation.
@@ -778,7 +779,8 @@ class ContextWindow:
             context=self._settings.build_context(self.model, self.budget, self.tokenizer),
             last_request=None if last is None else last.as_last_request(),
         )
-        window = self._reopen(self._settings, transcript)
+        settings = self._settings if carries else attrs.evolve(self._settings, carry=None)
+        window = self._reopen(settings, transcript)
         await self.wait_synced()
         await window.wait_synced()
         return window
@@ -1119,8 +1121,8 @@ class ContextWindow:
         that is read anew in any case: before the first reply, after a checkpoint, after the time for
         which the cache keeps a prompt, or with another model. Until then a message at the end tells
         the model of them. The model may call a tool that it was told of; it is offered at once if
-        the user or the model asks for it by its name. With `freeze_tools=False` the next request
-        offers them.
+        the user or the model asks for it by its name. With `freeze_tools=False`, or if requests had no
+        tools, the next one offers them.
 
         Calls of tools that have left, and their results, stay in the conversation.
 
