@@ -345,11 +345,11 @@ class Replacement:
     def _read_live(self) -> CarriedContext:
         """Return the values that the program gives. An error of the program is logged."""
         try:
-            live: object = CarriedContext() if self.live is None else self.live()
+            live = CarriedContext() if self.live is None else self.live()
         except Exception:
             _LOGGER.exception("carry= raised, and what the conversation recorded is carried")
             return CarriedContext()
-        if isinstance(live, CarriedContext):
+        if isinstance(live, CarriedContext):  # pyright: ignore[reportUnnecessaryIsInstance]  # a function of the program
             return live
         _LOGGER.error(
             "carry= returned %s and not a CarriedContext, and what the conversation recorded is carried",
