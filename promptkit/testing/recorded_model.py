@@ -6,6 +6,7 @@ import copy
 import getpass
 import json
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from functools import partial
@@ -45,8 +46,10 @@ KEY_OPTIONS = (
 )
 """The options that a reply depends on. The others say how a request is sent."""
 
-REPLY = "\n# Reply\n\n```json\n"
+REPLY = "\n# Reply\n\n"
 """What is between a request and its reply in a file. The reply's own lines never look like it."""
+
+_ANSWER = re.compile(r"(`{3,})json\n(.*)\n\1\s*", re.DOTALL)
 
 MAX_LINES = 100
 """Lines of a difference that an error shows."""
@@ -218,7 +221,7 @@ class RecordedModel:
         number = len(self._records) + 1
         key = sha256(request.encode(errors="surrogatepass")).hexdigest()[:12]
         path = self.folder / f"{number:03}-{key}.md"
-        text = f"{request}\n# Reply\n\n{fence_json(_convert.unstructure(answer))}\n"
+        text = f"{request}{REPLY}{fence_json(_convert.unstructure(answer))}\n"
         write_output(path, lambda file: file.write(text.encode()), mode=0o666)
         self._records[request] = _Record(path, request, answer)
 
@@ -244,15 +247,13 @@ class RecordedModel:
 
 
 def _read_record(path: Path) -> _Record:
-    request, found, rest = path.read_text(encoding="utf-8").rpartition(REPLY)
+    request, _, rest = path.read_text(encoding="utf-8").rpartition(REPLY)
+    written = _ANSWER.fullmatch(rest)
     try:
-        answer = _convert.structure(json.loads(rest.rpartition("\n```")[0]), _Answer)
-    except (cattrs.BaseValidationError, TranscriptError, ValueError) as error:
-        found, answer = "", _Answer()
-        del error
-    if not found:
+        answer = _convert.structure(json.loads(written[2] if written else ""), _Answer)
+    except (cattrs.BaseValidationError, TranscriptError, ValueError):
         problem = f"{path} is no record of a request and its reply: delete it, or the folder to record again."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(problem) from None
     return _Record(path, request, answer)
 
 

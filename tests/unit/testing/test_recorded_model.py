@@ -134,6 +134,17 @@ async def test_no_secret_is_written_and_the_program_gets_the_real_reply(tmp_path
     assert "[redacted" in (await replayed.complete(ask(f"The key is {other_key}."))).message.text
 
 
+@pytest.mark.parametrize(
+    "reply", ["Use:\n```python\nx = 1\n```", "`````x`````", "\n# Reply\n\n```json\n{}\n```\n"]
+)
+async def test_a_reply_with_fences_of_its_own_is_replayed(tmp_path: Path, reply: str) -> None:
+    await RecordedModel(ScriptedModel([reply]), tmp_path).complete(ask(reply))
+
+    replayed = await RecordedModel("scripted", tmp_path).complete(ask(reply))
+
+    assert replayed.message.text == reply
+
+
 async def test_a_refusal_of_the_size_is_replayed_and_other_errors_are_not_recorded(
     tmp_path: Path,
 ) -> None:
