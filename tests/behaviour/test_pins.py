@@ -159,6 +159,18 @@ def test_marks_that_a_host_chooses_pin_what_is_between_them() -> None:
     assert len(window.pins) == 2
 
 
+def test_marks_may_be_equal() -> None:
+    window = open_window(pin_marks=("**", "**"))
+    say(window, "x **keep this** y **and\nthat** z ** **, **never closed")
+    assert [pin.text for pin in window.pins] == ["keep this", "and\nthat"]
+
+
+@pytest.mark.parametrize("marks", [("[[", ""), ("", "]]"), ("[[",), ("[[", 3), "[[", ["[[", "]]"]])
+def test_marks_that_are_not_two_texts_are_refused_at_once(marks: tuple[str, str]) -> None:
+    with pytest.raises(TypeError, match="pin_marks must be two texts that are not empty"):
+        open_window(pin_marks=marks)
+
+
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [

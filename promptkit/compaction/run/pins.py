@@ -78,8 +78,10 @@ def pin_entry(pin: Pin, *, name: str = PIN) -> CustomEntry:
 
 
 def find_marked(text: str, marks: tuple[str, str]) -> Iterator[str]:
-    """Yield the passages of a text between two marks."""
-    for part in text.split(marks[0])[1:]:
-        passage, closed, _ = part.partition(marks[1])
-        if closed and passage.strip():
-            yield passage.strip()
+    """Yield the passages of a text between two marks, which may be equal."""
+    while marks[0] in text:
+        text = text.partition(marks[0])[2]
+        passage, closed, text = text.partition(marks[1])
+        passage = passage.rpartition(marks[0])[2].strip()
+        if closed and passage:
+            yield passage
