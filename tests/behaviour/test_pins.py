@@ -28,6 +28,8 @@ from tests.conversations import words
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from promptkit.transcript import Redactor
+
 WORDS = WordTokenizer()
 SUMMARIZING = [name for name in PRESETS if name not in {"off", "amp", "truncate_only"}]
 
@@ -51,6 +53,7 @@ def open_window(
     writer: Writer | None = None,
     tokens: int = 20_000,
     pin_marks: tuple[str, str] | None = None,
+    redactor: Redactor | None = None,
 ) -> ContextWindow:
     return ContextWindow(
         model="m",
@@ -60,6 +63,7 @@ def open_window(
         tokenizer=WORDS,
         summarizer=writer or Writer(),
         pin_marks=pin_marks,
+        redactor=redactor,
     )
 
 
@@ -145,6 +149,18 @@ def test_a_smaller_window_shortens_pins_and_goes_on() -> None:
     window.set_model("small", budget=ContextBudget(window=6_000, reserved_output_tokens=600))
     pinned = compact(window).split("<pinned>")[1].split("</pinned>")[0]
     assert 100 < WORDS.count(pinned) < 6_000 // 16 + 40
+
+
+def test_a_pin_with_a_secret_is_the_same_one_before_and_after_a_summary() -> None:
+    window = open_window(redactor=lambda text: text.replace("hunter2", "[redacted]"))
+    say(window, "The password is hunter2.")
+    pin = window.pin(text="is hunter2")
+    assert pin.text == "is [redacted]"
+    compact(window)
+    assert window.pin(pin.entry, text="is hunter2") == pin
+    assert window.pins == (pin,)
+    window.unpin(pin)
+    assert window.pins == ()
 
 
 def test_marks_that_a_host_chooses_pin_what_is_between_them() -> None:

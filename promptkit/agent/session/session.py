@@ -466,7 +466,7 @@ class AgentSession:
             text: The passage. None: the whole message.
 
         Returns:
-            The pin, for `unpin`.
+            The pin, for `unpin`, with secrets removed from its text.
 
         Raises:
             InvalidArgumentError: No message contains the passage, the message has no text, or the
