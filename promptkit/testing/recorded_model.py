@@ -8,12 +8,14 @@ import json
 import os
 import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Unpack
 
+import anyio
 import attrs
 import cattrs
 
@@ -125,8 +127,9 @@ class RecordedModel:
 
     A request is recognized by what the model is shown: messages, tools, and the options that a
     reply depends on. Ids, dates, times, this machine's folders and secrets do not count, and secrets
-    are not written. A refusal of a request that was too large is recorded too; other errors are
-    not.
+    are not written. A request that was recorded a moment ago, or is being recorded, is not sent
+    again: it gets the same reply. A refusal of a request that was too large is recorded too; other
+    errors are not.
 
     >>> model = RecordedModel(OpenAIModel("gpt-5"), Path(__file__).parent / "records" / "review")
     """
@@ -154,6 +157,7 @@ class RecordedModel:
         self.folder = Path(folder)
         self._redactor = redactor
         self.options: ModelOptions = {}
+        self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._records = {
             record.request: record for record in map(_read_record, sorted(self.folder.glob("*.md")))
         }
@@ -186,12 +190,13 @@ class RecordedModel:
             ContextLengthExceededError: The model refused the request as too large.
         """
         request = self._format(messages, tools)
-        if (record := self._records.get(request)) is not None:
-            reply = record.answer.replay()
-        elif self._model is None:
+        if self._model is not None:
+            async with self._locks[request]:
+                if request not in self._records:
+                    return await self._record(request, self._model, messages, tools)
+        if (record := self._records.get(request)) is None:
             raise self._describe_miss(request)
-        else:
-            return await self._record(request, self._model, messages, tools)
+        reply = record.answer.replay()
         if (on_text := self.options.get("on_text")) and reply.message.text:
             on_text(reply.message.text)
         return reply

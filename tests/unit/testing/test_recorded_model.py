@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,8 @@ from promptkit.testing import NotRecordedError, RecordedModel, ScriptedModel
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from promptkit.testing import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +59,31 @@ async def test_a_reply_is_recorded_once_and_replayed_without_the_model(tmp_path:
     ):
         assert not again.is_recording
         assert await again.complete(ask("Look."), tools=[READ]) == reply
+
+
+async def test_equal_requests_in_flight_at_once_get_one_record(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    async def reply(request: Request) -> str:
+        sent.append(request.messages[-1].text)
+        number = len(sent)
+        await asyncio.sleep(0)
+        if number == 1:
+            raise ModelUnavailableError("try later")
+        return f"Reply {number}."
+
+    model = RecordedModel(ScriptedModel([reply] * 5), tmp_path)
+    questions = ["Look.", "Look.", "Look.", "Stop."]
+    replies = await asyncio.gather(
+        *(with_options(model).complete(ask(question)) for question in questions),
+        return_exceptions=True,
+    )
+
+    assert isinstance(replies[0], ModelUnavailableError)
+    assert sorted(sent) == ["Look.", "Look.", "Stop."]
+    replayed = RecordedModel("scripted", tmp_path)
+    recorded = [await replayed.complete(ask(question)) for question in questions[1:]]
+    assert replies[1:] == recorded
 
 
 async def test_a_request_without_a_record_fails_with_the_difference_to_the_nearest(
