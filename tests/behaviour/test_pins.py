@@ -158,9 +158,9 @@ def test_a_pin_with_a_secret_is_the_same_one_before_and_after_a_summary() -> Non
     assert pin.text == "is [redacted]"
     compact(window)
     assert window.pin(pin.entry, text="is hunter2") == pin
-    assert window.pins == (pin,)
+    assert list(window.pins) == [pin]
     window.unpin(pin)
-    assert window.pins == ()
+    assert not window.pins
 
 
 def test_marks_that_a_host_chooses_pin_what_is_between_them() -> None:

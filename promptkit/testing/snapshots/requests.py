@@ -66,6 +66,7 @@ def read_request(value: object) -> HttpRequest:
     What an SDK leaves out of its request (`NOT_GIVEN`, `omit`) is left out. Raises TypeError for
     anything else, and for arguments that are not JSON.
     """
+    arguments = as_mapping(value)
     if isinstance(value, Exchange):
         title, headers, content = f"{value.method} {value.path}", value.headers, value.raw
     elif isinstance(value, _ClientRequest):
@@ -74,7 +75,7 @@ def read_request(value: object) -> HttpRequest:
     elif isinstance(value, dict):
         given = {
             name: each
-            for name, each in as_mapping(value).items()
+            for name, each in arguments.items()
             if type(each).__name__ not in {"NotGiven", "Omit"}
         }
         try:
