@@ -632,7 +632,7 @@ class AgentSession:
                 # a copy, since the conversation itself may go on while the document is written
                 copied = self.window.fork(InMemoryStore(), at=leaf)
                 copied.last_request = self.window.last_request
-                return self._with_window(await copied.handoff(task.task, store))
+                return self._with_window(await copied.handoff(task.task, store, carries=False))
             case Isolated():
                 child = copy.copy(self)
                 own = () if task.tools is None else AgentSession._make_tools(child)
