@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from promptkit.compaction.planning.user_messages import mask_quoted
 from promptkit.compaction.summarizers.facts import Facts, Pin, pin_from_json
 from promptkit.errors import InvalidArgumentError
 from promptkit.transcript import Checkpoint, CustomEntry, Entry, Reset, Transcript
@@ -78,8 +79,13 @@ def pin_entry(pin: Pin, *, name: str = PIN) -> CustomEntry:
 
 
 def find_marked(text: str, marks: tuple[str, str]) -> Iterator[str]:
-    """Yield the passages of a text between two marks."""
-    for part in text.split(marks[0])[1:]:
-        passage, closed, _ = part.partition(marks[1])
-        if closed and passage.strip():
-            yield passage.strip()
+    """Yield the passages of a message of the user between two marks, which are not in an attached file or in code."""
+    first, *parts = mask_quoted(text).split(marks[0])
+    at = len(first)
+    for part in parts:
+        at += len(marks[0])
+        masked, closed, _ = part.partition(marks[1])
+        passage = text[at : at + len(masked)].strip()
+        if closed and passage:
+            yield passage
+        at += len(part)
