@@ -114,12 +114,28 @@ MAX_CONSTRAINT_CHARACTERS = 300
 
 _PERSON = re.compile(
     r"\b(?:users?|person|humans?|customer|client|nutzer\w*|benutzer\w*|anwender\w*|utilisat\w+|usuari\w+|utente|пользовател\w*)\b"
-    r"|用户|ユーザー|사용자",
+    r"|\b(?:request|instruction|wish|order) (?:was|is|reads)\b|用户|ユーザー|사용자",
     re.IGNORECASE,
 )
 _QUOTATION = re.compile(
     r"[\"\u201c\u201e\u00ab]([^\"\u201c-\u201e\u00ab\u00bb\n]{8,})[\"\u201c\u201d\u00bb]"
+    # over two lines
+    r"|(?:(?<!\w)\"(?=\w)|[\u201c\u201e\u00ab])"
+    r"([^\"\u201c-\u201e\u00ab\u00bb\n]{1,300}\n[^\"\u201c-\u201e\u00ab\u00bb\n]{1,300})[\"\u201c\u201d\u00bb](?!\w)"
+    r"|[\u300c\u300e]([^\u300c-\u300f\n]{6,})[\u300d\u300f]"
+    r"|(?<![\w(=,\[])['\u2018]((?:[^'\u2018\u2019\n]|(?<=\w)['\u2019](?=\w)){8,300})['\u2019](?!\w)"
+    # a line of a chat
+    rf"|^> ?\**(?:{_PERSON.pattern})\**:\** ([^\"'\u2018\u201c\u201e\u00ab\u300c\u300e\n][^\n]{{7,}})$",
+    re.IGNORECASE | re.MULTILINE,
 )
+_ITEM = re.compile(r"[ \t]*(?:[-*\u2022]|\d{1,9}[.)]) ")
+_HEADING = re.compile(r"#{1,6} |\*\*|.{1,80}:\**$")
+_THING = re.compile(
+    r"\b(?:(?:errors?|exceptions?|warnings?|failures?|logs?|traceback)(?: (?:message|text|line|output)s?)?|output|file|"
+    r"function|class|test|button|title|label|fehler\w*|ausgabe|erreur|ошибк\w*)[\s:,(*]{0,9}$|(?:错误|エラー|오류)\W{0,9}$",
+    re.IGNORECASE,
+)
+"""Matches words before a quotation that is the text of a thing, and nobody's words."""
 _ELLIPSIS = re.compile(r"\[?(?:\u2026|\.\.\.)\]?")
 _WORD = re.compile(r"\w+")
 
@@ -379,16 +395,40 @@ def mark_invented_quotes(text: str, said: Iterable[str]) -> str:
         wanted = [f" {piece} " if piece.isascii() else piece for piece in pieces]
         return any(all(piece in each for piece in wanted) for each in known)
 
+    named = _find_items_of_person(text)
+
     def mark(match: re.Match[str]) -> str:
+        quoted = match[match.lastindex or 0]
         line = text.rfind("\n", 0, match.start()) + 1
         before = text[max(line, match.start() - REACH) : match.start()]
-        is_sentence = " " in match[1] or not match[1].isascii()
-        is_marked = text.startswith(NOT_SAID, match.end())
-        if not is_sentence or is_marked or not _PERSON.search(before) or is_said(match[1]):
+        is_sentence = " " in quoted or "\n" in quoted or not quoted.isascii()
+        is_marked = quoted.endswith(NOT_SAID) or text.startswith(NOT_SAID, match.end())
+        is_attributed = (
+            match[0].startswith(">")
+            or (line in named and _ITEM.fullmatch(before))
+            or (_PERSON.search(before) and not _THING.search(before))
+        )
+        if not is_sentence or is_marked or not is_attributed or is_said(quoted):
             return match[0]
         return match[0] + NOT_SAID
 
     return _QUOTATION.sub(mark, text)
+
+
+def _find_items_of_person(text: str) -> set[int]:
+    """Return where the items of lists begin whose heading names the user."""
+    found: set[int] = set()
+    at, is_named = 0, False
+    for line in text.split("\n"):
+        if _ITEM.match(line) and not line.rstrip("*").endswith(":"):
+            if is_named:
+                found.add(at)
+        elif line.strip() and _HEADING.match(line):
+            is_named = bool(_PERSON.search(line))
+        elif line.strip() and not line[0].isspace():
+            is_named = False
+        at += len(line) + 1
+    return found
 
 
 def _join_words(text: str) -> str:

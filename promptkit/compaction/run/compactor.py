@@ -562,7 +562,9 @@ class Compactor:
         if summary.mode != EXTRACTIVE:
             shown = (*readable.kept, *readable.pinned, *readable.replayed)
             said = [item.message.text for item in shown if is_user_request(item)]
-            text = mark_invented_quotes(text, [*Facts.from_json(summary.facts).requests, *said])
+            said += Facts.from_json(summary.facts).requests
+            if mark_invented_quotes(text, said) != text:
+                text = mark_invented_quotes(text, [*said, *self._find_said(plan.leaf)])
         summary = attrs.evolve(summary, text=text)
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
@@ -579,6 +581,17 @@ class Compactor:
             detail = f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."
             raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
         return checked
+
+    def _find_said(self, leaf: str) -> list[str]:
+        """Return the texts of all messages of the user up to an entry, without secrets: also those that left the facts."""
+        said = [
+            entry.message.text
+            for entry in self.transcript.path(leaf)
+            if entry.kind == "message"
+            and entry.message is not None
+            and entry.message.role == "user"
+        ]
+        return said if self.redactor is None else [self.redactor(each) for each in said]
 
     async def _load_files(self, draft: DraftSummary) -> tuple[Message, ...]:
         """Read the files that the checkpoint shows, if it is to show any: so many that it still saves a tenth."""
