@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 
 import attrs
 
+from promptkit.compaction.planning.user_messages import ATTACHMENT_END, ATTACHMENT_START
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
@@ -188,7 +189,7 @@ def _decode(name: str, data: bytes) -> str:
 def _label(name: str, text: str) -> str:
     """Put a text into tags that name its file. The closing tag is escaped in the text itself."""
     escaped = text.replace("</attachment", "<\\/attachment").rstrip("\n")
-    return f'\n\n<attachment path="{html.escape(name)}">\n{escaped}\n</attachment>'
+    return f'\n\n{ATTACHMENT_START}{html.escape(name)}">\n{escaped}\n{ATTACHMENT_END}'
 
 
 def _check_size(attachment: ReadAttachment, budget: ContextBudget, tokenizer: Tokenizer) -> None:

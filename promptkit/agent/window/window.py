@@ -635,7 +635,7 @@ class ContextWindow:
             text: The passage. None: the whole message.
 
         Returns:
-            The pin, for `unpin`.
+            The pin, for `unpin`, with secrets removed from its text.
 
         Raises:
             InvalidArgumentError: No message contains the passage, the message has no text, or the
@@ -643,6 +643,9 @@ class ContextWindow:
             TranscriptError: There is no entry with this id.
         """
         pin, pins = find_pin(self.transcript, entry, text), self.pins
+        if (redactor := self._settings.redactor) is not None:
+            # as summaries have it, so that `unpin` finds it after one
+            pin = attrs.evolve(pin, text=redactor(pin.text))
         replacement = self.compaction.compactor.replacement
         tokens = count_pins(dict.fromkeys((*pins, pin)), self.tokenizer)
         if tokens > replacement.binding_tokens:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
@@ -41,37 +41,101 @@ SHORTENED_TOKENS = 24
 OTHERS_DIVISOR = 4
 """Messages that are shortened get at most a quarter of the text."""
 
+_START = r"(?:^|(?<=[.!?:;,\u2014] )|(?<=[-*\u2022] ))[ \t]*+"
+"""Where a clause, or an item of a list, begins."""
+
+_GERMAN_ORDERS = (
+    "(?:push|committ?|merg|fass|lösch|änder|benutz|nutz|verwend|schreib|mach|lad|installier|rühr|füg|entfern|bearbeit|"
+    "start|führ|modifizier|deploy|öffn|schick|send|stell|setz|überschreib|veröffentlich|verschieb|greif|ersetz|"
+    "erstell|leg|test|bau|ruf)(?:e|t|en sie)|fass|lösch|schreib|mach|lad|rühr|führ|schick|stell|setz|greif|ruf|nimm|lass|geh|brich"
+)
+_SPANISH_ORDERS = (
+    "hag|toqu|uses|borr|elimin|cambi|modifiqu|sub[ae]|empuj|escrib|instal|ejecut|edit|crees|agregu|añad|quit|muev|"
+    "abr|enví|mand|publiqu|despliegu|pong|rompas|actualic|renombr|commit|push|merge"
+)
+_PORTUGUESE_ORDERS = (
+    "faç|toqu|mex|use|apagu|alter|mud|modifiqu|remov|exclu|delet|edit|cri[ea]|execut|instal|envi|publiqu|escrev|"
+    "adicion|renomei|sub|rod|commit|merge"
+)
+
 PROHIBITION = re.compile(
-    r"\b(?:never|don['\u2019]?t|(?:do|must|shall|should|may) not|(?:must|should)n['\u2019]?t|without|avoid|"
+    r"(?<!--)\b(?:never(?! ?mind\b)|(?:don['\u2019]?t|do not)(?! (?:worry|mind|bother|hesitate)\b)|"
+    r"(?:must|shall|should|may) not|(?:must|should)n['\u2019]?t|you (?:can['\u2019]?t|cannot|can not)|"
+    r"without(?! (?:any )?(?:errors?|problems?|issues?|warnings?|fail\w*|crash\w*|success|trouble)\b)|avoid|"
     r"not allowed|forbid\w*|forbade|prohibit\w*|refrain|no longer|ask (?:me )?(?:before|first)|"
-    r"nie|niemals|keinesfalls|auf keinen fall|bitte nicht|(?:darf|soll)\w* nicht|ohne|verbot\w*|verbiet\w*|"
-    r"jamais|surtout pas|sans|interdi\w*|nunca|jamás|prohibid\w*|proibid\w*|não deve\w*|vietat\w*|"
-    r"никогда|нельзя|не (?:надо|делай|трогай|меняй|удаляй)\w*|запрещ\w*)\b"
-    r"|不要|不得|不可|禁止|勿|しないで|ないでください|하지 ?마|금지",
-    re.IGNORECASE,
+    r"nie|niemals|keinesfalls|auf keinen fall|bitte nicht|(?:darf|soll)\w* nicht|ohne(?! (?:fehler|problem))|verbot\w*|"
+    r"verbiet\w*|jamais|surtout pas|de ne pas|sans(?! (?:erreur|problème))|interdi\w*|nunca|jamás|prohibid\w*|proibid\w*|"
+    r"não deve\w*|vietat\w*|никогда|нельзя|не (?:надо|делай|трогай|меняй|удаляй)\w*|запрещ\w*)\b(?!-\w)"
+    # orders, which are known by the form of the verb or by its place
+    rf"|{_START}(?:bitte )?(?:{_GERMAN_ORDERS}) (?:[^.!?\n]{{0,80}} )?(?:nicht|kein\w*)\b"
+    rf"|{_START}n(?:e |['\u2019])[^.!?\n]{{0,40}} (?:pas|jamais|rien|plus|aucun\w*)\b"
+    rf"|{_START}(?:por favor,? )?no (?:(?:me|lo|la|los|las|le|se) )?(?:{_SPANISH_ORDERS})\w*\b(?! (?:of|were|are|found)\b)"
+    rf"|\bnão (?:(?:me|o|a|os|as|se) )?(?:{_PORTUGUESE_ORDERS})\w*\b"
+    rf"|{_START}non (?:toccate|usate|modificate|cancellate|fate|\w+[aei]r(?:e|l[oaie]))\b"
+    rf"|{_START}(?:пожалуйста,? )?не (?!очень|весь|есть)\w+(?:[аяеую]й|[аяеую]йте|ь|ьте|ите)\b"
+    rf"|{_START}no (?!(?:\w+ )?(?:such|problems?|idea|worries|rush|luck|thanks|one|way|matter|need|doubt|errors?|failures?|issues?"
+    r"|changes?|differences?|results?|output|I|you|it|we|they|that|this|longer|more)\b)"
+    r"(?![^\n]{0,60}\b(?:are|is|was|were|has|have|had|found|failed|passed|ran|works?|exists?|needed|changed|made|left|yet)\b)"
+    r"[^\W\d][\w '-]{4,50}(?=[.!;]?\s*$)"
+    r"|不要|不得|不可|不准|不许|禁止|勿|(?<![特分区类级辨识鉴差个性告离])别(?![的人名处])"
+    r"|しないで|ないでください|(?<!あ)[うくすつぬぶむるぐ]な(?=よ?(?:[\u3002\uff01!\s]|$))|하지 ?마|금지",
+    re.IGNORECASE | re.MULTILINE,
 )
 """Words with which a user forbids something."""
 
 _STATEMENT = re.compile(
     r"\?[\"')\]]*$|\bmay or may not\b|\bno longer\b|\bif (?:I|we|you|they|it) (?:don['\u2019]?t|do not)\b"
-    r"|\b(?:I|we|they|you)(?: \w+)? (?:don['\u2019]?t|do not)(?: \w+)? (?:have|remember|recall|know|think|see|understand|mind|believe|need)\b",
+    r"|\b(?:I|we|they|you)(?: \w+)? (?:don['\u2019]?t|do not|can['\u2019]?t|cannot)(?: \w+)? (?:have|remember|recall|know|think|see|understand|mind|believe|need|reproduce)\b",
     re.IGNORECASE,
 )
 """Matches a sentence that has such words, and is a question or says how something is."""
 
-_SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
+_ASSENT = re.compile(
+    r", ?(?:ok|okay|right|alright|please|would you|will you|understood|got it|yes|oder|ja|d['\u2019]accord|vale|sí|tá|né|va bene|хорошо|да)\?$",
+    re.IGNORECASE,
+)
+"""Asks for assent at the end of an order, which is no question."""
+
+_SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.B\.)(?<!\bz\. B\.)(?<!\bz\.)(?<!\bd\.h\.)\s+|(?<=[\u3002\uff01\uff1f])|\n+",
+    re.IGNORECASE,
+)
+
+_COMMENTS = ("#", "//", "/*", "<!--", ">>>", "$ ")
+"""Begin lines of code that no fence marks."""
+
+ATTACHMENT_START, ATTACHMENT_END = '<attachment path="', "</attachment>"
+"""Begin and end the block of a message of the user that shows an attached file."""
+
+_FENCE = re.compile(r"[ \t>]*+(`{3,}+|~{3,}+)[^`]*$")
 
 MAX_CONSTRAINT_CHARACTERS = 300
 """Characters of a sentence that counts as a constraint."""
 
 _PERSON = re.compile(
     r"\b(?:users?|person|humans?|customer|client|nutzer\w*|benutzer\w*|anwender\w*|utilisat\w+|usuari\w+|utente|пользовател\w*)\b"
-    r"|用户|ユーザー|사용자",
+    r"|\b(?:request|instruction|wish|order) (?:was|is|reads)\b|用户|ユーザー|사용자",
     re.IGNORECASE,
 )
 _QUOTATION = re.compile(
     r"[\"\u201c\u201e\u00ab]([^\"\u201c-\u201e\u00ab\u00bb\n]{8,})[\"\u201c\u201d\u00bb]"
+    # over two lines
+    r"|(?:(?<!\w)\"(?=\w)|[\u201c\u201e\u00ab])"
+    r"([^\"\u201c-\u201e\u00ab\u00bb\n]{1,300}\n[^\"\u201c-\u201e\u00ab\u00bb\n]{1,300})[\"\u201c\u201d\u00bb](?!\w)"
+    r"|[\u300c\u300e]([^\u300c-\u300f\n]{6,})[\u300d\u300f]"
+    r"|(?<![\w(=,\[])['\u2018]((?:[^'\u2018\u2019\n]|(?<=\w)['\u2019](?=\w)){8,300})['\u2019](?!\w)"
+    # a line of a chat
+    rf"|^> ?\**(?:{_PERSON.pattern})\**:\** ([^\"'\u2018\u201c\u201e\u00ab\u300c\u300e\n][^\n]{{7,}})$",
+    re.IGNORECASE | re.MULTILINE,
 )
+_ITEM = re.compile(r"[ \t]*(?:[-*\u2022]|\d{1,9}[.)]) ")
+_HEADING = re.compile(r"#{1,6} |\*\*|.{1,80}:\**$")
+_THING = re.compile(
+    r"\b(?:(?:errors?|exceptions?|warnings?|failures?|logs?|traceback)(?: (?:message|text|line|output)s?)?|output|file|"
+    r"function|class|test|button|title|label|fehler\w*|ausgabe|erreur|ошибк\w*)[\s:,(*]{0,9}$|(?:错误|エラー|오류)\W{0,9}$",
+    re.IGNORECASE,
+)
+"""Matches words before a quotation that is the text of a thing, and nobody's words."""
 _ELLIPSIS = re.compile(r"\[?(?:\u2026|\.\.\.)\]?")
 _WORD = re.compile(r"\w+")
 
@@ -255,13 +319,48 @@ def has_history(text: str) -> bool:
     return f"<{HISTORY_TAG}>\n{HISTORY_TITLE}" in text and text.endswith(f"</{HISTORY_TAG}>")
 
 
+def mask_quoted(text: str) -> str:
+    """Return a message of the user in which attached files and fenced code are blank, at their length.
+
+    Their words are not the user's. A fence that nothing closes stays.
+    """
+    lines = text.split("\n")
+    last = max((at for at, line in enumerate(lines) if line == ATTACHMENT_END), default=-1)
+    closing, start, cut = "", 0, -1
+    blank: list[range] = []
+    for at, line in enumerate(lines):
+        bare, fence = line.strip(" \t\r>"), _FENCE.match(line)
+        if line.startswith(ATTACHMENT_START) and closing != ATTACHMENT_END and at < last:
+            closing, start = ATTACHMENT_END, at
+        elif closing:
+            if line == closing or (bare.startswith(closing) and not bare.strip(closing[0])):
+                blank.append(range(start, at + 1))
+                closing = ""
+        elif fence:
+            closing, start = fence[1], at
+        elif line == ATTACHMENT_END and cut >= 0:
+            # the start of the attachment was in the middle that was left out
+            blank.append(range(cut, at + 1))
+            cut = -1
+        elif MARKER in line:
+            cut = at
+    for at in chain.from_iterable(blank):
+        lines[at] = " " * len(lines[at])
+    return "\n".join(lines)
+
+
 def find_constraints(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the sentences in the user's messages that forbid something, each once, oldest first.
 
-    Questions, and sentences that say how something is, do not count.
+    Questions, and sentences that say how something is, do not count, and neither do attached files
+    and code.
     """
+    lines = (line for text in texts for line in mask_quoted(text).split("\n"))
     sentences = (
-        sentence.strip() for text in texts for sentence in _SENTENCE_END.split(text) if sentence
+        sentence.strip()
+        for line in lines
+        if not _is_code(line.strip())
+        for sentence in _SENTENCE_END.split(line)
     )
     return tuple(
         dict.fromkeys(
@@ -269,9 +368,13 @@ def find_constraints(texts: Iterable[str]) -> tuple[str, ...]:
             for sentence in sentences
             if len(sentence) <= MAX_CONSTRAINT_CHARACTERS
             and PROHIBITION.search(sentence)
-            and not _STATEMENT.search(sentence)
+            and not _STATEMENT.search(_ASSENT.sub("", sentence))
         )
     )
+
+
+def _is_code(line: str) -> bool:
+    return line.startswith(_COMMENTS) or line.endswith((" {", "){", ");"))
 
 
 def mark_invented_quotes(text: str, said: Iterable[str]) -> str:
@@ -292,16 +395,40 @@ def mark_invented_quotes(text: str, said: Iterable[str]) -> str:
         wanted = [f" {piece} " if piece.isascii() else piece for piece in pieces]
         return any(all(piece in each for piece in wanted) for each in known)
 
+    named = _find_items_of_person(text)
+
     def mark(match: re.Match[str]) -> str:
+        quoted = match[match.lastindex or 0]
         line = text.rfind("\n", 0, match.start()) + 1
         before = text[max(line, match.start() - REACH) : match.start()]
-        is_sentence = " " in match[1] or not match[1].isascii()
-        is_marked = text.startswith(NOT_SAID, match.end())
-        if not is_sentence or is_marked or not _PERSON.search(before) or is_said(match[1]):
+        is_sentence = " " in quoted or "\n" in quoted or not quoted.isascii()
+        is_marked = quoted.endswith(NOT_SAID) or text.startswith(NOT_SAID, match.end())
+        is_attributed = (
+            match[0].startswith(">")
+            or (line in named and _ITEM.fullmatch(before))
+            or (_PERSON.search(before) and not _THING.search(before))
+        )
+        if not is_sentence or is_marked or not is_attributed or is_said(quoted):
             return match[0]
         return match[0] + NOT_SAID
 
     return _QUOTATION.sub(mark, text)
+
+
+def _find_items_of_person(text: str) -> set[int]:
+    """Return where the items of lists begin whose heading names the user."""
+    found: set[int] = set()
+    at, is_named = 0, False
+    for line in text.split("\n"):
+        if _ITEM.match(line) and not line.rstrip("*").endswith(":"):
+            if is_named:
+                found.add(at)
+        elif line.strip() and _HEADING.match(line):
+            is_named = bool(_PERSON.search(line))
+        elif line.strip() and not line[0].isspace():
+            is_named = False
+        at += len(line) + 1
+    return found
 
 
 def _join_words(text: str) -> str:

@@ -59,7 +59,7 @@ from promptkit.compaction.summarizers.extractive import (
     ExtractiveSummarizer,
     format_left_out,
 )
-from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.summarizers.facts import Facts, redact_facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.losses import (
     Losses,
@@ -400,7 +400,7 @@ class Compactor:
                 self.tokenizer,
                 files=files,
             )
-            entry = self._write(draft, replaced)
+            entry = self._write(draft, replaced, files)
         if entry is None:
             return None
         await run_post_compact(self.hooks, entry)
@@ -564,7 +564,9 @@ class Compactor:
         if summary.mode != EXTRACTIVE:
             shown = (*readable.kept, *readable.pinned, *readable.replayed)
             said = [item.message.text for item in shown if is_user_request(item)]
-            text = mark_invented_quotes(text, [*Facts.from_json(summary.facts).requests, *said])
+            said += Facts.from_json(summary.facts).requests
+            if mark_invented_quotes(text, said) != text:
+                text = mark_invented_quotes(text, [*said, *self._find_said(plan.leaf)])
         summary = attrs.evolve(summary, text=text)
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
@@ -586,6 +588,17 @@ class Compactor:
             raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
         return checked
 
+    def _find_said(self, leaf: str) -> list[str]:
+        """Return the texts of all messages of the user up to an entry, without secrets: also those that left the facts."""
+        said = [
+            entry.message.text
+            for entry in self.transcript.path(leaf)
+            if entry.kind == "message"
+            and entry.message is not None
+            and entry.message.role == "user"
+        ]
+        return said if self.redactor is None else [self.redactor(each) for each in said]
+
     async def _load_files(self, draft: DraftSummary) -> tuple[Message, ...]:
         """Read the files that the checkpoint shows, if it is to show any: so many that it still saves a tenth."""
         files, plan = self.replacement.files, draft.plan
@@ -601,8 +614,19 @@ class Compactor:
             redactor=self.redactor,
         )
 
-    def _write(self, draft: DraftSummary, replaced: ReplacementMessages) -> Entry | None:
-        """Append the checkpoint after whatever was written meanwhile.
+    def _update_pins(self, draft: DraftSummary) -> DraftSummary:
+        """Return a draft with the pins that hold now, or the same one if they have not changed."""
+        pins = _collect_pins(self.transcript.path(), draft.plan)
+        if self.redactor is not None:
+            pins = redact_facts(pins, self.redactor)
+        summary = attrs.evolve(draft.summary, facts=_replace_pins(draft.summary.facts, pins))
+        is_same = Facts.from_json(summary.facts).pins == Facts.from_json(draft.summary.facts).pins
+        return draft if is_same else attrs.evolve(draft, summary=summary)
+
+    def _write(
+        self, draft: DraftSummary, replaced: ReplacementMessages, files: tuple[Message, ...]
+    ) -> Entry | None:
+        """Append the checkpoint after whatever was written meanwhile, with the pins that hold now.
 
         Returns None if that made the plan stale.
         """
@@ -611,6 +635,12 @@ class Compactor:
             if stale is not None:
                 self.discard(draft, stale)
                 return None
+            latest = self._update_pins(draft)
+            if latest is not draft:
+                draft = latest
+                replaced = self.replacement.build(
+                    draft.plan, draft.summary, self.tokenizer, files=files
+                )
             before = self.count_request()
             checkpoint = build_checkpoint(
                 draft, self.view.items, replaced=replaced, count=self.sizer.count_message
@@ -751,18 +781,10 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
     From abandoned branches only the files that were read and changed are added: the user's requests
     there no longer hold.
     """
-    opening = next(
-        (
-            item.entry_id
-            for item in (*plan.dropped, *plan.pinned, *plan.replayed)
-            if is_checkpoint_item(item)
-        ),
-        None,
-    )
+    opening = _find_opening(plan)
     earlier = None if opening is None else transcript.get(opening).payload
     facts: Mapping[str, Json] = earlier.facts if isinstance(earlier, Checkpoint) else {}
-    pins = Facts(pins=list_pins(transcript.path(plan.leaf), opening)).to_json()
-    facts = {**{name: value for name, value in facts.items() if name != "pins"}, **pins}
+    facts = _replace_pins(facts, _collect_pins(transcript.path(plan.leaf), plan))
     payloads = [
         transcript.get(item.entry_id).payload
         for item in (*plan.dropped, *plan.prefix)
@@ -779,6 +801,21 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
     read = _unique(path for each in (known, *branches) for path in each.read)
     changed = _unique(path for each in (known, *branches) for path in each.changed)
     return {**facts, **attrs.evolve(known, read=read, changed=changed).to_json()}
+
+
+def _find_opening(plan: Plan) -> str | None:
+    """Return the id of the checkpoint that the view of a plan begins with, or None."""
+    items = (*plan.dropped, *plan.pinned, *plan.replayed)
+    return next((item.entry_id for item in items if is_checkpoint_item(item)), None)
+
+
+def _collect_pins(path: Sequence[Entry], plan: Plan) -> dict[str, Json]:
+    """Return the pins that hold at the end of a path, as facts."""
+    return Facts(pins=list_pins(path, _find_opening(plan))).to_json()
+
+
+def _replace_pins(facts: Mapping[str, Json], pins: Mapping[str, Json]) -> dict[str, Json]:
+    return {**{name: value for name, value in facts.items() if name != "pins"}, **pins}
 
 
 def _unique(paths: Iterable[str]) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from promptkit.compaction.planning.user_messages import mask_quoted
 from promptkit.compaction.summarizers.facts import Facts, Pin, pin_from_json
 from promptkit.errors import InvalidArgumentError
 from promptkit.transcript import Checkpoint, CustomEntry, Entry, Reset, Transcript
@@ -78,8 +79,17 @@ def pin_entry(pin: Pin, *, name: str = PIN) -> CustomEntry:
 
 
 def find_marked(text: str, marks: tuple[str, str]) -> Iterator[str]:
-    """Yield the passages of a text between two marks."""
-    for part in text.split(marks[0])[1:]:
-        passage, closed, _ = part.partition(marks[1])
-        if closed and passage.strip():
-            yield passage.strip()
+    """Yield the passages of a message of the user between two marks, which are not in an attached file or in code.
+
+    The marks may be equal. Of two opening marks before a closing one the second one counts.
+    """
+    masked, at = mask_quoted(text), 0
+    while (start := masked.find(marks[0], at)) >= 0:
+        start += len(marks[0])
+        end = masked.find(marks[1], start)
+        if end < 0:
+            return
+        start = max(start, masked.rfind(marks[0], start, end) + len(marks[0]))
+        if passage := text[start:end].strip():
+            yield passage
+        at = end + len(marks[1])

@@ -64,7 +64,7 @@ BINDING_SHARE = 16
 UNCONFIRMED = "(to be confirmed)"
 """Follows a todo whose list a compaction dropped."""
 
-CONSTRAINTS_TITLE = "What the user ruled out, word for word. Each still binds whoever goes on:"
+CONSTRAINTS_TITLE = "What the user ruled out, word for word. Each still binds whoever goes on, unless the user allowed it later:"
 PINNED_TITLE = "Kept word for word, with who wrote it:"
 
 FILES_SHARE = 8
@@ -448,7 +448,7 @@ class Replacement:
             f"CONSTRAINT (still binding): {_escape(each)}"
             for each in find_constraints(facts.requests)
         ]
-        pins = [f"[{pin.by}] {_escape(pin.text)}" for pin in facts.pins]
+        pins = [_format_pin(pin) for pin in facts.pins]
         room = self.binding_tokens
         lines = keep_newest_lines(constraints, room, tokenizer)
         shortened = _shorten_texts(pins, room, tokenizer) if pins else ()
@@ -564,7 +564,12 @@ def _shorten_texts(texts: Sequence[str], tokens: int, tokenizer: Tokenizer) -> t
 
 def count_pins(pins: Iterable[Pin], tokenizer: Tokenizer) -> int:
     """Count the tokens of pins as a summary shows them."""
-    return sum(tokenizer.count(f"[{pin.by}] {_escape(pin.text)}") + 1 for pin in pins)
+    return sum(tokenizer.count(_format_pin(pin)) + 1 for pin in pins)
+
+
+def _format_pin(pin: Pin) -> str:
+    """Format a pin so that no line but its first begins at the margin, where the author is named."""
+    return f"[{pin.by}] {_indent(_escape(pin.text))}"
 
 
 def keep_newest_lines(lines: Sequence[str], tokens: int, tokenizer: Tokenizer) -> Sequence[str]:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.compaction.run.replacement import ReplacementMessages
+    from promptkit.messages import Message
 
 
 class ArchiveDirectory:
@@ -95,14 +96,16 @@ class ArchivingCompactor(Compactor):
     archives: ArchiveDirectory | None = None
     """Where archives are written. None: nothing is archived."""
 
-    def _write(self, draft: DraftSummary, replaced: ReplacementMessages) -> Entry | None:
+    def _write(
+        self, draft: DraftSummary, replaced: ReplacementMessages, files: tuple[Message, ...]
+    ) -> Entry | None:
         """Archive what the checkpoint drops, and append the checkpoint.
 
         If the archive cannot be written, the checkpoint is not written either. Nothing is awaited
         in between: a cancellation would leave one of them without the other.
         """
         if self.archives is None:
-            return super()._write(draft, replaced)
+            return super()._write(draft, replaced, files)
         planned = Checkpoint(summary=draft.summary.text, first_kept=draft.plan.first_kept)
         path = self.transcript.path()
         # messages that were added after the plan was made are kept
@@ -111,7 +114,7 @@ class ArchivingCompactor(Compactor):
             path = path[: ids.index(draft.plan.leaf) + 1] if draft.plan.leaf in ids else ()
         archive, entry = self.archives.write(find_covered_entries(path, planned)), None
         try:
-            entry = super()._write(draft, replaced)
+            entry = super()._write(draft, replaced, files)
         finally:
             if entry is None and archive is not None:
                 archive.unlink(missing_ok=True)

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import time
+
 import attrs
 import pytest
 
-from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages
+from promptkit.compaction.planning.user_messages import (
+    UserMessageHistory,
+    VerbatimUserMessages,
+    find_constraints,
+)
+from promptkit.compaction.run.pins import find_marked
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart
 from promptkit.testing import WordTokenizer
@@ -126,3 +133,92 @@ def test_a_message_that_looks_like_what_was_cut_out_hides_no_older_ones(said: st
 def test_negative_figures_are_refused() -> None:
     with pytest.raises(InvalidArgumentError):
         VerbatimUserMessages(max_tokens=-1)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Pushe nicht auf main.",
+        "Fass die Datenbank nicht an!",
+        "Ne pousse pas sur main.",
+        "No hagas push a main.",
+        "Não faça push.",
+        "Non toccare il database.",
+        "не пушь в main.",
+        "main にプッシュするな。",
+        "别动数据库。",
+        "You can't touch the db.",
+        "no force pushes",
+        "- no force pushes",
+        "Never push to main, ok?",
+        "Do NOT push to main (e.g. via git).",
+        "Bitte nicht pushen, z.B. auf main.",
+    ],
+)
+def test_orders_not_to_do_something_are_found_whole_and_in_many_languages(said: str) -> None:
+    assert find_constraints([said]) == (said,)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Never mind, go on.",
+        "Don't worry about the tests.",
+        "It works without errors now.",
+        "Add a flag --without-docs.",
+        "No problem.",
+        "cat: a.py: No such file or directory",
+        "No tests failed.",
+        "Das geht nicht.",
+        "Tests laufen nicht.",
+        "Ça ne marche pas.",
+        "не очень хорошо.",
+        "这是特别好的类别。",
+        "終わるかな。",
+        "You can't see it?",
+    ],
+)
+def test_what_forbids_nothing_is_no_constraint(said: str) -> None:
+    assert find_constraints([said]) == ()
+
+
+FILE = '<attachment path="a.md">\nYou must not ask. [[no]]\n```\n</attachment>'
+
+
+@pytest.mark.parametrize(
+    "quoted",
+    [
+        FILE,
+        f"{FILE}\n\n{FILE}",
+        "```py\nNever do it. [[no]]\n```",
+        "```\r\nNever do it. [[no]]\r\n```\r",
+        "> ~~~~\n> ~~~\n> Never do it. [[no]]\n> ~~~~",
+        "# Do not edit by hand. Never ask.\n// Never call it.\nlog('it does not avoid it');",
+    ],
+)
+def test_attached_files_and_code_are_not_the_user_s_words(quoted: str) -> None:
+    text = f"Never push. [[one\n{FILE}\ntwo]]\n\n{quoted}\n\nNever pull. [[yes]]"
+    assert find_constraints([text]) == ("Never push.", "Never pull.")
+    assert list(find_marked(text, ("[[", "]]"))) == [f"one\n{FILE}\ntwo", "yes"]
+
+
+def test_of_an_attached_file_whose_start_is_cut_nothing_is_a_constraint() -> None:
+    text = f"Never push. {words(10)}\n{words(10)}[…]tail\nNever ask.\n</attachment>\nNever pull."
+    assert find_constraints([text]) == ("Never push.", "Never pull.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "\n" * 40_000,
+        "no " * 40_000,
+        "`" * 40_000,
+        "```\n" * 40_000,
+        f"{FILE}\n" * 2_000,
+        "не " * 40_000,
+    ],
+)
+def test_constraints_are_found_in_linear_time(text: str) -> None:
+    started = time.process_time()
+    find_constraints([text, text.replace("\n", " ")])
+    assert time.process_time() - started < 2
