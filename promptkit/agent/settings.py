@@ -79,6 +79,14 @@ def _are_models(value: object) -> bool:
     )
 
 
+def _are_marks(value: object) -> bool:
+    match value:
+        case (str(first), str(second)):
+            return isinstance(value, tuple) and bool(first and second)
+        case _:
+            return False
+
+
 _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "transcript": (
         lambda value: isinstance(value, Transcript),
@@ -113,8 +121,8 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "promotions": (_are_models, "a list of model objects"),
     "carry": (callable, "a function that returns a CarriedContext"),
     "pin_marks": (
-        lambda value: isinstance(value, tuple),
-        "two texts, such as ('[[keep]]', '[[/keep]]')",
+        _are_marks,
+        "two texts that are not empty, such as ('[[keep]]', '[[/keep]]')",
     ),
     "archives": (lambda value: isinstance(value, ArchiveDirectory), "an ArchiveDirectory(…)"),
     "read_tool": (lambda value: isinstance(value, str), "the name of a tool"),

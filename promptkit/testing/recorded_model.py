@@ -6,13 +6,16 @@ import copy
 import getpass
 import json
 import os
+import re
 import tempfile
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Unpack
 
+import anyio
 import attrs
 import cattrs
 
@@ -45,8 +48,10 @@ KEY_OPTIONS = (
 )
 """The options that a reply depends on. The others say how a request is sent."""
 
-REPLY = "\n# Reply\n\n```json\n"
+REPLY = "\n# Reply\n\n"
 """What is between a request and its reply in a file. The reply's own lines never look like it."""
+
+_ANSWER = re.compile(r"(`{3,})json\n(.*)\n\1\s*", re.DOTALL)
 
 MAX_LINES = 100
 """Lines of a difference that an error shows."""
@@ -122,8 +127,9 @@ class RecordedModel:
 
     A request is recognized by what the model is shown: messages, tools, and the options that a
     reply depends on. Ids, dates, times, this machine's folders and secrets do not count, and secrets
-    are not written. A refusal of a request that was too large is recorded too; other errors are
-    not.
+    are not written. A request that was recorded a moment ago, or is being recorded, is not sent
+    again: it gets the same reply. A refusal of a request that was too large is recorded too; other
+    errors are not.
 
     >>> model = RecordedModel(OpenAIModel("gpt-5"), Path(__file__).parent / "records" / "review")
     """
@@ -151,6 +157,7 @@ class RecordedModel:
         self.folder = Path(folder)
         self._redactor = redactor
         self.options: ModelOptions = {}
+        self._locks: defaultdict[str, anyio.Lock] = defaultdict(anyio.Lock)
         self._records = {
             record.request: record for record in map(_read_record, sorted(self.folder.glob("*.md")))
         }
@@ -183,12 +190,13 @@ class RecordedModel:
             ContextLengthExceededError: The model refused the request as too large.
         """
         request = self._format(messages, tools)
-        if (record := self._records.get(request)) is not None:
-            reply = record.answer.replay()
-        elif self._model is None:
+        if self._model is not None:
+            async with self._locks[request]:
+                if request not in self._records:
+                    return await self._record(request, self._model, messages, tools)
+        if (record := self._records.get(request)) is None:
             raise self._describe_miss(request)
-        else:
-            return await self._record(request, self._model, messages, tools)
+        reply = record.answer.replay()
         if (on_text := self.options.get("on_text")) and reply.message.text:
             on_text(reply.message.text)
         return reply
@@ -218,7 +226,7 @@ class RecordedModel:
         number = len(self._records) + 1
         key = sha256(request.encode(errors="surrogatepass")).hexdigest()[:12]
         path = self.folder / f"{number:03}-{key}.md"
-        text = f"{request}\n# Reply\n\n{fence_json(_convert.unstructure(answer))}\n"
+        text = f"{request}{REPLY}{fence_json(_convert.unstructure(answer))}\n"
         write_output(path, lambda file: file.write(text.encode()), mode=0o666)
         self._records[request] = _Record(path, request, answer)
 
@@ -244,15 +252,13 @@ class RecordedModel:
 
 
 def _read_record(path: Path) -> _Record:
-    request, found, rest = path.read_text(encoding="utf-8").rpartition(REPLY)
+    request, _, rest = path.read_text(encoding="utf-8").rpartition(REPLY)
+    written = _ANSWER.fullmatch(rest)
     try:
-        answer = _convert.structure(json.loads(rest.rpartition("\n```")[0]), _Answer)
-    except (cattrs.BaseValidationError, TranscriptError, ValueError) as error:
-        found, answer = "", _Answer()
-        del error
-    if not found:
+        answer = _convert.structure(json.loads(written[2] if written else ""), _Answer)
+    except (cattrs.BaseValidationError, TranscriptError, ValueError):
         problem = f"{path} is no record of a request and its reply: delete it, or the folder to record again."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(problem) from None
     return _Record(path, request, answer)
 
 

@@ -152,6 +152,26 @@ def test_a_mark_that_moves_is_no_difference() -> None:
     assert not misses(asyncio.run(converse()).transcript)
 
 
+def test_text_behind_the_conversation_is_no_difference_and_is_not_expected_in_the_cache() -> None:
+    def prompt(view: ConversationView) -> Child:
+        return (
+            SystemMessage()[RULES],
+            Conversation(view=view),
+            UserMessage()[f"{len(view.messages)} messages. " * 300],
+        )
+
+    async def converse() -> Talk:
+        talk = Talk("").open(instructions=None, prompt=prompt)
+        for _ in range(4):
+            await talk.turn()
+        return talk
+
+    talk = asyncio.run(converse())
+    assert talk.misses  # the model counts the text behind
+    assert not talk.told
+    assert_cache_stable(talk.window)
+
+
 def test_assert_cache_stable_names_the_request_and_what_changed_it() -> None:
     async def converse(*, tells_time: bool) -> AgentSession:
         now = [0.0]

@@ -9,10 +9,13 @@ import random
 import pytest
 
 from promptkit import AgentSession, ContextBudget, ContextWindow, Message, ToolCall
+from promptkit.agent import Handoff
 from promptkit.compaction import PRESETS, CarriedContext, Summary, SummaryTask
-from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
+from promptkit.errors import SummaryError
+from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tools import ERROR_MARK
-from promptkit.transcript import Transcript
+from promptkit.transcript import InMemoryStore, Transcript
 from tests.conversations import words
 
 WORDS = WordTokenizer()
@@ -115,6 +118,75 @@ def test_an_error_of_the_program_is_logged_and_the_conversation_s_own_is_carried
     with caplog.at_level(logging.ERROR, logger="promptkit"):
         assert facts["todo"] in compact(window)
     assert "carry= raised" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: None,
+        lambda: {"plan": "P"},
+        lambda: CarriedContext(plan=["a"]),  # type: ignore[arg-type]  # the fault
+        lambda: CarriedContext(todos="abc"),
+        lambda: CarriedContext(rules=[1]),  # type: ignore[list-item]  # the fault
+    ],
+)
+def test_a_wrong_value_of_the_program_is_logged_and_the_conversation_s_own_is_carried(
+    wrong: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    window = open_window(carry=wrong)
+    facts = load(window, random.Random(1))
+    assert facts["todo"] in compact(window)
+    assert "carry= " in caplog.text
+
+
+def test_secrets_in_what_the_program_gives_are_not_shown() -> None:
+    given = CarriedContext(plan="Use k-1.", todos=("rotate k-1",), agent="k-1", skills=("k-1",))
+
+    def redact(text: str) -> str:
+        return text.replace("k-1", "[key]")
+
+    window = open_window(carry=lambda: given, redactor=redact)
+    shown = compact(window)
+    assert "<plan>\nUse [key].\n</plan>" in shown
+    assert "k-1" not in shown
+
+
+def test_an_isolated_conversation_is_not_shown_what_this_one_carries() -> None:
+    window = open_window(carry=lambda: CarriedContext(plan="PARENT"))
+    assert "PARENT" in compact(window)
+    assert "PARENT" not in compact(window.isolate(InMemoryStore()))
+
+
+@pytest.mark.parametrize("carries", [True, False])
+def test_a_sub_agent_with_a_document_is_not_shown_what_its_parent_carries(*, carries: bool) -> None:
+    document = summary_answer("The parser scatters.", sections=HANDOFF_SECTIONS)
+    model = ScriptedModel(
+        ["Yes.", document, "In tests/.", document, summary_answer("The tests wait.")]
+    )
+    session = AgentSession(
+        model=model, budget=BUDGET, tokenizer=WORDS, carry=lambda: CarriedContext(plan="PARENT")
+    )
+
+    async def delegate() -> ContextWindow:
+        await session.run("Go.")
+        await session.delegate(Handoff(task="Find the tests."))
+        return await session.window.handoff("Go on.", InMemoryStore(), carries=carries)
+
+    child = asyncio.run(delegate())
+    shown = "\n".join(message.text for message in model.requests[2].messages)
+    assert "The parser scatters." in shown
+    assert "PARENT" not in shown
+    assert ("PARENT" in compact(child)) is carries
+
+
+def test_a_summary_that_what_is_carried_makes_too_large_names_carry() -> None:
+    given = CarriedContext(plan=words(9_000, "plan"), agent=words(9_000, "agent"))
+    window = open_window(carry=lambda: given)
+    for _ in range(3):
+        window.add(Message(role="user", content="Go on."))
+        window.add(Message(role="assistant", content=words(500, "reply")))
+    with pytest.raises(SummaryError, match="carry= "):
+        asyncio.run(window.compact())
 
 
 def test_a_session_takes_carry_too() -> None:

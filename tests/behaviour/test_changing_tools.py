@@ -12,6 +12,7 @@ import pytest
 from benchmarks.wishes_cache import RULES, TTL, Talk, prefix_breaks
 from promptkit import AgentSession, Message, SyncSession, Tool, ToolCall, ToolDefinition, Transcript
 from promptkit.compaction import Events, ExtractiveSummarizer
+from promptkit.compaction.planning.selection import KeepLastTurns
 from promptkit.compaction.run.events import ToolsChanged
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.testing import ScriptedModel, assert_cache_stable
@@ -161,6 +162,37 @@ class TestJoining:
 
         assert offered(asyncio.run(converse())) == ["read", "grep", "search_web"]
 
+    def test_a_request_without_tools_is_followed_by_one_with_those_that_were_given(self) -> None:
+        async def converse() -> Talk:
+            talk = open_talk()
+            await talk.turn()
+            talk.window.set_tools([READ])
+            await talk.turn()
+            return talk
+
+        talk = asyncio.run(converse())
+        assert offered(talk) == ["read"]
+        assert not announcements(talk.window.transcript)
+
+    def test_a_start_without_tools_offers_those_of_the_calls_that_are_still_shown(self) -> None:
+        async def converse() -> list[str]:
+            store = InMemoryStore()
+            first = open_talk(
+                READ,
+                transcript=Transcript(store),
+                summarizer=ExtractiveSummarizer(),
+                keep=KeepLastTurns(count=2),
+            )
+            for number in range(6):
+                await first.read(number)
+            assert await first.window.compact()
+            again = open_talk(transcript=Transcript(store))
+            assert any(each.tool_calls for each in again.window.view.messages)
+            await again.turn()
+            return offered(again)
+
+        assert asyncio.run(converse()) == ["read"]
+
     def test_another_model_has_another_cache(self) -> None:
         async def converse() -> Talk:
             talk = await self.converse()
@@ -238,6 +270,25 @@ class TestTranscript:
         kept, told = asyncio.run(converse(GREP, SEARCH_WEB))
         assert kept == ["read", "grep"]
         assert len(told) == 1
+
+    def test_what_was_announced_is_not_announced_again_after_a_start_or_in_a_fork(
+        self, tmp_path: Path
+    ) -> None:
+        async def converse() -> tuple[list[str], list[str]]:
+            file = tmp_path / "talk.jsonl"
+            for tools in ([READ], [READ, GREP], [READ, GREP], [GREP], [GREP]):
+                talk = open_talk(*tools, transcript=Transcript(JsonlStore(file)))
+                await talk.turn()
+                await talk.window.close()
+            fork = talk.window.fork(InMemoryStore())
+            fork.add(user_message("On."))
+            await fork.request()
+            return announcements(talk.window.transcript), announcements(fork.transcript)
+
+        own, copied = asyncio.run(converse())
+        assert len(own) == 2
+        assert "there is no tool read:" in own[1]
+        assert copied == own
 
     def test_results_of_a_tool_that_left_keep_its_limit(self) -> None:
         short = attrs.evolve(READ, max_tokens=100, definition=ToolDefinition(name="read_file"))

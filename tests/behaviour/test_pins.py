@@ -54,6 +54,7 @@ def open_window(
     writer: Writer | None = None,
     tokens: int = 20_000,
     pin_marks: tuple[str, str] | None = None,
+    redactor: Redactor | None = None,
 ) -> ContextWindow:
     return ContextWindow(
         model="m",
@@ -63,6 +64,7 @@ def open_window(
         tokenizer=WORDS,
         summarizer=writer or Writer(),
         pin_marks=pin_marks,
+        redactor=redactor,
     )
 
 
@@ -150,6 +152,18 @@ def test_a_smaller_window_shortens_pins_and_goes_on() -> None:
     assert 100 < WORDS.count(pinned) < 6_000 // 16 + 40
 
 
+def test_a_pin_with_a_secret_is_the_same_one_before_and_after_a_summary() -> None:
+    window = open_window(redactor=lambda text: text.replace("hunter2", "[redacted]"))
+    say(window, "The password is hunter2.")
+    pin = window.pin(text="is hunter2")
+    assert pin.text == "is [redacted]"
+    compact(window)
+    assert window.pin(pin.entry, text="is hunter2") == pin
+    assert list(window.pins) == [pin]
+    window.unpin(pin)
+    assert not window.pins
+
+
 def test_marks_that_a_host_chooses_pin_what_is_between_them() -> None:
     window = open_window(pin_marks=("[[keep]]", "[[/keep]]"))
     say(
@@ -160,6 +174,18 @@ def test_marks_that_a_host_chooses_pin_what_is_between_them() -> None:
     assert [pin.text for pin in window.pins] == ["Use tabs.", "wide\nlines"]
     window.add(Message(role="user", content=f"[[keep]]{words(5_000)}[[/keep]]"))
     assert len(window.pins) == 2
+
+
+def test_marks_may_be_equal() -> None:
+    window = open_window(pin_marks=("**", "**"))
+    say(window, "x **keep this** y **and\nthat** z ** **, **never closed")
+    assert [pin.text for pin in window.pins] == ["keep this", "and\nthat"]
+
+
+@pytest.mark.parametrize("marks", [("[[", ""), ("", "]]"), ("[[",), ("[[", 3), "[[", ["[[", "]]"]])
+def test_marks_that_are_not_two_texts_are_refused_at_once(marks: tuple[str, str]) -> None:
+    with pytest.raises(TypeError, match="pin_marks must be two texts that are not empty"):
+        open_window(pin_marks=marks)
 
 
 @pytest.mark.parametrize(

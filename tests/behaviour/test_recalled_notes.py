@@ -95,3 +95,17 @@ def test_what_is_shown_is_not_repeated_and_a_note_is_no_source_of_another() -> N
 def test_secrets_are_not_put_back() -> None:
     window = compacted(100, redactor=lambda text: text.replace("db-stg-04", "[redacted]"))
     assert "db-stg-04" not in ask(window)[-1]
+
+
+def test_what_was_said_before_a_reset_is_not_put_back() -> None:
+    async def start_over() -> None:
+        await window.reset()
+        window.add(Message(role="user", content="Go on."))
+        window.add(Message(role="assistant", content=words(1_000, "reply")))
+        window.add(Message(role="user", content="Go on."))
+        window.add(Message(role="assistant", content="Yes."))
+        assert await window.compact() is not None
+
+    window = compacted(100)
+    asyncio.run(start_over())
+    assert not any("db-stg-04" in text for text in ask(window))

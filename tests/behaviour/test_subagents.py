@@ -290,6 +290,14 @@ def test_the_parent_s_stream_is_of_the_parent_alone(mode: str) -> None:
         assert asyncio.run(collect(open_parent(model))) == ["ask"]
 
 
+@pytest.mark.parametrize("task", ["Find the tests.", None, Isolated])
+def test_a_task_that_names_no_mode_is_refused_with_a_sentence(task: SubagentTask) -> None:
+    parent = open_parent(ScriptedModel([]))
+    with pytest.raises(TypeError, match=r"a sub-agent takes Isolated\(task=…\), Forked"):
+        asyncio.run(parent.delegate(task))
+    assert len(parent.transcript) == 0
+
+
 def test_a_store_with_a_conversation_is_refused() -> None:
     store = InMemoryStore()
     Transcript(store).append_messages(Message(role="user", content="Mine."))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import attrs
+
 from benchmarks.wishes_cache import TTL, Talk
 from promptkit import Message, Tool, ToolCall, ToolDefinition, tool
 from promptkit.compaction import ReduceToolResults
@@ -111,6 +113,22 @@ def test_a_failed_call_supersedes_nothing_and_neither_do_arguments_that_its_tool
         return await talk.after_a_pause()
 
     assert asyncio.run(converse())[0] == words(300, "a")
+
+
+def test_a_tool_that_states_no_text_supersedes_nothing() -> None:
+    def paths(arguments: Mapping[str, object]) -> str:
+        return arguments["paths"]  # type: ignore[return-value]  # as a model's arguments may be
+
+    async def converse() -> list[str]:
+        talk = Work("")
+        talk.open(tools=[attrs.evolve(make("write_file"), supersedes=paths)])
+        for at in range(2):
+            call = ToolCall(id=f"w{at}", name="write_file", arguments={"paths": ["a.md"]})
+            talk.window.add(user_message("On."), Message(role="assistant", tool_calls=(call,)))
+            await talk.turn(Message(role="tool", tool_call_id=call.id, content=words(300, "a")))
+        return await talk.after_a_pause()
+
+    assert asyncio.run(converse()) == [words(300, "a"), words(300, "a")]
 
 
 def test_a_result_whose_newer_one_is_no_longer_in_the_request_is_not_called_superseded() -> None:

@@ -28,6 +28,7 @@ from promptkit.agent.session.subagents import (
     SubagentResult,
     SubagentTask,
     build_result,
+    check_task,
     entering_subagent,
     find_fork_point,
     link,
@@ -466,7 +467,7 @@ class AgentSession:
             text: The passage. None: the whole message.
 
         Returns:
-            The pin, for `unpin`.
+            The pin, for `unpin`, with secrets removed from its text.
 
         Raises:
             InvalidArgumentError: No message contains the passage, the message has no text, or the
@@ -603,12 +604,14 @@ class AgentSession:
             transcript is.
 
         Raises:
+            TypeError: The task is none of these, such as a text.
             ToolError: This is called in a sub-agent.
             SummaryError: No document was written for a `Handoff`.
             TranscriptError: The store is not empty.
             ContextWindowFullError, MaxStepsExceededError, ModelError: As `run` raises them. The
                 transcript is kept.
         """
+        check_task(task)
         with entering_subagent():
             leaf = find_fork_point(self.transcript)
             child = await self._open_child(task, store or open_beside(self.transcript.store), leaf)
@@ -629,7 +632,7 @@ class AgentSession:
                 # a copy, since the conversation itself may go on while the document is written
                 copied = self.window.fork(InMemoryStore(), at=leaf)
                 copied.last_request = self.window.last_request
-                return self._with_window(await copied.handoff(task.task, store))
+                return self._with_window(await copied.handoff(task.task, store, carries=False))
             case Isolated():
                 child = copy.copy(self)
                 own = () if task.tools is None else AgentSession._make_tools(child)

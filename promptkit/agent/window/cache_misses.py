@@ -44,10 +44,11 @@ class Answered:
 
     model: str
     tokens: int
-    """Its size by the provider's count, if it reported one."""
+    """Its size by the provider's count, if it reported one, without what stands behind the conversation."""
     content: LastRequest | None = None
-    """None: another program sent it."""
+    """It without what stands behind the conversation. None: another program sent it."""
     local_tokens: int = 0
+    """The size of `content`."""
     leaf: str | None = None
     """The last entry of the transcript when it was answered."""
 
@@ -83,11 +84,15 @@ class CacheMonitor:
         last, model = self.last, request.model
         counted = usage if usage is not None and usage.input_tokens else None
         cached = None if counted is None else counted.cached_tokens
+        content = request.as_last_request()
+        lasting = content.messages[: request.lasting]
+        local = request.tokens - sum(map(count, content.messages[request.lasting :]))
+        total = request.tokens if counted is None else counted.input_tokens
         self.last = Answered(
             model=model,
-            tokens=request.tokens if counted is None else counted.input_tokens,
-            content=request.as_last_request(),
-            local_tokens=request.tokens,
+            tokens=round(total * local / max(1, request.tokens)),
+            content=attrs.evolve(content, messages=lasting),
+            local_tokens=local,
             leaf=self.transcript.leaf,
         )
         has_served = model in self._served

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import attrs
 
 from promptkit.messages import Message, ToolDefinition
-from promptkit.transcript import Checkpoint, CustomMessage, Entry, MessageEntry, ViewItem
+from promptkit.transcript import Checkpoint, CustomMessage, Entry, MessageEntry, Reset, ViewItem
 
 TOOLS_MESSAGE = "tools"
 """The name of the messages that tell the model of changed tools."""
@@ -31,16 +31,31 @@ class ToolList:
     """The checkpoint of the last request."""
 
     @classmethod
-    def open(cls, path: Sequence[Entry], given: tuple[ToolDefinition, ...]) -> ToolList:
-        """Return the list of a conversation: the tools that its last reply was offered, as far as it was not compacted since."""
+    def open(
+        cls, path: Sequence[Entry], given: tuple[ToolDefinition, ...], *, shows_calls: bool
+    ) -> ToolList:
+        """Return the list of a conversation: the tools that its last reply was offered, as far as it was not compacted since.
+
+        A request that shows calls needs tools: without given ones, those of before the checkpoint.
+        """
+        announced, announcement = None, None
         for at in range(len(path) - 1, -1, -1):
             payload = path[at].payload
-            if isinstance(payload, Checkpoint):
+            if isinstance(payload, Checkpoint | Reset) and (given or not shows_calls):
                 break
-            if isinstance(payload, MessageEntry) and payload.tools is not None:
-                same = _describe(payload.tools) == _describe(given)
-                offered = given if same else payload.tools
-                return cls(offered=offered, given=given, announced=offered, sent=True)
+            if not isinstance(payload, MessageEntry | CustomMessage) or payload.tools is None:
+                continue
+            tools = given if _describe(payload.tools) == _describe(given) else payload.tools
+            if isinstance(payload, MessageEntry):
+                return cls(
+                    offered=tools,
+                    given=given,
+                    announced=tools if announced is None else announced,
+                    announcement=announcement,
+                    sent=True,
+                )
+            if announced is None:
+                announced, announcement = tools, path[at].id
         return cls(offered=given, given=given, announced=given)
 
     def offer(self) -> ToolList:
@@ -93,7 +108,7 @@ def build_announcement(
         lines.append(f"From now on there is no tool {', '.join(removed)}: do not call it.")
     text = "\n".join(("<reminder>", *lines, "</reminder>"))
     message = Message(role="user", content=(text,))
-    return CustomMessage(name=TOOLS_MESSAGE, message=message) if lines else None
+    return CustomMessage(name=TOOLS_MESSAGE, message=message, tools=tuple(after)) if lines else None
 
 
 def find_asked(

@@ -66,6 +66,7 @@ from promptkit.transcript import (
     CacheMissed,
     Entry,
     MessageEntry,
+    Reset,
     Setting,
     SyncingStore,
     Transcript,
@@ -587,7 +588,10 @@ class ContextWindow:
             return
         shown = {item.entry_id for item in view.items}
         path = self.transcript.path()
-        dropped = [entry for entry in path[-MAX_LOOK_UP:] if entry.id not in shown]
+        newest_entries = path[-MAX_LOOK_UP:]
+        resets = [at for at, each in enumerate(newest_entries) if isinstance(each.payload, Reset)]
+        start = resets[-1] if resets else 0
+        dropped = [entry for entry in newest_entries[start:] if entry.id not in shown]
         note = await run_in_worker(
             build_note,
             dropped,
@@ -631,7 +635,7 @@ class ContextWindow:
             text: The passage. None: the whole message.
 
         Returns:
-            The pin, for `unpin`.
+            The pin, for `unpin`, with secrets removed from its text.
 
         Raises:
             InvalidArgumentError: No message contains the passage, the message has no text, or the
@@ -639,6 +643,9 @@ class ContextWindow:
             TranscriptError: There is no entry with this id.
         """
         pin, pins = find_pin(self.transcript, entry, text), self.pins
+        if (redactor := self._settings.redactor) is not None:
+            # as summaries have it, so that `unpin` finds it after one
+            pin = attrs.evolve(pin, text=redactor(pin.text))
         replacement = self.compaction.compactor.replacement
         tokens = count_pins(dict.fromkeys((*pins, pin)), self.tokenizer)
         if tokens > replacement.binding_tokens:
@@ -752,12 +759,13 @@ class ContextWindow:
         await self.wait_synced()
         return entry
 
-    async def handoff(self, goal: str, store: TranscriptStore) -> Self:
+    async def handoff(self, goal: str, store: TranscriptStore, *, carries: bool = True) -> Self:
         """Continue with a goal in a new conversation, which starts with a document of what serves the goal.
 
         Args:
             goal: What the new conversation is for.
             store: An empty store for the new conversation.
+            carries: False: its summaries do not show what `carry` returns, as those of a sub-agent.
 
         Returns:
             A window with the same settings over the new conversation.
@@ -774,7 +782,8 @@ class ContextWindow:
             context=self._settings.build_context(self.model, self.budget, self.tokenizer),
             last_request=None if last is None else last.as_last_request(),
         )
-        window = self._reopen(self._settings, transcript)
+        settings = self._settings if carries else attrs.evolve(self._settings, carry=None)
+        window = self._reopen(settings, transcript)
         await self.wait_synced()
         await window.wait_synced()
         return window
@@ -800,6 +809,8 @@ class ContextWindow:
     ) -> Self:
         """Open a window over a new conversation, with the settings that are not given here.
 
+        Its summaries do not show what `carry` returns, which is this conversation's.
+
         Args:
             store: An empty store for the new conversation.
             instructions: The content of the system message; by default this window's instructions
@@ -819,7 +830,8 @@ class ContextWindow:
         if tools is not None:
             settings = attrs.evolve(settings, tools=tools)
         hooks = self.compaction.compactor.hooks.fork(transcript)
-        return self._reopen(attrs.evolve(settings, hooks=hooks), transcript, model)
+        settings = attrs.evolve(settings, hooks=hooks, carry=None)
+        return self._reopen(settings, transcript, model)
 
     def _reopen(
         self, settings: WindowSettings, transcript: Transcript, model: str | Model | None = None
@@ -1112,8 +1124,8 @@ class ContextWindow:
         that is read anew in any case: before the first reply, after a checkpoint, after the time for
         which the cache keeps a prompt, or with another model. Until then a message at the end tells
         the model of them. The model may call a tool that it was told of; it is offered at once if
-        the user or the model asks for it by its name. With `freeze_tools=False` the next request
-        offers them.
+        the user or the model asks for it by its name. With `freeze_tools=False`, or if requests had no
+        tools, the next one offers them.
 
         Calls of tools that have left, and their results, stay in the conversation.
 
@@ -1134,7 +1146,9 @@ class ContextWindow:
     def _open_tools(self) -> ToolList:
         """Return the tools of the conversation, which the transcript tells when it is first needed."""
         if self._tools is None:
-            opened = ToolList.open(self.transcript.path(), self._settings.definitions)
+            opened = ToolList.open(
+                self.transcript.path(), self._settings.definitions, shows_calls=self._shows_calls()
+            )
             self._tools = attrs.evolve(opened, checkpoint_id=self.view.checkpoint_id)
             if opened.sent:
                 self._written_tools = self.view.checkpoint_id, opened.offered
@@ -1169,12 +1183,12 @@ class ContextWindow:
         """Return why the next request may offer the given tools; None: they have to wait."""
         compaction, items = self.compaction, self.view.items
         seconds = compaction.seconds_since_request
-        if not tools.given and any(item.message.tool_calls for item in items):
+        if not tools.given and self._shows_calls():
             return None  # providers refuse calls in a request without tools
         if not self._settings.freeze_tools:
             return "the tools are not frozen"
-        if not tools.sent:
-            return "no request has offered any"
+        if not tools.sent or not tools.offered:
+            return "requests had no tools"  # and could not show the call of an announced one
         if seconds is None or seconds > compaction.cache_seconds:
             return "the prompt cache is cold"
         if self.view.checkpoint_id != tools.checkpoint_id:
@@ -1182,6 +1196,9 @@ class ContextWindow:
         names = [tool.name for tool in tools.given if tool not in tools.offered]
         asked = find_asked(items, tools.announcement, names)
         return asked and f"{asked} was asked for"
+
+    def _shows_calls(self) -> bool:
+        return any(item.message.tool_calls for item in self.view.items)
 
     def _offer(self, tools: ToolList) -> None:
         """Let requests offer tools from now on."""

@@ -205,6 +205,20 @@ class CarriedContext:
 
     __repr__ = describe_fields
 
+    def __attrs_post_init__(self) -> None:
+        """Refuse values of the wrong type. Raises TypeError."""
+        for name in ("plan", "agent"):
+            text: object = getattr(self, name)
+            if text is not None and not isinstance(text, str):
+                problem = f"{name} must be a text or None, not {text!r:.80}."
+                raise TypeError(problem)
+        for name in ("todos", "skills", "rules", "files", "errors", "extract"):
+            texts: Sequence[object] = getattr(self, name)
+            is_list = isinstance(texts, list | tuple)
+            if not is_list or not all(isinstance(each, str) for each in texts):
+                problem = f"{name} must be a list or tuple of texts, not {texts!r:.80}."
+                raise TypeError(problem)
+
 
 @attrs.frozen(kw_only=True)
 class Summary:

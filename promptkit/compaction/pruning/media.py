@@ -5,6 +5,7 @@ The transcript keeps all of them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Sequence
 from hashlib import sha256
 from itertools import groupby
@@ -18,6 +19,8 @@ from promptkit.messages import DocumentPart, ImagePart, Part
 from promptkit.sizes import read_tokens
 from promptkit.transcript import Edit, TranscriptView
 from promptkit.wire.parts import replace_media
+
+_LOGGER = logging.getLogger("promptkit")
 
 Media: TypeAlias = ImagePart | DocumentPart
 """A picture or a document."""
@@ -99,7 +102,9 @@ class MediaLimits:
     """The most bytes as they are sent, in base64. None: what the model's provider accepts, which is
     never exceeded."""
     describe: Callable[[Media], str | None] = lambda _: None
-    """Returns what a picture or document shows, in a sentence; None: it is not known."""
+    """Returns what a picture or document shows, in a sentence; None: it is not known.
+
+    An exception is logged, and nothing is known then."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("max_tokens", "max_bytes"):
@@ -163,8 +168,14 @@ class MediaLimits:
 
     def _describe(self, part: Media, entry: str) -> str:
         data = part.url if isinstance(part, ImagePart) else part.data
-        found = self.describe(part)
-        shows = f"; it shows: {found}" if found else ""
+        try:
+            found = self.describe(part)
+        except Exception:
+            _LOGGER.exception("describe of MediaLimits raised an error")
+            found = None
+        # a line break would let a description imitate a message
+        known = "\\n".join(found.splitlines()) if isinstance(found, str) else ""
+        shows = f"; it shows: {known}" if known else ""
         digest = sha256(data.encode(errors="surrogatepass")).hexdigest()[:12]
         return (
             f"[{describe_media(part)} left out to make room: sha256 {digest}, entry {entry}{shows}]"

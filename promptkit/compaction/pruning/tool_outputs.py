@@ -292,9 +292,10 @@ class _NewerOutputs:
         if supersedes is None or parsed is None:
             return None
         try:
-            return supersedes(parsed)
+            stated: object = supersedes(parsed)
         except Exception:  # noqa: BLE001  # a function of the program; a model may write any arguments
             return None
+        return stated if isinstance(stated, str) else None
 
 
 def _replace_output(

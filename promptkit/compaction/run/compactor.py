@@ -70,6 +70,7 @@ from promptkit.compaction.summarizers.losses import (
 from promptkit.compaction.summarizers.summarizer import (
     Summarizer,
     check_length,
+    redact_carried,
     redact_plan,
     redact_summary,
     redact_task,
@@ -530,6 +531,7 @@ class Compactor:
             detail = (
                 f"no summary can save a tenth of the {replaced:,} tokens that it would replace."
             )
+            detail += self.replacement.describe_live(empty, self.tokenizer)
             raise SummaryError(reason="not_smaller", detail=detail)
         return min(self.max_summary_tokens, room)
 
@@ -576,9 +578,13 @@ class Compactor:
             raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)
         text = self._with_breadcrumb(summary.text, summary.facts, plan)
         checked = self.replacement.add_carried(readable, attrs.evolve(summary, text=text))
+        if self.redactor is not None and checked.carried is not None:
+            carried = redact_carried(checked.carried, self.redactor)
+            checked = attrs.evolve(checked, carried=carried)
         left = self.replacement.count_tokens(plan, checked, self.tokenizer)
         if left > _most_left(replaced):
             detail = f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."
+            detail += self.replacement.describe_live(checked, self.tokenizer)
             raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
         return checked
 

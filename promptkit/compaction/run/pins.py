@@ -79,13 +79,17 @@ def pin_entry(pin: Pin, *, name: str = PIN) -> CustomEntry:
 
 
 def find_marked(text: str, marks: tuple[str, str]) -> Iterator[str]:
-    """Yield the passages of a message of the user between two marks, which are not in an attached file or in code."""
-    first, *parts = mask_quoted(text).split(marks[0])
-    at = len(first)
-    for part in parts:
-        at += len(marks[0])
-        masked, closed, _ = part.partition(marks[1])
-        passage = text[at : at + len(masked)].strip()
-        if closed and passage:
+    """Yield the passages of a message of the user between two marks, which are not in an attached file or in code.
+
+    The marks may be equal. Of two opening marks before a closing one the second one counts.
+    """
+    masked, at = mask_quoted(text), 0
+    while (start := masked.find(marks[0], at)) >= 0:
+        start += len(marks[0])
+        end = masked.find(marks[1], start)
+        if end < 0:
+            return
+        start = max(start, masked.rfind(marks[0], start, end) + len(marks[0]))
+        if passage := text[start:end].strip():
             yield passage
-        at += len(part)
+        at = end + len(marks[1])

@@ -345,10 +345,17 @@ class Replacement:
     def _read_live(self) -> CarriedContext:
         """Return the values that the program gives. An error of the program is logged."""
         try:
-            return CarriedContext() if self.live is None else self.live()
+            live: object = CarriedContext() if self.live is None else self.live()
         except Exception:
             _LOGGER.exception("carry= raised, and what the conversation recorded is carried")
             return CarriedContext()
+        if isinstance(live, CarriedContext):
+            return live
+        _LOGGER.error(
+            "carry= returned %s and not a CarriedContext, and what the conversation recorded is carried",
+            type(live).__name__,
+        )
+        return CarriedContext()
 
     def build(
         self, plan: Plan, summary: Summary, tokenizer: Tokenizer, *, files: Sequence[Message] = ()
@@ -384,6 +391,13 @@ class Replacement:
         there = (item.message for item in (*plan.pinned, *plan.replayed))
         count = Sizer(tokenizer).count_message
         return sum(map(count, built.messages)) - sum(map(count, there))
+
+    def describe_live(self, summary: Summary, tokenizer: Tokenizer) -> str:
+        """Return a sentence about the size of what is carried, or an empty text if the program carries nothing."""
+        if self.live is None or summary.carried is None:
+            return ""
+        tokens = tokenizer.count(format_carried(summary.carried, tokenizer, each=self.carry_tokens))
+        return f" What is carried takes {tokens:,} tokens: let carry= return less."
 
     def _summary_message(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> Message:
         """Build the message that shows a summary and what is carried beside it."""

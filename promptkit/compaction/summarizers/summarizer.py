@@ -13,7 +13,7 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
-from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
+from promptkit.compaction.planning.plan import CarriedContext, Plan, Summary, SummaryTask
 from promptkit.compaction.summarizers.facts import Facts, extend_facts, redact_facts
 from promptkit.errors import SummaryError, UnknownModelError
 from promptkit.messages import Json, Message, Usage
@@ -444,6 +444,20 @@ def redact_summary(summary: Summary, redactor: Redactor) -> Summary:
     """Remove secrets from a summary and its facts."""
     return attrs.evolve(
         summary, text=redactor(summary.text), facts=redact_facts(summary.facts, redactor)
+    )
+
+
+def redact_carried(carried: CarriedContext, redactor: Redactor) -> CarriedContext:
+    """Remove secrets from what is carried beside a summary."""
+    return CarriedContext(
+        plan=carried.plan and redactor(carried.plan),
+        todos=tuple(map(redactor, carried.todos)),
+        skills=tuple(map(redactor, carried.skills)),
+        rules=tuple(map(redactor, carried.rules)),
+        agent=carried.agent and redactor(carried.agent),
+        files=tuple(map(redactor, carried.files)),
+        errors=tuple(map(redactor, carried.errors)),
+        extract=tuple(map(redactor, carried.extract)),
     )
 
 

@@ -92,6 +92,9 @@ def check_messages(
         )
     if as_mapping(body.get("thinking")).get("type") == "enabled":
         _check_last_round(as_sequence(body["messages"]))
+    kinds = (block.get("type") for _, block in list_blocks(body))
+    if not body.get("tools") and not {"tool_use", "tool_result"}.isdisjoint(kinds):
+        refuse("Requests which include `tool_use` or `tool_result` blocks must define tools.")
     return CheckedMessages(prefix=turns.digest, dropped=tuple(turns.dropped))
 
 

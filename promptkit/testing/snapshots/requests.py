@@ -57,34 +57,54 @@ class _ClientRequest(Protocol):
     def url(self) -> _Url: ...
     @property
     def headers(self) -> Mapping[str, str]: ...
-    @property
-    def content(self) -> bytes: ...
+    def read(self) -> bytes: ...
 
 
 def read_request(value: object) -> HttpRequest:
     """Read a request of the test server or of an HTTP client, or the arguments of an SDK's call.
 
-    Raises TypeError for anything else.
+    What an SDK leaves out of its request (`NOT_GIVEN`, `omit`) is left out. Raises TypeError for
+    anything else, and for arguments that are not JSON.
     """
+    arguments = as_mapping(value)
     if isinstance(value, Exchange):
         title, headers, content = f"{value.method} {value.path}", value.headers, value.raw
     elif isinstance(value, _ClientRequest):
-        title, headers, content = (
-            f"{value.method} {value.url.path}",
-            value.headers,
-            value.content,
-        )
+        title, headers = f"{value.method} {value.url.path}", value.headers
+        content = _read_content(value)
     elif isinstance(value, dict):
-        return HttpRequest(body=json.loads(json.dumps(value), object_pairs_hook=shorten_media))
+        given = {
+            name: each
+            for name, each in arguments.items()
+            if type(each).__name__ not in {"NotGiven", "Omit"}
+        }
+        try:
+            text = json.dumps(given, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            problem = f"the arguments of a wire snapshot must be JSON, such as the result of a model_dump(): {error}."
+            raise TypeError(problem) from error
+        return HttpRequest(body=json.loads(text, object_pairs_hook=shorten_media))
     else:
         problem = f"a wire snapshot compares with a request: one of server.requests, one of an HTTP client, or an SDK's arguments, not a {type(value).__name__}."
         raise TypeError(problem)
+    if boundary := headers.get("content-type", "").partition("boundary=")[2]:
+        # of a form, random each time
+        content = content.replace(boundary.encode(), b"boundary")
     shown = {name: text for name, text in headers.items() if name.startswith(SHOWN_HEADERS)}
     try:
         body = json.loads(content, object_pairs_hook=shorten_media)
     except (ValueError, RecursionError):
         body = content.decode(errors="replace")
     return HttpRequest(title=title, headers=shown, body=body)
+
+
+def _read_content(request: _ClientRequest) -> bytes:
+    try:
+        return request.read()
+    except (AssertionError, RuntimeError) as error:
+        # of an asynchronous stream, or one that was sent and is gone
+        problem = f"the body of {request.method} {request.url.path} is a stream that cannot be read here: give the request after read() or aread()."
+        raise TypeError(problem) from error
 
 
 def format_request(

@@ -302,6 +302,8 @@ class CustomMessage:
     """The model that wrote it, such as the document of a handoff; None if no model did."""
     usage: Usage | None = None
     """The usage of the requests for it."""
+    tools: tuple[ToolDefinition, ...] | None = None
+    """The tools of the conversation from here on, if the message tells the model of them."""
 
     def __repr__(self) -> str:
         return describe(self, name=self.name, role=self.message.role, text=self.message.text)

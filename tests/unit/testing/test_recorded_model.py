@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +20,8 @@ from promptkit.testing import NotRecordedError, RecordedModel, ScriptedModel
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from promptkit.testing import Request
 
 pytestmark = pytest.mark.anyio
 
@@ -56,6 +59,31 @@ async def test_a_reply_is_recorded_once_and_replayed_without_the_model(tmp_path:
     ):
         assert not again.is_recording
         assert await again.complete(ask("Look."), tools=[READ]) == reply
+
+
+async def test_equal_requests_in_flight_at_once_get_one_record(tmp_path: Path) -> None:
+    sent: list[str] = []
+
+    async def reply(request: Request) -> str:
+        sent.append(request.messages[-1].text)
+        number = len(sent)
+        await asyncio.sleep(0)
+        if number == 1:
+            raise ModelUnavailableError("try later")
+        return f"Reply {number}."
+
+    model = RecordedModel(ScriptedModel([reply] * 5), tmp_path)
+    questions = ["Look.", "Look.", "Look.", "Stop."]
+    replies = await asyncio.gather(
+        *(with_options(model).complete(ask(question)) for question in questions),
+        return_exceptions=True,
+    )
+
+    assert isinstance(replies[0], ModelUnavailableError)
+    assert sorted(sent) == ["Look.", "Look.", "Stop."]
+    replayed = RecordedModel("scripted", tmp_path)
+    recorded = [await replayed.complete(ask(question)) for question in questions[1:]]
+    assert replies[1:] == recorded
 
 
 async def test_a_request_without_a_record_fails_with_the_difference_to_the_nearest(
@@ -132,6 +160,17 @@ async def test_no_secret_is_written_and_the_program_gets_the_real_reply(tmp_path
     replayed = RecordedModel("scripted", tmp_path)
     other_key = SHAPE.format("xyz")
     assert "[redacted" in (await replayed.complete(ask(f"The key is {other_key}."))).message.text
+
+
+@pytest.mark.parametrize(
+    "reply", ["Use:\n```python\nx = 1\n```", "`````x`````", "\n# Reply\n\n```json\n{}\n```\n"]
+)
+async def test_a_reply_with_fences_of_its_own_is_replayed(tmp_path: Path, reply: str) -> None:
+    await RecordedModel(ScriptedModel([reply]), tmp_path).complete(ask(reply))
+
+    replayed = await RecordedModel("scripted", tmp_path).complete(ask(reply))
+
+    assert replayed.message.text == reply
 
 
 async def test_a_refusal_of_the_size_is_replayed_and_other_errors_are_not_recorded(

@@ -72,7 +72,7 @@ GOOD: list[dict[str, Any]] = [
         ],
         "tools": [TOOL],
     },
-    {"messages": [USER, said(call()), user(result()), user(text())]},
+    {"messages": [USER, said(call()), user(result()), user(text())], "tools": [TOOL]},
     {
         "messages": [
             USER,
@@ -80,9 +80,10 @@ GOOD: list[dict[str, Any]] = [
             user(result("a", content="")),
             said(call("b")),
             user(result("b", content=[text()])),
-        ]
+        ],
+        "tools": [TOOL],
     },
-    {"messages": [USER, said(call()), said(text()), user(result())]},
+    {"messages": [USER, said(call()), said(text()), user(result())], "tools": [TOOL]},
     {
         "messages": [USER],
         "tools": [{**TOOL, **MARK}],
@@ -133,6 +134,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"messages": [USER, said(call()), user(text(), result())]}, "unexpected `tool_use_id`"),
     ({"messages": [USER, said(call()), user(result("b"))]}, "unexpected `tool_use_id`"),
     ({"messages": [user(result())]}, "unexpected `tool_use_id`"),
+    ({"messages": [USER, said(call()), user(result())]}, "must define tools"),
     (
         {"messages": [USER, said(call()), user(result()), user(result())]},
         "unexpected `tool_use_id`",

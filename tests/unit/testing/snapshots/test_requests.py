@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import anthropic
+import httpx
 import httpx2
 import openai
 import pytest
@@ -16,7 +17,9 @@ from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from tests.unit.testing.project import Project
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
+    from types import ModuleType
 
 
 def show(value: object) -> str:
@@ -159,6 +162,46 @@ def test_a_long_picture_is_its_size_and_hash_and_ids_are_placeholders() -> None:
     assert "300 bytes, sha256" in shown
     assert "<id 1>" in shown
     assert json.dumps("call_Ab12345678") not in shown
+
+
+@pytest.mark.parametrize("absent", [openai.NOT_GIVEN, openai.omit, anthropic.NOT_GIVEN])
+def test_arguments_that_an_sdk_leaves_out_are_left_out(absent: object) -> None:
+    assert show({"model": "m", "temperature": absent}) == show({"model": "m"})
+
+
+@pytest.mark.parametrize("value", [b"bytes", float("nan"), openai.NOT_GIVEN])
+def test_arguments_that_are_no_json_are_refused_with_a_sentence(value: object) -> None:
+    with pytest.raises(TypeError, match="the arguments of a wire snapshot must be JSON"):
+        show({"input": [value]})
+
+
+@pytest.mark.parametrize("client", [httpx2, httpx])
+def test_a_request_that_nobody_has_read_is_read(client: ModuleType) -> None:
+    pieces = iter([b'{"model": ', b'"m"}'])
+    request = client.Request("POST", "http://localhost/v1/files", content=pieces)
+    assert '"model": "m"' in show(request)
+    assert request.read() == b'{"model": "m"}', "it can be sent afterwards"
+
+
+def test_a_form_is_the_same_text_each_time() -> None:
+    files = {"file": ("a.txt", b"Look.")}
+    first, second = (
+        show(httpx2.Request("POST", "http://localhost/v1/files", files=files)) for _ in range(2)
+    )
+    assert "Look." in first
+    assert first == second
+
+
+def test_a_stream_that_cannot_be_read_is_refused_with_a_sentence() -> None:
+    async def stream() -> AsyncIterator[bytes]:
+        yield b"{}"
+
+    sent = httpx2.Request("POST", "http://localhost/v1/files", content=(each for each in [b"{}"]))
+    assert isinstance(sent.stream, httpx2.SyncByteStream)
+    list(sent.stream)
+    for request in (sent, httpx2.Request("POST", "http://localhost/v1/files", content=stream())):
+        with pytest.raises(TypeError, match="the body of POST /v1/files is a stream"):
+            show(request)
 
 
 def test_a_value_that_is_no_request_is_refused() -> None:
