@@ -410,7 +410,7 @@ def test_the_defaults_are_those_of_the_system(cls: type[Any]) -> None:
             Pi(reserve_tokens=8_000, enabled=False),
             "reserve_tokens = 8000",
             {"P_ENABLED": "no"},
-            'reserve_tokens = "16k"',
+            'reserve_tokens = "16 thousand"',
         ),
         (
             OhMyPi(threshold=100_000, promote=False),

@@ -135,7 +135,7 @@ _THING = re.compile(
     r"function|class|test|button|title|label|fehler\w*|ausgabe|erreur|ошибк\w*)[\s:,(*]{0,9}$|(?:错误|エラー|오류)\W{0,9}$",
     re.IGNORECASE,
 )
-"""Matches words before a quotation that is the text of a thing, and nobody's words."""
+"""Matches words before a quotation that is the text of a thing: nothing says that a person wrote it."""
 _ELLIPSIS = re.compile(r"\[?(?:\u2026|\.\.\.)\]?")
 _WORD = re.compile(r"\w+")
 
