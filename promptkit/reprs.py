@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sized
+from typing import TypeGuard
 
 import attrs
 
@@ -21,7 +22,7 @@ def describe(owner: object, /, **facts: object) -> str:
     shown = [
         f"{name}: {_show(value)}"
         for name, value in facts.items()
-        if value is not None and not (isinstance(value, Sized) and not len(value))
+        if value is not None and not (_is_collection(value) and not len(value))
     ]
     line = " ".join([type(owner).__name__, ", ".join(shown)]).rstrip()
     return f"<{line if len(line) <= MAX_LINE - 2 else line[: MAX_LINE - 3] + '…'}>"
@@ -40,9 +41,13 @@ def _show(value: object) -> str:
     if isinstance(value, str):
         text = " ".join(value.split())
         return repr(text if len(text) <= MAX_TEXT else f"{text[:30]}…{text[29 - MAX_TEXT :]}")
-    if isinstance(value, Sized) and hasattr(value, "__iter__"):
+    if _is_collection(value):
         return str(len(value))
     if isinstance(value, float):
         return str(round(value, 4))
     name: object = getattr(value, "__name__", None)
     return name if isinstance(name, str) else " ".join(repr(value).split())
+
+
+def _is_collection(value: object) -> TypeGuard[Sized]:
+    return isinstance(value, Sized) and hasattr(value, "__iter__")

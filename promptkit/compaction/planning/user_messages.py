@@ -65,7 +65,7 @@ PROHIBITION = re.compile(
     r"not allowed|forbid\w*|forbade|prohibit\w*|refrain|no longer|ask (?:me )?(?:before|first)|"
     r"nie|niemals|keinesfalls|auf keinen fall|bitte nicht|(?:darf|soll)\w* nicht|ohne(?! (?:fehler|problem))|verbot\w*|"
     r"verbiet\w*|jamais|surtout pas|de ne pas|sans(?! (?:erreur|problème))|interdi\w*|nunca|jamás|prohibid\w*|proibid\w*|"
-    r"não deve\w*|vietat\w*|никогда|нельзя|не (?:надо|делай|трогай|меняй|удаляй)\w*|запрещ\w*)\b(?!-\w)"
+    r"não deve\w*|vietat\w*|никогда|нельзя|не (?:надо|делай|трогай|меняй|удаляй)\w*|запрещ\w*)\b"
     # orders, which are known by the form of the verb or by its place
     rf"|{_START}(?:bitte )?(?:{_GERMAN_ORDERS}) (?:[^.!?\n]{{0,80}} )?(?:nicht|kein\w*)\b"
     rf"|{_START}n(?:e |['\u2019])[^.!?\n]{{0,40}} (?:pas|jamais|rien|plus|aucun\w*)\b"

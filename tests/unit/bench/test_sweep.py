@@ -63,7 +63,7 @@ def test_every_model_is_counted_as_it_counts() -> None:
     assert run.sweeps[0].whole != run.sweeps[1].whole
 
 
-@pytest.mark.parametrize("budgets", [[], [0], [100, -5], [50.5], ["1k"]])
+@pytest.mark.parametrize("budgets", [[], [0], [100, -5], [50.5], ["0k"]])
 # Any stands for it is wrong
 def test_what_is_no_list_of_budgets_is_refused_before_anything_is_rendered(budgets: Any) -> None:
     with pytest.raises(InvalidBudgetsError, match="use one or more whole numbers of tokens"):

@@ -10,8 +10,18 @@ import pytest
 
 from promptkit.compaction import PRESETS, ExtractiveSummarizer
 from promptkit.errors import InvalidArgumentError
-from promptkit.integrations import langchain, openai_agents, pydantic_ai
 from promptkit.transcript import Transcript
+
+REASON = "the frameworks are not installed together: pip install '.[dev]'"
+langchain = pytest.importorskip(
+    "promptkit.integrations.langchain", reason=REASON, exc_type=ImportError
+)
+openai_agents = pytest.importorskip(
+    "promptkit.integrations.openai_agents", reason=REASON, exc_type=ImportError
+)
+pydantic_ai = pytest.importorskip(
+    "promptkit.integrations.pydantic_ai", reason=REASON, exc_type=ImportError
+)
 
 FITS: list[Callable[..., Any]] = [  # Any: classes of three frameworks
     langchain.FitMiddleware,
