@@ -78,7 +78,7 @@ async def through_vscode(walk: Walk) -> None:
     await say(4_000, 10)
     await say(5_950, 10)  # overflows with none: made now
     walk.hold()
-    await say(3_000, call(10), 10)
+    await say(2_090, call(10), 10)
 
     async def refuses() -> ContextLengthExceededError:
         walk.release()
