@@ -96,7 +96,7 @@ def _bench_page(text: str) -> str:
         tokenizer=text,
         elements=(Element(path=text, whole=10, kept=(None, 0, 5)),),
     )
-    return format_run(attrs.evolve(run_of(sweep), target=text), "<svg></svg>")
+    return format_run(attrs.evolve(run_of(sweep), target=text), ["<svg></svg>"] * 2)
 
 
 def _check_pages(case: bytes) -> None:
