@@ -99,7 +99,7 @@ def measure_user_messages(files: list[Path]) -> float:
 
 @attrs.define
 class Standing:
-    """How constraints and requests stand after a conversation."""
+    """Constraints and requests, as they are shown after a conversation."""
 
     constraints: int = 0
     binding: int = 0

@@ -87,7 +87,7 @@ class Kind:
     finish: str | None = None
     """Why that reply ended, if not because it was whole."""
     thinking: str = ""
-    """What the model thinks before each reply with tool calls, over Anthropic's API."""
+    """Thinking before each reply with tool calls, over Anthropic's API."""
     max_bytes: int | None = None
     """The most bytes that the server accepts. None: no limit."""
     max_pictures: int | None = None
@@ -99,9 +99,9 @@ class Kind:
     tools: int = 0
     """Further tools, of some 100 tokens each."""
     smaller: bool = False
-    """Whether the session is switched to a smaller window behind the oversized turn."""
+    """Switch the session to a smaller window behind the oversized turn."""
     killed: bool = False
-    """Whether the program is started anew before the results of the last calls are there."""
+    """Start the program anew before the results of the last calls are there."""
 
 
 def _call_each(count: int, size: int = 1) -> tuple[tuple[str, ...], ...]:

@@ -45,11 +45,11 @@ class Isolated:
     task: str
     """The message that it is sent."""
     instructions: Child = None
-    """Its system message. None: the parent's instructions or prompt."""
+    """The sub-agent's system message. None: the parent's instructions or prompt."""
     tools: Sequence[AnyTool] | None = None
-    """Its tools. None: the parent's."""
+    """The sub-agent's tools. None: the parent's."""
     model: str | Model | None = None
-    """Its model. None: the parent's."""
+    """The sub-agent's model. None: the parent's."""
 
 
 @attrs.frozen(kw_only=True)
@@ -78,10 +78,10 @@ SubagentTask: TypeAlias = Isolated | Forked | Handoff
 
 @attrs.frozen(kw_only=True)
 class SubagentResult:
-    """What a sub-agent gives back. As text it is what a parent's model is shown."""
+    """The result of a sub-agent. `str()` of it is the text that the parent's model is shown."""
 
     text: str
-    """Its last reply."""
+    """The text of the sub-agent's last reply."""
     changed: tuple[str, ...]
     """The files that it changed, as its tool calls name them."""
     open_points: tuple[str, ...]
@@ -90,7 +90,7 @@ class SubagentResult:
     transcript: str | None
     """The address of its transcript. None: it is in memory alone."""
     usage: Usage | None
-    """What its requests cost together."""
+    """The usage of all its requests together."""
     finish: Literal["stop", "tool_calls", "length", "content_filter"]
     """Why its last reply ended."""
 

@@ -35,7 +35,7 @@ EDIT_CHANGES = {
     REASONING_REASON: "pruning",
     "undone": "undo",
 }
-"""What a block was changed by, from the reason of the edit. Any other edit is an `edit`."""
+"""The cause of a change by the reason of the edit. Any other edit is an `edit`."""
 
 
 @attrs.frozen(kw_only=True)
