@@ -95,8 +95,9 @@ class History:
             or tokens(contents) > rendered.tokens
             or foreign
         ):
-            message = f"{self.shape.name}: {rendered.tokens:,} tokens in {len(contents):,} messages is no full render for {budget:,}."
-            raise RuntimeError(message)
+            raise RuntimeError(
+                f"{self.shape.name}: {rendered.tokens:,} tokens in {len(contents):,} messages is no full render for {budget:,}."
+            )
 
     def _elements(self) -> tuple[Child, ...]:
         return self.shape.build(fresh(self.contents))

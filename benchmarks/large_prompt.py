@@ -508,8 +508,7 @@ def check_agent(parts: Parts, whole: Rendered, budget: int) -> int:
         "no cache breakpoint is at the last tool result": not _ends_with_breakpoint(rendered),
     }
     if found := [problem for problem, holds in problems.items() if holds]:
-        message = f"agent, budget {budget:,}: {'; '.join(found)}."
-        raise RuntimeError(message)
+        raise RuntimeError(f"agent, budget {budget:,}: {'; '.join(found)}.")
     return rendered.tokens
 
 

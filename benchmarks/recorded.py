@@ -329,10 +329,9 @@ def check(recorded: Recorded, turn: Sequence[Message], budget: int) -> int:
         "the next render is not that of a new Renderer": again.messages != anew.messages,
     }
     if found := [problem for problem, holds in problems.items() if holds]:
-        message = (
+        raise RuntimeError(
             f"history, {len(recorded.turns):,} messages, budget {budget:,}: {'; '.join(found)}."
         )
-        raise RuntimeError(message)
     return rendered.tokens
 
 

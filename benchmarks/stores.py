@@ -169,8 +169,7 @@ def _open_ms(open_store: Callable[[], TranscriptStore], entries: int) -> float:
     transcript = Transcript(open_store())
     seconds = time.perf_counter() - start
     if len(transcript.path()) != entries:
-        problem = f"{len(transcript.path()):,} of {entries:,} entries were read"
-        raise AssertionError(problem)
+        raise AssertionError(f"{len(transcript.path()):,} of {entries:,} entries were read")
     return seconds * 1000
 
 

@@ -55,5 +55,4 @@ class WitnessedEncoding:
 
     def __getattr__(self, name: str) -> object:
         # Any other method would tokenise bytes without counting them.
-        message = f"A render asked the encoding for {name}, which is not witnessed."
-        raise AttributeError(message)
+        raise AttributeError(f"A render asked the encoding for {name}, which is not witnessed.")

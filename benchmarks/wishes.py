@@ -189,8 +189,7 @@ async def play_script() -> tuple[Standing, int]:
         window.add(Message(role="user", content="Go on."))
         window.add(Message(role="assistant", content="Yes."))
         if await window.compact() is None:
-            problem = f"compaction {number + 1} did not happen."
-            raise RuntimeError(problem)
+            raise RuntimeError(f"compaction {number + 1} did not happen.")
     text = shown(window)
     standing = Standing(
         constraints=len(forbidden), binding=sum(f"{BINDING}{each}" in text for each in forbidden)

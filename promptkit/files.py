@@ -146,8 +146,7 @@ def open_gzip(path: Path) -> BinaryIO:
     )
     if not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
         raw.close()
-        problem = "it is not a regular file"
-        raise OSError(problem)
+        raise OSError("it is not a regular file")
     return io.BufferedReader(_GzipContent(raw, closes=True))
 
 
@@ -178,8 +177,9 @@ class _GzipContent(io.RawIOBase):
         buffer[: len(data)] = data
         self._unpacked += len(data)
         if self._unpacked > CHECKED_BYTES and self._unpacked > MAX_RATIO * max(self._raw.tell(), 1):
-            problem = f"it is compressed more than {MAX_RATIO:,} times, as data made to fill the memory is; if you trust it, unpack it first"
-            raise OSError(problem)
+            raise OSError(
+                f"it is compressed more than {MAX_RATIO:,} times, as data made to fill the memory is; if you trust it, unpack it first"
+            )
         return len(data)
 
     def close(self) -> None:
@@ -192,6 +192,5 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
     """Yield the lines of a file. Raises OSError for a line of more than `MAX_LINE_BYTES`."""
     while line := file.readline(MAX_LINE_BYTES):
         if len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
-            problem = f"a line has more than {MAX_LINE_BYTES:,} bytes"
-            raise OSError(problem)
+            raise OSError(f"a line has more than {MAX_LINE_BYTES:,} bytes")
         yield line

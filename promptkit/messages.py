@@ -97,8 +97,7 @@ def _check_count(instance: object, attribute: attrs.Attribute[int], value: int) 
 
 
 def _refuse_field(instance: object, name: str, wanted: str, value: object) -> None:
-    problem = f"{name} of {type(instance).__name__} must be {wanted}, not {value!r:.80}."
-    raise TypeError(problem)
+    raise TypeError(f"{name} of {type(instance).__name__} must be {wanted}, not {value!r:.80}.")
 
 
 @attrs.frozen(kw_only=True)
@@ -181,8 +180,9 @@ def _read_json(value: Json) -> Json:
             copied: Json = value if is_plain else copy_json(value)
             return copied
         level = list(inner.values())
-    problem = f"the value of an OpaquePart is nested deeper than {MAX_DEPTH} levels, or contains itself: write a flatter value."
-    raise InvalidArgumentError(problem)
+    raise InvalidArgumentError(
+        f"the value of an OpaquePart is nested deeper than {MAX_DEPTH} levels, or contains itself: write a flatter value."
+    )
 
 
 _DICT: type = dict  # without its type arguments, which pyright would call unknown
@@ -288,16 +288,16 @@ def _read_arguments(arguments: str | Mapping[str, object]) -> str:
     if isinstance(arguments, str):
         return arguments
     if not is_instance(arguments, Mapping):
-        problem = (
+        raise TypeError(
             f"arguments must be JSON text such as '{{}}', or a mapping, not {arguments!r:.80}."
         )
-        raise TypeError(problem)
     try:
         # dumps refuses what is not JSON
         return json.dumps(copy_json(cast("Json", arguments)), ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        problem = f"arguments cannot be written as JSON ({error}): write strings, finite numbers, booleans, lists and dicts, or JSON text."
-        raise InvalidArgumentError(problem) from error
+        raise InvalidArgumentError(
+            f"arguments cannot be written as JSON ({error}): write strings, finite numbers, booleans, lists and dicts, or JSON text."
+        ) from error
 
 
 @attrs.frozen(kw_only=True)
@@ -379,8 +379,9 @@ class Message:
         """
         known = _ROLES.get(role) if is_instance(role, str) else None
         if known is None:
-            problem = f"role must be 'system', 'developer', 'user', 'assistant' or 'tool', not {role!r:.80}."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"role must be 'system', 'developer', 'user', 'assistant' or 'tool', not {role!r:.80}."
+            )
         parts = content if _is_plain_content(content) else _read_content(content)
         calls: tuple[ToolCall, ...] = ()
         if tool_calls != ():  # most messages have none
@@ -509,8 +510,9 @@ def _read_content(content: object) -> tuple[Part, ...]:
     if content is None:
         return ()
     if not _is_list(content):
-        problem = f"content must be a string, or a list of parts such as ['Hello', ImagePart(url='https://…')], not {content!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"content must be a string, or a list of parts such as ['Hello', ImagePart(url='https://…')], not {content!r:.80}."
+        )
     parts: list[Part] = []
     for part in content:
         if type(part) in _PART_CLASSES:
@@ -520,8 +522,9 @@ def _read_content(content: object) -> tuple[Part, ...]:
         elif (block := as_wire_object(part)) is not None:
             parts.extend(read_part(block))
         else:
-            problem = f"a part of content must be a string, a part such as ImagePart, or a provider's content part, not {part!r:.80}."
-            raise TypeError(problem)
+            raise TypeError(
+                f"a part of content must be a string, a part such as ImagePart, or a provider's content part, not {part!r:.80}."
+            )
     return tuple(parts)
 
 
@@ -529,8 +532,9 @@ def _read_tool_calls(calls: object) -> tuple[ToolCall, ...]:
     if calls is None:
         return ()
     if not _is_list(calls):
-        problem = f"tool_calls must be a list such as [ToolCall(id='call_1', name='read_file')], not {calls!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"tool_calls must be a list such as [ToolCall(id='call_1', name='read_file')], not {calls!r:.80}."
+        )
     return tuple(call if type(call) is ToolCall else read_tool_call(call) for call in calls)
 
 
@@ -555,8 +559,9 @@ def read_tool_call(call: object) -> ToolCall:
         call_id = None
     if isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, str | Mapping):
         return ToolCall(id=call_id, name=name, arguments=arguments)
-    problem = f"a tool call must be a ToolCall(id=…, name=…, arguments=…), or a provider's function call, not {call!r:.80}."
-    raise InvalidArgumentError(problem)
+    raise InvalidArgumentError(
+        f"a tool call must be a ToolCall(id=…, name=…, arguments=…), or a provider's function call, not {call!r:.80}."
+    )
 
 
 def read_part(block: Mapping[str, Json], provider: str | None = None) -> tuple[Part, ...]:
@@ -575,13 +580,13 @@ def read_part(block: Mapping[str, Json], provider: str | None = None) -> tuple[P
     """
     kind = block.get("type")
     if not isinstance(kind, str):
-        problem = f"a content part must have a type, as {{'type': 'text', 'text': 'Hello'}} has, and this has none: {dict(block)!r:.80}."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"a content part must have a type, as {{'type': 'text', 'text': 'Hello'}} has, and this has none: {dict(block)!r:.80}."
+        )
     if kind in _NOT_CONTENT:
-        problem = (
+        raise InvalidArgumentError(
             f"a part of the type {kind!r} cannot be content of a message: {_NOT_CONTENT[kind]}."
         )
-        raise InvalidArgumentError(problem)
     fields: dict[str, Json] = {
         key: value for key, value in block.items() if value is not None and value != []
     }

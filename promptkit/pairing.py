@@ -138,10 +138,9 @@ class ToolCallPairer:
         turn = len(self._turns)
         if not is_instance(message, Message):
             advice = "messages of a provider are read by messages_from_chat(messages), messages_from_responses or messages_from_anthropic"
-            problem = (
+            raise InvalidArgumentError(
                 f"{self._describe_turn(turn)} must be a Message, not {message!r:.80}: {advice}."
             )
-            raise InvalidArgumentError(problem)
         self._turns.append(message)
         if message.role == "tool":
             self._add_result(turn, message.tool_call_id)

@@ -21,8 +21,7 @@ def parse_tokens(text: str) -> int:
     match = re.fullmatch(r"(\d[\d_]{0,14}(?:\.\d{1,9})?)([km]?)", text.strip().lower(), re.ASCII)
     number = Fraction(match[1].replace("_", "")) * _UNITS[match[2]] if match else None
     if number is None or number.denominator != 1:
-        message = f"invalid token count {text!r:.80}: use 8000, 8k or 1m."
-        raise InvalidArgumentError(message)
+        raise InvalidArgumentError(f"invalid token count {text!r:.80}: use 8000, 8k or 1m.")
     return int(number)
 
 

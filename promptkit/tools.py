@@ -93,8 +93,9 @@ def _read_content(value: object) -> tuple[Part, ...]:
     content = () if value is None else parse_content(value)
     if content is not None:
         return content
-    problem = f"the tool returned {type(value).__name__}, and not text or a list of parts such as images: return JSON as text."
-    raise TypeError(problem)
+    raise TypeError(
+        f"the tool returned {type(value).__name__}, and not text or a list of parts such as images: return JSON as text."
+    )
 
 
 @attrs.frozen
@@ -181,16 +182,18 @@ class Tool:
         if timeout is not None and (
             is_instance(timeout, bool) or not is_instance(timeout, (int, float)) or not timeout > 0
         ):
-            problem = f"timeout of the tool {self.definition.name!r} must be a number of seconds above 0, or None, not {timeout!r:.80}."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"timeout of the tool {self.definition.name!r} must be a number of seconds above 0, or None, not {timeout!r:.80}."
+            )
         if max_tokens is not None and (
             is_instance(max_tokens, bool)
             or not is_instance(max_tokens, int)
             or max_tokens < MIN_RESULT_TOKENS
         ):
             wanted = f"at least {MIN_RESULT_TOKENS}, and a whole number, or None"
-            problem = f"max_tokens of the tool {self.definition.name!r} must be {wanted}, not {max_tokens!r:.80}."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"max_tokens of the tool {self.definition.name!r} must be {wanted}, not {max_tokens!r:.80}."
+            )
 
     def __repr__(self) -> str:
         return describe(
@@ -311,8 +314,9 @@ def as_tool(given: object) -> Tool | ToolDefinition:
         return given
     if callable(given) and not isinstance(given, type):
         return tool(given)
-    message = f"a tool is a function, Tool(definition=ToolDefinition(name=…), run=…) or ToolDefinition(name=…), not {given!r:.80}."
-    raise TypeError(message)
+    raise TypeError(
+        f"a tool is a function, Tool(definition=ToolDefinition(name=…), run=…) or ToolDefinition(name=…), not {given!r:.80}."
+    )
 
 
 def tool_definitions(tools: Iterable[AnyTool]) -> tuple[ToolDefinition, ...]:
@@ -323,14 +327,14 @@ def tool_definitions(tools: Iterable[AnyTool]) -> tuple[ToolDefinition, ...]:
         InvalidArgumentError: Two tools have the same name, so the model could not tell them apart.
     """
     if is_instance(tools, (Tool, ToolDefinition, str, Mapping)) or not is_instance(tools, Iterable):
-        message = f"tools must be a list of tools, such as [tool], not {tools!r:.80}."
-        raise TypeError(message)
+        raise TypeError(f"tools must be a list of tools, such as [tool], not {tools!r:.80}.")
     read = map(as_tool, tools)
     definitions = tuple(each.definition if isinstance(each, Tool) else each for each in read)
     names = [definition.name for definition in definitions]
     if len(set(names)) < len(names):
-        problem = f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"two tools have the name {next(name for name in names if names.count(name) > 1)!r}: give each one of its own."
+        )
     return definitions
 
 
@@ -357,8 +361,9 @@ class _Signature:
             try:
                 self._validate(again)
             except ValidationError as left:
-                problem = f"these arguments of {self.definition.name} are wrong:\n{_describe_errors(left)}"
-                raise ToolError(problem) from None
+                raise ToolError(
+                    f"these arguments of {self.definition.name} are wrong:\n{_describe_errors(left)}"
+                ) from None
             return again
         return arguments
 
@@ -370,8 +375,9 @@ class _Signature:
         try:
             text = _write_arguments(arguments).encode()
         except UnicodeEncodeError as error:
-            problem = f"the arguments of {self.definition.name} have half of a character, {error.object[error.start]!r}, which is no text."
-            raise ToolError(problem) from None
+            raise ToolError(
+                f"the arguments of {self.definition.name} have half of a character, {error.object[error.start]!r}, which is no text."
+            ) from None
         return self.model.model_validate_json(text, strict=True)
 
     def _read_quoted(
@@ -477,8 +483,9 @@ def _to_output(result: object) -> ToolOutput:
     try:
         return to_json(result, fallback=_list_fields, inf_nan_mode="strings").decode()
     except PydanticSerializationError as error:
-        problem = f"the tool returned {type(result).__name__}, which cannot be written as JSON: return text. {error}"
-        raise TypeError(problem) from None
+        raise TypeError(
+            f"the tool returned {type(result).__name__}, which cannot be written as JSON: return text. {error}"
+        ) from None
 
 
 def _list_fields(value: object, *, arguments: bool = False) -> object:
@@ -493,8 +500,7 @@ def _list_fields(value: object, *, arguments: bool = False) -> object:
             for field in attrs.fields(cls)
             if field.init or not arguments
         }
-    problem = f"a {cls.__name__} is no JSON"
-    raise TypeError(problem)
+    raise TypeError(f"a {cls.__name__} is no JSON")
 
 
 def _describe_errors(error: ValidationError) -> str:
@@ -523,8 +529,9 @@ def _read_signature(
     _check_callable(function)
     called = name or _find_name(function)
     if not NAME.fullmatch(called):
-        problem = f"{_locate(function)}: {called!r} is no name for a tool. Write tool(name=…) with letters, digits, _ and -."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{_locate(function)}: {called!r} is no name for a tool. Write tool(name=…) with letters, digits, _ and -."
+        )
     text, documented = _read_docstring(function)
     try:
         model, fields = _build_model(function, called, documented)
@@ -537,11 +544,10 @@ def _read_signature(
         problem += f"{ATTRS_PLACES if isinstance(error, PydanticSchemaGenerationError) else ''}."
         raise InvalidArgumentError(problem) from error
     if strict and (open_place := _find_open_object(schema)):
-        problem = (
+        raise InvalidArgumentError(
             f"{_locate(function)}: strict=True needs every object to list its fields, and {open_place} of {called} does not. "
             "Write a class for it, or leave strict=True out."
         )
-        raise InvalidArgumentError(problem)
     schema.pop("title", None)
     schema.pop("description", None)
     definition = ToolDefinition(
@@ -557,11 +563,13 @@ def _check_callable(function: Function) -> None:
     """Raise InvalidArgumentError for what is no function, but could be taken for one."""
     inner = _unwrap_partial(function)
     if isinstance(inner, type):
-        problem = f"{inner.__name__} is a class: give a function, a method of an instance, or an instance that can be called."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{inner.__name__} is a class: give a function, a method of an instance, or an instance that can be called."
+        )
     if not callable(inner):
-        problem = f"tool takes a function, not {inner!r:.80}. A name is given as tool(name=…)."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"tool takes a function, not {inner!r:.80}. A name is given as tool(name=…)."
+        )
     if not inspect.isfunction(inner):
         return
     holder = inner.__qualname__.rpartition(".")[0]
@@ -571,8 +579,9 @@ def _check_callable(function: Function) -> None:
         and next(iter(inspect.signature(function).parameters), None) == "self"
     ):
         short = inner.__qualname__.rpartition("<locals>.")[2]
-        problem = f"{_locate(function)}: {short} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{_locate(function)}: {short} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
+        )
 
 
 def _find_name(function: Function) -> str:
@@ -686,8 +695,9 @@ def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
     from pydantic import AfterValidator, Field, create_model
 
     if cls in known and known[cls] is None:
-        problem = f"{cls.__name__} contains itself, which a dataclass and a pydantic model may, and an attrs class may not"
-        raise TypeError(problem)
+        raise TypeError(
+            f"{cls.__name__} contains itself, which a dataclass and a pydantic model may, and an attrs class may not"
+        )
     if cls in known:
         return known[cls]
     known[cls] = None

@@ -36,12 +36,14 @@ def build_vocabulary(name: str, file: bytes) -> bytes:
     ranked = dict(line.split() for line in file.splitlines())
     tokens = [b64decode(token) for token in ranked]
     if [int(rank) for rank in ranked.values()] != list(range(len(tokens))):
-        message = f"{name}: the ranks are not 0 to {len(tokens) - 1:,} in order, which the compact form relies on."
-        raise ValueError(message)
+        raise ValueError(
+            f"{name}: the ranks are not 0 to {len(tokens) - 1:,} in order, which the compact form relies on."
+        )
     found = hashlib.sha256(format_official(tokens)).hexdigest()
     if found != SHA256[name]:
-        message = f"{name}: sha256 is {found}, and the official file has {SHA256[name]}: get the official file."
-        raise ValueError(message)
+        raise ValueError(
+            f"{name}: sha256 is {found}, and the official file has {SHA256[name]}: get the official file."
+        )
     return pack_vocabulary(tokens)
 
 

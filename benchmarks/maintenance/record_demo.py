@@ -140,8 +140,7 @@ def _run(root: Path, name: str, args: dict[str, str]) -> str:  # noqa: PLR0911  
 def _inside(root: Path, path: str) -> Path:
     target = (root / path).resolve()
     if not target.is_relative_to(root):
-        message = f"{path} is outside the repository."
-        raise ValueError(message)
+        raise ValueError(f"{path} is outside the repository.")
     return target
 
 

@@ -139,8 +139,9 @@ def choose_sizes(
 ) -> dict[ShapeName, Sequence[int]]:
     """Return the sizes of each shape. Raises ValueError for a history without whole turns."""
     if given and "history" in shapes and any(size % TURN for size in given):
-        message = f"the shape history has whole turns: write multiples of {TURN} for --sizes, or leave it out of --shapes."
-        raise ValueError(message)
+        raise ValueError(
+            f"the shape history has whole turns: write multiples of {TURN} for --sizes, or leave it out of --shapes."
+        )
     if given:
         return dict.fromkeys(shapes, given)
     return {

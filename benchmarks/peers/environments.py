@@ -192,8 +192,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)  # noqa: S603  # our own arguments
     except FileNotFoundError as error:
-        message = f"there is no {command[0]} to install with"
-        raise InstallError(message) from error
+        raise InstallError(f"there is no {command[0]} to install with") from error
     if done.returncode:
         lines = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
         told = [line for line in lines if "error" in line.lower()]

@@ -64,6 +64,7 @@ def select_peers(names: Iterable[str]) -> tuple[Peer, ...]:
     """
     wanted = {*names}
     if unknown := wanted - peers().keys():
-        message = f"No peer is called {', '.join(sorted(unknown))}: choose of {', '.join(peers())}."
-        raise UnknownPeerError(message)
+        raise UnknownPeerError(
+            f"No peer is called {', '.join(sorted(unknown))}: choose of {', '.join(peers())}."
+        )
     return tuple(peer for peer in peers().values() if not wanted or peer.name in wanted)

@@ -82,8 +82,7 @@ class AdapterProcess:
             raise AdapterError(self._last_words() or str(error)) from error
         if line is None:
             self.end()
-            message = f"over {limit:g} s"
-            raise AdapterTimeoutError(message)
+            raise AdapterTimeoutError(f"over {limit:g} s")
         if not line:
             self.end()
             raise AdapterError(self._last_words() or "the adapter ended without a word")

@@ -133,8 +133,9 @@ def make_workload(shape: ShapeName, size: int, at: str = HALF) -> Work:
     """
     items = GENERATORS[shape](size)
     if len({key(item) for item in items}) < len(items):
-        message = f"Two of {size:,} items are alike, so that it could not be told which of them a peer kept."
-        raise ValueError(message)
+        raise ValueError(
+            f"Two of {size:,} items are alike, so that it could not be told which of them a peer kept."
+        )
     tokens = count(_request(shape, items))
     return Work(
         shape=shape, size=size, items=items, tokens=tokens, budget=BUDGETS[at] or tokens // 2, at=at
@@ -219,10 +220,9 @@ def _chunks(size: int) -> tuple[WireMessage, ...]:
 def _history(size: int) -> tuple[WireMessage, ...]:
     """Return the README's prompt with nothing left out: instructions, recorded messages, log, request."""
     if size % TURN:
-        message = (
+        raise ValueError(
             f"the shape history has whole turns: write a multiple of {TURN} in place of {size:,}."
         )
-        raise ValueError(message)
     request = to_chat(record(size).request())
     # peers take no null for a text
     return tuple({**message, "content": message["content"] or ""} for message in request)

@@ -103,8 +103,9 @@ class LoopThread:
 
     def _refuse_own_thread(self) -> None:
         if threading.current_thread() is self._thread:
-            problem = "a session or window was called from its own thread, for example from on_text or a hook, and would wait for itself: use another thread."
-            raise RuntimeError(problem)
+            raise RuntimeError(
+                "a session or window was called from its own thread, for example from on_text or a hook, and would wait for itself: use another thread."
+            )
 
 
 class _Call(Generic[T]):

@@ -56,13 +56,13 @@ class WindowSettings(CompactionConfig):
     def __attrs_post_init__(self) -> None:
         check_types(**{name: getattr(self, name) for name in _CHECKS if hasattr(self, name)})
         if self.preset.summary_model is not None and self.summarizer is None:
-            problem = f"the preset's summaries are written by {self.preset.summary_model!r}: give the window that model's object as summarizer=."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"the preset's summaries are written by {self.preset.summary_model!r}: give the window that model's object as summarizer=."
+            )
         if self.prompt is not None and self.instructions is not None:
-            problem = (
+            raise InvalidArgumentError(
                 "give instructions or a prompt, not both: put the instructions into the prompt."
             )
-            raise InvalidArgumentError(problem)
 
 
 def _has(value: object, *methods: str) -> bool:
@@ -143,15 +143,15 @@ def check_type(
 ) -> None:
     """Refuse an argument that is neither None nor of the right type. Raises TypeError."""
     if value is not None and not is_right(value):
-        problem = f"{name} must be {description}, not {value!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(f"{name} must be {description}, not {value!r:.80}.")
 
 
 def check_origins(messages: Sequence[Message], origins: Sequence[object] | None) -> None:
     """Refuse a wrong number of origins. Raises InvalidArgumentError."""
     if origins is not None and len(origins) != len(messages):
-        problem = f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."
+        )
 
 
 def check_tools(tools: Sequence[AnyTool]) -> Sequence[Tool]:
@@ -160,8 +160,9 @@ def check_tools(tools: Sequence[AnyTool]) -> Sequence[Tool]:
     checked: list[Tool] = []
     for tool in map(as_tool, tools):
         if not isinstance(tool, Tool):
-            problem = f"a session runs tools: give it a function, or Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
-            raise TypeError(problem)
+            raise TypeError(
+                f"a session runs tools: give it a function, or Tool(definition=ToolDefinition(name=…), run=…), not {tool!r:.80}."
+            )
         checked.append(tool)
     return checked
 
@@ -173,8 +174,9 @@ def check_content(content: object) -> tuple[Part, ...]:
     """
     parts = parse_content(content)
     if parts is None:
-        problem = f"a session takes text, or a list of texts and parts such as ImagePart(url=…), not {content!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"a session takes text, or a list of texts and parts such as ImagePart(url=…), not {content!r:.80}."
+        )
     if not any(part.strip() if isinstance(part, str) else True for part in parts):
         raise NoPendingMessageError
     return parts

@@ -41,8 +41,7 @@ class _Sync(Generic[InnerT]):
         # callers without a type checker pass anything
         if not isinstance(inner, kind):
             name = type(self).__name__
-            problem = f"write {name}({kind.__name__}(…)), not {inner!r:.80}."
-            raise TypeError(problem)
+            raise TypeError(f"write {name}({kind.__name__}(…)), not {inner!r:.80}.")
         self.inner: InnerT = inner
         self.loop = LoopThread(inner.close)
         self._stop = weakref.finalize(self, self.loop.stop)

@@ -113,8 +113,9 @@ def check_comparable(
     }
     for name, (old, new) in settings.items():
         if old != new:
-            message = f"the {name} of the baseline ({old}) and of this run ({new}) differ: use the same, or write a new baseline."
-            raise BaselineMismatchError(message)
+            raise BaselineMismatchError(
+                f"the {name} of the baseline ({old}) and of this run ({new}) differ: use the same, or write a new baseline."
+            )
 
 
 def _worse(

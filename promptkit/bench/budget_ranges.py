@@ -49,8 +49,9 @@ def check_budgets(budgets: Sequence[object]) -> None:
     """Raise InvalidBudgetsError unless there is a budget, and each is a whole number of tokens, 1 or more."""
     wrong = [budget for budget in budgets if not isinstance(budget, int) or budget < 1]
     if wrong or not budgets:
-        message = f"invalid budgets {list(budgets)!r}: use one or more whole numbers of tokens, each at least 1."
-        raise InvalidBudgetsError(message)
+        raise InvalidBudgetsError(
+            f"invalid budgets {list(budgets)!r}: use one or more whole numbers of tokens, each at least 1."
+        )
 
 
 def _range(text: str) -> Iterable[int]:
@@ -92,8 +93,7 @@ def _size(text: str, within: str) -> int:
 
 
 def _refuse(text: str, why: str) -> NoReturn:
-    message = f"invalid budgets {text.strip()!r}: {why}."
-    raise InvalidBudgetsError(message)
+    raise InvalidBudgetsError(f"invalid budgets {text.strip()!r}: {why}.")
 
 
 def _refuse_so_many(text: str, number: int) -> NoReturn:

@@ -45,11 +45,11 @@ class PlotError(PromptKitError):
 def check_drawable(suffix: str) -> None:
     """Raise PlotError unless a drawing with this suffix (`.svg`, `.png` or `.html`) can be made."""
     if suffix not in FORMATS:
-        message = f"invalid plot format {suffix!r}: use {', '.join(FORMATS)}."
-        raise PlotError(message)
+        raise PlotError(f"invalid plot format {suffix!r}: use {', '.join(FORMATS)}.")
     if find_spec("matplotlib") is None:
-        message = "plots need matplotlib: run `pip install 'matplotlib>=3.9'`, or `pip install '.[plot]'` in a checkout of promptkit."
-        raise PlotError(message)
+        raise PlotError(
+            "plots need matplotlib: run `pip install 'matplotlib>=3.9'`, or `pip install '.[plot]'` in a checkout of promptkit."
+        )
 
 
 def draw_run(run: Run, suffix: str) -> bytes:

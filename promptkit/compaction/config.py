@@ -63,10 +63,9 @@ def resolve_preset(preset: object) -> Preset:
         return preset
     build = PRESETS.get(preset) if isinstance(preset, str) else None
     if build is None:
-        problem = (
+        raise InvalidArgumentError(
             f"preset must be a Preset or one of the names {', '.join(PRESETS)}, not {preset!r:.80}."
         )
-        raise InvalidArgumentError(problem)
     return build()
 
 

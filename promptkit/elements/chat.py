@@ -16,8 +16,10 @@ from promptkit.messages import ToolCall
 def _check_name(element: object, _attribute: attrs.Attribute[str | None], name: str | None) -> None:
     # callers without a type checker pass anything
     if name is not None and not (isinstance(cast("object", name), str) and name):
-        problem = f"name must be a text that is not empty, or None, not {name!r:.80}."
-        raise BadPropError(problem, path=type(element).__name__)
+        raise BadPropError(
+            f"name must be a text that is not empty, or None, not {name!r:.80}.",
+            path=type(element).__name__,
+        )
 
 
 @component

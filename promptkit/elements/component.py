@@ -123,13 +123,13 @@ def component(given: object = None, /, *, pure: bool = False) -> object:
         return partial(component, pure=pure)
     if isinstance(given, type):
         if not issubclass(given, PromptElement):
-            problem = f"{given.__name__} must extend PromptElement: write `class {given.__name__}(PromptElement):`."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"{given.__name__} must extend PromptElement: write `class {given.__name__}(PromptElement):`."
+            )
         return _make_class(given, pure=pure)
     if isinstance(given, FunctionType):
         return _make_function(given, pure=pure)
-    problem = f"@component takes a class or a function, not {given!r}."
-    raise InvalidArgumentError(problem)
+    raise InvalidArgumentError(f"@component takes a class or a function, not {given!r}.")
 
 
 class _Decorator(Protocol):
@@ -214,12 +214,14 @@ class _Declared:
         ]
         if len(args) > len(positional):
             shown = self.signature.replace(return_annotation=Signature.empty)
-            problem = f"{name} takes at most {len(positional)} values by position, not {len(args)}: write {name}{shown}."
-            raise BadPropError(problem)
+            raise BadPropError(
+                f"{name} takes at most {len(positional)} values by position, not {len(args)}: write {name}{shown}."
+            )
         values = dict(zip(positional, args, strict=False))
         if twice := values.keys() & given.keys():
-            problem = f"{name} is given {', '.join(sorted(twice))} by position and by name."
-            raise BadPropError(problem)
+            raise BadPropError(
+                f"{name} is given {', '.join(sorted(twice))} by position and by name."
+            )
         values |= given
         if problem := describe_props(name, element, values, own=True):
             raise BadPropError(problem)
@@ -239,8 +241,9 @@ def _read_parameters(function: FunctionType) -> _Declared:
     name, signature = function.__name__, inspect.signature(function)
     injected = tuple(prop for prop in signature.parameters if prop in _INJECTED)
     if tuple(signature.parameters)[: len(injected)] != injected or injected == _INJECTED[::-1]:
-        problem = f"{name} must take `sizing` first and `children` next, before its props."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{name} must take `sizing` first and `children` next, before its props."
+        )
     parameters = list(signature.parameters.values())[len(injected) :]
     for parameter in parameters:
         check_parameter(name, parameter)
@@ -275,8 +278,9 @@ def _declare_class(declared: _Declared) -> type[PromptElement]:
 
 
 def _refuse_brackets(self: PromptElement, _: Child) -> NoReturn:
-    problem = f"{type(self).__name__} takes no children: give the function a parameter `children: Children` before its props."
-    raise TreeError(problem)
+    raise TreeError(
+        f"{type(self).__name__} takes no children: give the function a parameter `children: Children` before its props."
+    )
 
 
 def _reduce(self: PromptElement) -> tuple[Callable[..., object], tuple[object, ...]]:

@@ -18,40 +18,43 @@ from promptkit.errors import InvalidArgumentError
 def refuse_async(name: str, render: object, *, pure: bool) -> None:
     """Refuse an `async` component that is declared pure, and one that yields."""
     if inspect.isasyncgenfunction(render):
-        problem = f"{name} is async and yields, which cannot be awaited: collect its children in a list, and return that."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{name} is async and yields, which cannot be awaited: collect its children in a list, and return that."
+        )
     if pure and iscoroutinefunction(render):
-        problem = f"{name} cannot be pure, since it is async and so loads something: write @component without pure=True."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{name} cannot be pure, since it is async and so loads something: write @component without pure=True."
+        )
 
 
 def check_parameter(name: str, parameter: Parameter) -> None:
     """Refuse a parameter that cannot be a prop."""
     prop = parameter.name
     if prop == "self":
-        problem = f"{name} takes self, but a method is no component: write a function outside of the class, which takes the object as a prop."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{name} takes self, but a method is no component: write a function outside of the class, which takes the object as a prop."
+        )
     if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
-        problem = (
+        raise InvalidArgumentError(
             f"{name} takes {parameter}, but each prop has a name: take a sequence or a mapping."
         )
-        raise InvalidArgumentError(problem)
     if parameter.kind is Parameter.POSITIONAL_ONLY:
-        problem = (
+        raise InvalidArgumentError(
             f"{name} takes {prop} by position alone, but each prop has a name: remove the `/`."
         )
-        raise InvalidArgumentError(problem)
     if prop.startswith("_") or hasattr(PromptElement, prop):
-        problem = f"{name} cannot have a prop {prop}, since each element has an attribute of this name: take another name."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{name} cannot have a prop {prop}, since each element has an attribute of this name: take another name."
+        )
     check_default(f"{name}({prop}=…)", parameter.default)
 
 
 def refuse_children(name: str, first: Parameter) -> None:
     """Refuse a first prop that a type checker takes for the children, since both are recognized by position there."""
     if first.kind is not Parameter.KEYWORD_ONLY and first.annotation in _CHILDREN:
-        problem = f"the first prop of {name}, {first.name}, has a type that children have: call it `children`, so that it stands in brackets, or put it behind `*`."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"the first prop of {name}, {first.name}, has a type that children have: call it `children`, so that it stands in brackets, or put it behind `*`."
+        )
 
 
 _CHILDREN = (Child, Children, "Child", "Children", "promptkit.Child")
@@ -61,11 +64,13 @@ def check_default(where: str, default: object) -> None:
     """Refuse a default that all elements would share, and one of `dataclasses.field`, which is no default here."""
     if type(default) in _MUTABLE:
         kind = type(default).__name__
-        problem = f"the default of {where} is a {kind}, which all elements would share: write `attrs.field(factory={kind})` in a class, or an empty tuple or None."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"the default of {where} is a {kind}, which all elements would share: write `attrs.field(factory={kind})` in a class, or an empty tuple or None."
+        )
     if isinstance(default, dataclasses.Field):
-        problem = f"the default of {where} is a dataclasses.field, which means nothing here: write `attrs.field(factory=…)`."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"the default of {where} is a dataclasses.field, which means nothing here: write `attrs.field(factory=…)`."
+        )
 
 
 _MUTABLE = (list, dict, set, bytearray)
@@ -75,8 +80,9 @@ def refuse_misspelt_render(cls: type[PromptElement]) -> None:
     """Refuse a class without `render` that has a method of nearly this name."""
     methods = [name for name, value in cls.__dict__.items() if isinstance(value, FunctionType)]
     if near := get_close_matches("render", methods, 1, cutoff=0.75):
-        problem = f"{cls.__name__} has no `render`, but {near[0]}: is it misspelt?"
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{cls.__name__} has no `render`, but {near[0]}: is it misspelt?"
+        )
 
 
 def refuse_forgotten_return(name: str, render: object) -> None:
@@ -94,10 +100,9 @@ def refuse_forgotten_return(name: str, render: object) -> None:
             return
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             nodes += ast.iter_child_nodes(node)
-    problem = (
+    raise InvalidArgumentError(
         f"{name} returns nothing: return its children, or write `return None` where there are none."
     )
-    raise InvalidArgumentError(problem)
 
 
 def _returns_something(render: FunctionType) -> bool:

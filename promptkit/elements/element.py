@@ -105,8 +105,9 @@ class Sizing:
         """
         value = None if self._find is None else self._find(kind)
         if not isinstance(value, kind):
-            message = f"nothing provides a {kind.__name__} here: put the element into `Provide(…)[…]` with one."
-            raise NotProvidedError(message)
+            raise NotProvidedError(
+                f"nothing provides a {kind.__name__} here: put the element into `Provide(…)[…]` with one."
+            )
         self.provided_reads[kind] = value
         return value
 
@@ -200,8 +201,7 @@ def _check_arguments(init: Callable[..., None], signature: Signature) -> Callabl
         if args:
             what = f"{cls.__name__} has no positional arguments: children stand in brackets, and props have names."
             advice = _advise(cls, args)
-            message = f"{what} {advice[0].upper()}{advice[1:]}"
-            raise TreeError(message)
+            raise TreeError(f"{what} {advice[0].upper()}{advice[1:]}")
         try:
             init(self, **props)
         except TypeError:
@@ -296,8 +296,7 @@ def _read_label(label: str | None) -> str | None:
     if label is None or (isinstance(cast("object", label), str) and label.isprintable()):
         return label
     if not isinstance(cast("object", label), str):  # as above
-        problem = f"label must be a text or None, not {_shorten(label)}."
-        raise BadPropError(problem)
+        raise BadPropError(f"label must be a text or None, not {_shorten(label)}.")
     return "".join(
         repr(letter)[1:-1] if unicodedata.category(letter) in _CONTROLS else letter
         for letter in label
@@ -381,8 +380,9 @@ class PromptElement:
                 return super().__class_getitem__(item)
             # the types of the items are unknown
             values = cast("tuple[object, ...]", item) if isinstance(item, tuple) else (item,)
-            message = f"{cls.__name__} is a class, and only its elements have children: {_advise(cls, values, brackets=True)}"
-            raise TreeError(message)
+            raise TreeError(
+                f"{cls.__name__} is a class, and only its elements have children: {_advise(cls, values, brackets=True)}"
+            )
 
     def render(self, sizing: Sizing) -> Child | Awaitable[Child]:
         """Return the children that this element consists of.
@@ -394,8 +394,9 @@ class PromptElement:
     def __getitem__(self, children: Child) -> Self:
         """Return this element with these children."""
         if self.children:
-            message = f"{type(self).__name__} already has children: put all children into one pair of brackets."
-            raise TreeError(message)
+            raise TreeError(
+                f"{type(self).__name__} already has children: put all children into one pair of brackets."
+            )
         return self.replace(children=flatten(children, type(self).__name__))
 
     def replace(self, **changes: object) -> Self:
@@ -519,8 +520,9 @@ class PromptElement:
 
 def _raise_undecorated(self: PromptElement, *_: object, **__: object) -> None:
     name = type(self).__name__
-    message = f"{name} is a subclass of PromptElement without @component: write @component above `class {name}`."
-    raise TreeError(message)
+    raise TreeError(
+        f"{name} is a subclass of PromptElement without @component: write @component above `class {name}`."
+    )
 
 
 class _Printer(Protocol):
@@ -710,8 +712,9 @@ def _refuse_cycle(opened: Sequence[object], owner: str) -> None:
             places = "".join(
                 f"[{_find_place(opened[at], opened[at + 1])}]" for at in range(min(depth, _SHOWN))
             )
-            message = f"a {type(value).__name__} among the children of {owner} contains itself, at {places}: take it out of itself."
-            raise TreeError(message)
+            raise TreeError(
+                f"a {type(value).__name__} among the children of {owner} contains itself, at {places}: take it out of itself."
+            )
 
 
 def _find_place(outer: object, inner: object) -> int:

@@ -45,8 +45,9 @@ class TextChunk(PromptElement):
 def _read_name(name: str) -> str:
     """Return a name of a tag or attribute."""
     if _NAME.fullmatch(name) is None:
-        problem = f"{name!r} is no name of a tag or attribute: write letters, digits, _, -, . and :, beginning with a letter or _."
-        raise BadPropError(problem)
+        raise BadPropError(
+            f"{name!r} is no name of a tag or attribute: write letters, digits, _, -, . and :, beginning with a letter or _."
+        )
     return name
 
 

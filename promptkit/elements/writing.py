@@ -25,8 +25,9 @@ class TagMaker:
 
     def __getitem__(self, children: object) -> NoReturn:
         """Report children that stand beside the name."""
-        problem = f"children of a tag stand behind its attributes: write tag.{self.name}()[…]."
-        raise TreeError(problem)
+        raise TreeError(
+            f"children of a tag stand behind its attributes: write tag.{self.name}()[…]."
+        )
 
 
 class _Tags:

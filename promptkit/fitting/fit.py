@@ -140,8 +140,7 @@ def fit(  # noqa: PLR0913  # keywords
     >>> fitted = fit(messages, budget="8k", model="gpt-5")
     """
     if keep not in ("newest", "oldest"):
-        problem = f'keep is {keep!r}: write "newest" or "oldest".'
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(f'keep is {keep!r}: write "newest" or "oldest".')
     definitions = tool_definitions(tools)
     counter = tokenizer or tokenizer_for(None if model is None else model_name(model))
     limit = resolve_render_budget(budget, model=model, tokenizer=counter, tools=definitions).tokens
@@ -269,8 +268,7 @@ def _read(
 ) -> tuple[list[_Group], Callable[[Sequence[Message]], Sequence[object]]]:
     """Read given messages, and return how to write messages in their format."""
     if form is not None and form not in get_args(WireFormat):
-        problem = f'format is {form!r}: write "chat", "responses" or "anthropic".'
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(f'format is {form!r}: write "chat", "responses" or "anthropic".')
     if all(isinstance(message, Message) for message in messages):
         own = cast("Sequence[Message]", messages)  # all of them are
         return [_Group([at], [message]) for at, message in enumerate(own)], lambda left: left
@@ -311,8 +309,9 @@ def _find_format(records: Sequence[Mapping[str, Json]]) -> WireFormat:
 def _read_record(index: int, message: object) -> Mapping[str, Json]:
     record = as_wire_object(message)
     if record is None:
-        problem = f"messages[{index}] must be a Message, or like all others a dict or an SDK object, not {message!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"messages[{index}] must be a Message, or like all others a dict or an SDK object, not {message!r:.80}."
+        )
     return record
 
 

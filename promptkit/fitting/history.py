@@ -312,16 +312,16 @@ def _find_request(messages: Sequence[Message], blocks: Sequence[tuple[int, int]]
 def _build_marker(marker: Callable[[int], str], count: int) -> Message:
     text = marker(count)
     if not isinstance(cast("object", text), str):  # callers without a type checker return anything
-        problem = f"the function of the marker must return a text, not {text!r:.80}: write lambda count: f'[{{count}} omitted]'."
-        raise BadPropError(problem)
+        raise BadPropError(
+            f"the function of the marker must return a text, not {text!r:.80}: write lambda count: f'[{{count}} omitted]'."
+        )
     return Message(role="user", content=(text,))
 
 
 def _require_number(prop: str, value: int, *, least: int) -> None:
     # as above
     if not isinstance(cast("object", value), int) or isinstance(value, bool) or value < least:
-        problem = f"{prop} must be a whole number of at least {least}, not {value!r:.80}."
-        raise BadPropError(problem)
+        raise BadPropError(f"{prop} must be a whole number of at least {least}, not {value!r:.80}.")
 
 
 def _truncate_result(message: Message, tokens: int, tokenizer: Tokenizer) -> Message:

@@ -59,11 +59,10 @@ try:
     from langchain_core.utils.function_calling import convert_to_openai_tool
     from langgraph.config import get_config
 except ImportError as error:
-    problem = (
+    raise ImportError(
         "promptkit.integrations.langchain needs LangChain: run `pip install 'langchain>=1.4'`, or `pip install '.[langchain]'` in a "
         "checkout of promptkit."
-    )
-    raise ImportError(problem) from error
+    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -29,11 +29,10 @@ try:
     from litellm.exceptions import ContextWindowExceededError
     from litellm.integrations.custom_logger import CustomLogger
 except ImportError as error:
-    problem = (
+    raise ImportError(
         "promptkit.integrations.litellm needs litellm: run `pip install 'litellm[mcp]>=1.106'`, or `pip install '.[litellm]'` in a checkout of "
         "promptkit."
-    )
-    raise ImportError(problem) from error
+    ) from error
 
 if TYPE_CHECKING:
     from promptkit.fitting.fit import Fitted

@@ -63,11 +63,10 @@ try:
     from llama_index.core.tools import BaseTool, FunctionTool
     from llama_index.core.workflow import Context, WorkflowRuntimeError
 except ImportError as error:
-    problem = (
+    raise ImportError(
         "promptkit.integrations.llama_index needs LlamaIndex: run `pip install 'llama-index-core>=0.14.25'`, or "
         "`pip install '.[llama-index]'` in a checkout of promptkit."
-    )
-    raise ImportError(problem) from error
+    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -192,8 +191,9 @@ class WindowMemory(BaseChatStoreMemory):
             InvalidArgumentError: A setting of summaries is given without `preset`.
         """
         if preset is None and (summarizer, events, transcripts) != (None, None, None):
-            problem = 'summarizer, events and transcripts are settings of summaries: give a preset, such as preset="vscode", too.'
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                'summarizer, events and transcripts are settings of summaries: give a preset, such as preset="vscode", too.'
+            )
         name = (
             (None if llm is None else llm.metadata.model_name)
             if model is None

@@ -23,8 +23,9 @@ try:
     import mcp_types as types
     from mcp import Client, MCPError
 except ImportError as error:
-    problem = "promptkit.integrations.mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit."
-    raise ImportError(problem) from error
+    raise ImportError(
+        "promptkit.integrations.mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit."
+    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -79,8 +80,9 @@ async def mcp_tools(
     """
     _check_client(client)
     if _UNSAFE.search(prefix):
-        problem = f"prefix must have only letters, digits, _ and -, not {prefix!r}."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"prefix must have only letters, digits, _ and -, not {prefix!r}."
+        )
     tools: list[Tool] = []
     taken: set[str] = set()
     for listed in await _list_tools(client):
@@ -146,8 +148,9 @@ async def mcp_prompt(
 
 def _check_client(client: object) -> None:
     if not isinstance(client, Client):
-        problem = f"an mcp.Client is needed, as in `async with Client(StdioServerParameters(command=…)) as client`, not {client!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"an mcp.Client is needed, as in `async with Client(StdioServerParameters(command=…)) as client`, not {client!r:.80}."
+        )
 
 
 async def _list_tools(client: Client) -> Sequence[types.Tool]:
@@ -270,6 +273,5 @@ def _parse_resource(contents: Contents) -> str | ImagePart | DocumentPart:
     try:
         data = base64.b64decode(contents.blob, validate=True)
     except ValueError as error:
-        problem = f"the resource {contents.uri} is no base64: {error}."
-        raise InvalidArgumentError(problem) from error
+        raise InvalidArgumentError(f"the resource {contents.uri} is no base64: {error}.") from error
     return parse_attachment(contents.uri, data)

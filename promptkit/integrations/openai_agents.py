@@ -34,11 +34,10 @@ try:
     from agents.models.default_models import get_default_model
     from agents.run_config import CallModelData, ModelInputData
 except ImportError as error:
-    problem = (
+    raise ImportError(
         "promptkit.integrations.openai_agents needs the OpenAI Agents SDK: run `pip install 'openai-agents>=0.24'`, or "
         "`pip install '.[openai-agents]'` in a checkout of promptkit."
-    )
-    raise ImportError(problem) from error
+    ) from error
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence

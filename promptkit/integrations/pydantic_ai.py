@@ -50,11 +50,10 @@ try:
         UserPromptPart,
     )
 except ImportError as error:
-    problem = (
+    raise ImportError(
         "promptkit.integrations.pydantic_ai needs pydantic-ai: run `pip install 'pydantic-ai-slim>=2.60'`, or "
         "`pip install '.[pydantic-ai]'` in a checkout of promptkit."
-    )
-    raise ImportError(problem) from error
+    ) from error
 
 if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext

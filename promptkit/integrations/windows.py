@@ -153,8 +153,9 @@ class ThreadWindows:
         max_threads: int,
     ) -> None:
         if max_threads < 1:
-            problem = f"max_threads must be at least 1 conversation, not {max_threads}."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"max_threads must be at least 1 conversation, not {max_threads}."
+            )
         self._settings = settings
         self._transcripts = transcripts
         self._max_threads = max_threads

@@ -121,11 +121,11 @@ def open_engine(name: str = "local", *, workers: int | None = None) -> Generator
     """
     kind, mark, place = name.partition("://")
     if kind not in ("local", "dask", "ray") or (mark and (kind == "local" or not place)):
-        problem = f"there is no engine {name!r}: write {_NAMES}."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(f"there is no engine {name!r}: write {_NAMES}.")
     if mark and workers is not None:
-        problem = f"the cluster {name} has its own number of workers: leave out --workers."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"the cluster {name} has its own number of workers: leave out --workers."
+        )
     count = workers or os.cpu_count() or 1
     if kind == "dask":
         with _open_dask(place, count) as engine:
@@ -300,16 +300,18 @@ def _open_dask(place: str, workers: int) -> Generator[Engine]:
         from distributed import Client, LocalCluster
         from distributed.scheduler import KilledWorker
     except ImportError as error:
-        problem = f"the engine dask needs the library distributed: {_describe_install('distributed>=2024.8', 'dask')}."
-        raise EngineError(problem) from error
+        raise EngineError(
+            f"the engine dask needs the library distributed: {_describe_install('distributed>=2024.8', 'dask')}."
+        ) from error
     # A task that is done is cancelled if its worker dies before the result was fetched.
     if place:
         try:
             # Without a scheme, Dask's own settings decide between tcp and tls.
             client = Client(place, set_as_default=False)
         except (OSError, ValueError) as error:
-            problem = f"there is no Dask scheduler at {place}: {_first_line(error)}"
-            raise EngineError(problem) from error
+            raise EngineError(
+                f"there is no Dask scheduler at {place}: {_first_line(error)}"
+            ) from error
         with client:
             yield Engine(
                 client.get_executor(pure=False),
@@ -334,8 +336,9 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
     try:
         import ray
     except ImportError as error:
-        problem = f"the engine ray needs the library ray: {_describe_install('ray[client]>=2.40', 'ray')}."
-        raise EngineError(problem) from error
+        raise EngineError(
+            f"the engine ray needs the library ray: {_describe_install('ray[client]>=2.40', 'ray')}."
+        ) from error
     # Ray would tell its makers about the cluster that it starts.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

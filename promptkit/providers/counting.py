@@ -89,11 +89,10 @@ async def count_exact(
     elif hasattr(getattr(sdk, "models", None), "count_tokens"):
         answer = _ask_google(sdk, model, rendered.messages, tools, options)
     else:
-        problem = (
+        raise TypeError(
             f"client must be that of openai, anthropic or google-genai, which can count tokens, not {type(client).__name__}. "
             "openai needs version 2.6 or later."
         )
-        raise TypeError(problem)
     if isawaitable(answer):
         answer = await answer
     # SDKs do not check responses: LM Studio answers 200 for a path that it does not know, which
@@ -102,11 +101,10 @@ async def count_exact(
     if not isinstance(tokens, int):
         # the repr of a URL hides a password in it, its text does not
         where = repr(getattr(sdk, "base_url", type(client).__name__))
-        problem = (
+        raise TokenizerError(
             f"{where} answered the token count request for {model} without a number: {str(answer)[:200]!r}. "
             "It may not have a path for it: use the provider's own API, or rendered.tokens."
         )
-        raise TokenizerError(problem)
     return tokens
 
 
@@ -201,5 +199,6 @@ def _write_part(part: Part, index: int) -> Json:
             }
         }
     what = "an opaque part" if isinstance(part, OpaquePart) else "a part"
-    problem = f"messages[{index}] has {what}, which Gemini's format does not accept: leave it out before counting."
-    raise EmitError(problem)
+    raise EmitError(
+        f"messages[{index}] has {what}, which Gemini's format does not accept: leave it out before counting."
+    )

@@ -79,10 +79,9 @@ class SdkModel(Generic[ClientT]):
         # loop, and then fail when they are awaited.
         kind = type(self.client).__name__
         if kind in {"OpenAI", "AzureOpenAI"} or kind.startswith("Anthropic"):
-            problem = (
+            raise TypeError(
                 f"client must be an asynchronous client: write Async{kind}(…) instead of {kind}(…)."
             )
-            raise TypeError(problem)
 
     def with_options(self, **options: Unpack[ModelOptions]) -> Self:
         """Return the same model over the same connections, with these options besides those that it has."""
@@ -182,18 +181,19 @@ async def iterate_events(stream: Any, model: str, sdk: Sdk) -> AsyncGenerator[Ma
             yield read_model(event, model, sdk)
         if not received:
             kind = stream.response.headers.get("content-type", "nothing")
-            message = f"the response is {kind} and not an event stream: check the base URL."
-            raise EmptyReplyError(message, model=model)
+            raise EmptyReplyError(
+                f"the response is {kind} and not an event stream: check the base URL.", model=model
+            )
 
 
 def read_model(response: Any, model: str, sdk: Sdk) -> Mapping[str, object]:  # noqa: ANN401  # Any: as above
     """Return a response as JSON. Raises EmptyReplyError for anything else."""
     # the SDK returns text for a response that is not declared as JSON
     if not isinstance(response, sdk.module.BaseModel):
-        message = (
-            f"the response is not a JSON object, but {str(response)[:100]!r}: check the base URL."
+        raise EmptyReplyError(
+            f"the response is not a JSON object, but {str(response)[:100]!r}: check the base URL.",
+            model=model,
         )
-        raise EmptyReplyError(message, model=model)
     read: Mapping[str, object] = response.to_dict(mode="json", warnings=False)
     return read
 

@@ -101,14 +101,13 @@ class Renderer:
             InvalidArgumentError: An argument has a value that it cannot have.
         """
         if not prune_step >= 0:
-            message = f"prune_step must be at least 0 tokens, not {prune_step}."
-            raise InvalidArgumentError(message)
+            raise InvalidArgumentError(f"prune_step must be at least 0 tokens, not {prune_step}.")
         if pairing not in get_args(Pairing):
-            message = f'pairing is {pairing!r}: write "strict" or "lenient".'
-            raise InvalidArgumentError(message)
+            raise InvalidArgumentError(f'pairing is {pairing!r}: write "strict" or "lenient".')
         if defaults not in get_args(Defaults):
-            message = f'defaults is {defaults!r}: write "promptkit" or "prompt-tsx".'
-            raise InvalidArgumentError(message)
+            raise InvalidArgumentError(
+                f'defaults is {defaults!r}: write "promptkit" or "prompt-tsx".'
+            )
         definitions = tool_definitions(tools)
         self.model = None if model is None else model_name(model)
         self.tokenizer = tokenizer or tokenizer_for(self.model)

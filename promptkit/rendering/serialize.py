@@ -288,8 +288,9 @@ def _to_plain_json(value: object, node: Node) -> Json:
     try:
         plain: Json = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError) as error:
-        message = f"{format_path(node)}: the value of Metadata is a {type(value).__name__}, which is not JSON ({error}): use a JSON value."
-        raise TreeError(message) from None
+        raise TreeError(
+            f"{format_path(node)}: the value of Metadata is a {type(value).__name__}, which is not JSON ({error}): use a JSON value."
+        ) from None
     return plain
 
 
@@ -347,8 +348,9 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
     """
     nodes = data.get("nodes")
     if data.get("version") != _VERSION or not isinstance(nodes, list) or not nodes:
-        message = f"this is not a JSON tree of version {_VERSION}: write it with to_json of this version of promptkit."
-        raise TreeError(message)
+        raise TreeError(
+            f"this is not a JSON tree of version {_VERSION}: write it with to_json of this version of promptkit."
+        )
     scope = object()
     records: list[Any] = [*nodes]  # Any: JSON, as in `_build_element`
     built: dict[int, PromptElement] = {}
@@ -357,8 +359,7 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
             # If the record is not a mapping, one of these errors is raised.
             built[index] = _build_element(records[index], built, scope)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            message = f"node {index} of the JSON tree is damaged: {error!r}."
-            raise TreeError(message) from None
+            raise TreeError(f"node {index} of the JSON tree is damaged: {error!r}.") from None
     return built[0]
 
 
@@ -377,8 +378,7 @@ def _check_types(kind: str, props: Mapping[str, object]) -> None:
         if name in props and (
             not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)
         ):
-            problem = f"{name} must be {annotation}, not {value!r}"
-            raise TypeError(problem)
+            raise TypeError(f"{name} must be {annotation}, not {value!r}")
 
 
 def _build_element(

@@ -79,8 +79,9 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
     __tracebackhide__ = True
     has_budget = budget is not None or model is not None
     if not has_budget and not isinstance(prompt, Rendered):
-        problem = "assert_fits needs a budget, or a model that has one: assert_fits(prompt, budget=4_000)."
-        raise TypeError(problem)
+        raise TypeError(
+            "assert_fits needs a budget, or a model that has one: assert_fits(prompt, budget=4_000)."
+        )
     renderer = Renderer(
         budget=budget,
         model=model,
@@ -297,14 +298,16 @@ def assert_summary_keeps(
     view = window.view
     entry = None if view.checkpoint_id is None else window.transcript.get(view.checkpoint_id)
     if entry is None or not isinstance(entry.payload, Checkpoint):
-        problem = "Nothing was compacted, so there is no summary: compact before the assertion."
-        raise AssertionError(problem)
+        raise AssertionError(
+            "Nothing was compacted, so there is no summary: compact before the assertion."
+        )
     wanted: tuple[tuple[FactKind, Sequence[str]], ...] = (("paths", paths), ("figures", figures))
     for kind, texts in wanted:
         missing = [text for text in texts if not is_shown(kind, text, view.messages)]
         if missing:
-            problem = f"The next request does not show these {kind}: {', '.join(missing)}."
-            raise AssertionError(problem)
+            raise AssertionError(
+                f"The next request does not show these {kind}: {', '.join(missing)}."
+            )
     losses = Losses.from_json(entry.payload.losses)
     if share is not None and losses.share < share:
         lines = [f"  {_quote(text)}" for text in losses.missing]
@@ -355,14 +358,17 @@ def _check_arguments(
     function: str, rendered: object, texts: Sequence[str], path: str | None
 ) -> None:
     if not isinstance(rendered, Rendered):
-        problem = f"{function} takes what render(prompt, budget=…) returns, not a {type(rendered).__name__}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"{function} takes what render(prompt, budget=…) returns, not a {type(rendered).__name__}."
+        )
     if path is None and not texts:
-        problem = f"{function} needs a text or a path: {function}(rendered, 'some words') or {function}(rendered, path='History')."
-        raise TypeError(problem)
+        raise TypeError(
+            f"{function} needs a text or a path: {function}(rendered, 'some words') or {function}(rendered, path='History')."
+        )
     if not all(texts) or path == "":
-        problem = f"{function} was passed an empty text or path, which matches anything: pass the words or the path to look for."
-        raise TypeError(problem)
+        raise TypeError(
+            f"{function} was passed an empty text or path, which matches anything: pass the words or the path to look for."
+        )
 
 
 def _check_outcomes(rendered: Rendered, path: str, *, wrong: Outcome, empty: str) -> None:

@@ -79,8 +79,7 @@ def check_policy(policy: Policy) -> None:
 
 def _check(found: object, holds: object, problem: str, state: object) -> None:
     if not holds:
-        message = f"{found!r} {problem}: {state!r}."
-        raise AssertionError(message)
+        raise AssertionError(f"{found!r} {problem}: {state!r}.")
 
 
 def _list_states() -> Iterator[PolicyState]:

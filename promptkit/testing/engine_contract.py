@@ -65,13 +65,13 @@ def check_encoding_engine(
         expected = theirs.encode_ordinary(text)
         found = engine.encode_ordinary(text)
         if list(found) != expected:
-            problem = f"The engine encodes {text!r:.200} as {len(found):,} tokens other than the {len(expected):,} of {encoding}."
-            raise AssertionError(problem)
+            raise AssertionError(
+                f"The engine encodes {text!r:.200} as {len(found):,} tokens other than the {len(expected):,} of {encoding}."
+            )
         if engine.decode_bytes(found) != theirs.decode_bytes(expected):
-            problem = (
+            raise AssertionError(
                 f"The engine decodes the tokens of {text!r:.200} to other bytes than {encoding}."
             )
-            raise AssertionError(problem)
 
 
 def _repeat() -> Iterator[str]:

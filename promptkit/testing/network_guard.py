@@ -150,8 +150,7 @@ def _refuse_beyond_loopback(
     refusal = Refusal(what=what, thread=current_thread().name, where=_innermost_calls())
     for watched in _watches[-1:]:
         watched.append(refusal)
-    message = f"{what} was refused: nothing but loopback may be reached in this test."
-    raise NotLoopbackError(message)
+    raise NotLoopbackError(f"{what} was refused: nothing but loopback may be reached in this test.")
 
 
 _MAX_CALLS = 4

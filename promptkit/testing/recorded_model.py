@@ -163,8 +163,9 @@ class RecordedModel:
         }
         self._model = None if self._records or isinstance(model, str) else model
         if not self._records and self._model is None:
-            problem = f"{self.folder} has no records: give RecordedModel the model object instead of {model!r} once, to record."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"{self.folder} has no records: give RecordedModel the model object instead of {model!r} once, to record."
+            )
 
     def __repr__(self) -> str:
         return describe(self, name=self.name, folder=str(self.folder), records=self._records)
@@ -257,8 +258,9 @@ def _read_record(path: Path) -> _Record:
     try:
         answer = _convert.structure(json.loads(written[2] if written else ""), _Answer)
     except (cattrs.BaseValidationError, TranscriptError, ValueError):
-        problem = f"{path} is no record of a request and its reply: delete it, or the folder to record again."
-        raise InvalidArgumentError(problem) from None
+        raise InvalidArgumentError(
+            f"{path} is no record of a request and its reply: delete it, or the folder to record again."
+        ) from None
     return _Record(path, request, answer)
 
 

@@ -293,8 +293,9 @@ def _read_step(step: object) -> Message | Reply | BaseException | Callable[[Requ
         return step
     message = read_message(step)
     if message is None:
-        problem = f"a step is text, a ToolCall or several, an assistant Message, a Reply, an error, or a function of the request, not {step!r}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"a step is text, a ToolCall or several, an assistant Message, a Reply, an error, or a function of the request, not {step!r}."
+        )
     return message
 
 

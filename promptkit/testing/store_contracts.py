@@ -294,8 +294,7 @@ class StoreContract:
                 store.archive(through=unknown)
             except TranscriptError:
                 continue
-            problem = f"archive(through={unknown!r}) must be refused"
-            raise AssertionError(problem)
+            raise AssertionError(f"archive(through={unknown!r}) must be refused")
         late = open_store()
         assert [entry.id for entry in late.load().entries] == [
             *(entry.id for entry in entries),
@@ -444,8 +443,7 @@ def _conflict(store: TranscriptStore, entries: Sequence[Entry], expect: str) -> 
         store.append(entries, expect=expect)
     except TranscriptConflictError as error:
         return [entry.id for entry in error.entries]
-    problem = f"append(expect={expect!r}) must raise TranscriptConflictError"
-    raise AssertionError(problem)
+    raise AssertionError(f"append(expect={expect!r}) must raise TranscriptConflictError")
 
 
 def _check_line(store: TranscriptStore, texts: Sequence[str] | None = None) -> list[Message]:

@@ -456,8 +456,9 @@ def read_budget(budget: object, *, least: int = 0) -> int:
     if isinstance(budget, str):
         budget = parse_tokens(budget)
     if isinstance(budget, bool) or not isinstance(budget, int | float):
-        message = f"budget must be a number of tokens, text such as '8k', or a ContextBudget, not {budget!r:.80}."
-        raise TypeError(message)
+        raise TypeError(
+            f"budget must be a number of tokens, text such as '8k', or a ContextBudget, not {budget!r:.80}."
+        )
     if not least <= budget < math.inf:  # refuses NaN too
         _refuse(f"budget must be at least {least} tokens, and finite, not {budget}")
     if budget != int(budget):
@@ -546,8 +547,9 @@ class LearnedBudget:
                 reserve_tokens=_below(given.reserve_tokens, window),
             )
         except (ToolsFillBudgetError, InvalidArgumentError) as error:
-            message = f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
-            raise ContextWindowFullError(message) from error
+            raise ContextWindowFullError(
+                f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
+            ) from error
         return attrs.evolve(self, given=given)
 
 
@@ -574,11 +576,10 @@ def resolve_threshold(
     if value <= 1:
         return None if limit is None else max(1, math.floor(limit * value))
     if value < _MIN_THRESHOLD_TOKENS:
-        message = (
+        raise InvalidArgumentError(
             f"{setting}={value:g} is neither a share nor a number of tokens: "
             f"write a ratio above 0 and up to 1 ({value / 100:g} for {value:g} %), or at least 100 tokens."
         )
-        raise InvalidArgumentError(message)
     return limit if math.isinf(value) else int(value)
 
 
@@ -590,5 +591,4 @@ def fit_reserve(window: int, reserve_tokens: int = DEFAULT_RESERVE) -> int:
 
 
 def _refuse(problem: str) -> NoReturn:
-    message = f"{problem}."
-    raise InvalidArgumentError(message)
+    raise InvalidArgumentError(f"{problem}.")

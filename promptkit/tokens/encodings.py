@@ -219,8 +219,9 @@ def _build(name: str) -> Encoding:
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:  # a plugin of tiktoken may raise anything
-        message = f"The encoding {name!r} does not load: {error}. Use one of {', '.join(BUNDLED)}, or install the package that provides it."
-        raise TokenizerError(message) from error
+        raise TokenizerError(
+            f"The encoding {name!r} does not load: {error}. Use one of {', '.join(BUNDLED)}, or install the package that provides it."
+        ) from error
 
 
 def load_vocabulary(name: str) -> tuple[bytes, ...]:
@@ -262,8 +263,7 @@ def _refuse_download(name: str) -> None:
     # None and "" differ here
     missing = [file for file in files if configured == "" or not (folder / file).is_file()]
     if missing:
-        message = (
+        raise TokenizerError(
             f"The vocabulary of {name!r} is not bundled and promptkit downloads nothing. Set TIKTOKEN_CACHE_DIR to a folder that holds "
             f"{' and '.join(missing)}, which tiktoken.get_encoding({name!r}) writes there on a machine with a network."
         )
-        raise TokenizerError(message)

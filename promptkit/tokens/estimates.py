@@ -72,11 +72,13 @@ class CalibratedTokenizer(Tokenizer):
 
     def __attrs_post_init__(self) -> None:
         if not (0 < self.margin < math.inf and 0 < self.floor < math.inf):
-            problem = f"margin={self.margin:g} and floor={self.floor:g} must be above 0: write margin=1.2 for 20 % more tokens than `base` counts."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"margin={self.margin:g} and floor={self.floor:g} must be above 0: write margin=1.2 for 20 % more tokens than `base` counts."
+            )
         if self._base.base is not self._base:
-            problem = f"base is {self._base.name}, which is calibrated already: give its base, and the product of the margins."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"base is {self._base.name}, which is calibrated already: give its base, and the product of the margins."
+            )
 
     @property
     def base(self) -> Tokenizer:
@@ -160,8 +162,9 @@ class CalibratedTokenizer(Tokenizer):
         """
         for name, tokens in (("counted", counted), ("reported", reported)):
             if not is_instance(tokens, int) or is_instance(tokens, bool):
-                problem = f"{name} must be a whole number of tokens, not {tokens!r:.80}: without a report, do not call learn."
-                raise InvalidArgumentError(problem)
+                raise InvalidArgumentError(
+                    f"{name} must be a whole number of tokens, not {tokens!r:.80}: without a report, do not call learn."
+                )
         lowest, highest = RATIO_RANGE
         if (
             counted < LEAST_TOKENS
@@ -207,8 +210,9 @@ class HeuristicTokenizer(Tokenizer):
 
     def __attrs_post_init__(self) -> None:
         if not (self.characters_per_token > 0 and self.margin > 0):
-            problem = f"characters_per_token={self.characters_per_token:g} and margin={self.margin:g} must be above 0."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"characters_per_token={self.characters_per_token:g} and margin={self.margin:g} must be above 0."
+            )
 
     @property
     def name(self) -> str:

@@ -212,8 +212,9 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
         ("margin", margin),
     ):
         if value is not None and not value > 0:
-            message = f"register_model({name!r}): {prop} must be positive, not {value}."
-            raise InvalidArgumentError(message)
+            raise InvalidArgumentError(
+                f"register_model({name!r}): {prop} must be positive, not {value}."
+            )
     known = _find(name) or _describe(_strip_provider(name))
     info = _registered[_strip_provider(name)] = ModelInfo(
         name=name,
@@ -239,8 +240,9 @@ def model_name(model: str | NamedModel) -> str:
     """
     name: object = model if isinstance(model, str) else getattr(model, "name", None)
     if not isinstance(name, str):
-        message = f"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel('gpt-5', client=…), not {model!r:.80}."
-        raise TypeError(message)
+        raise TypeError(
+            f"model must be a model's name such as 'gpt-5', or a model object such as OpenAIModel('gpt-5', client=…), not {model!r:.80}."
+        )
     return name
 
 

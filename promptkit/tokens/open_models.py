@@ -309,8 +309,9 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
                 **self._variables,
             )
         except (jinja2.TemplateError, TypeError, KeyError) as error:
-            problem = f"The chat template of {self.name} does not take {json.dumps(messages):.200}: {error}"
-            raise TokenizerError(problem) from error
+            raise TokenizerError(
+                f"The chat template of {self.name} does not take {json.dumps(messages):.200}: {error}"
+            ) from error
         return len(self._chat.encode(written, add_special_tokens=False))
 
 
@@ -337,8 +338,9 @@ class MistralTokenizer(_TemplateTokenizer):
             tokenizer = library.MistralTokenizer.v3(is_tekken=True)
         elif isinstance(tokenizer, str | Path):
             if not Path(tokenizer).is_file():
-                problem = f"There is no file {tokenizer}: give the model's tekken.json or tokenizer.model."
-                raise TokenizerError(problem)
+                raise TokenizerError(
+                    f"There is no file {tokenizer}: give the model's tekken.json or tokenizer.model."
+                )
             tokenizer = library.MistralTokenizer.from_file(str(tokenizer))
         chat: Any = tokenizer  # Any: as above
         self._chat = chat
@@ -370,8 +372,9 @@ class MistralTokenizer(_TemplateTokenizer):
         try:
             return len(self._chat.encode_chat_completion(request).tokens)
         except self._refusals as error:
-            problem = f"{self.name} does not take {json.dumps(messages):.200}: {error}"
-            raise TokenizerError(problem) from error
+            raise TokenizerError(
+                f"{self.name} does not take {json.dumps(messages):.200}: {error}"
+            ) from error
 
     def _measure_assistant(self) -> int:
         return 1  # the end of the message, in every version
@@ -444,8 +447,9 @@ def _import_package(module: str, hint: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        problem = f"The package {module.partition('.')[0]} is not installed: {hint}."
-        raise TokenizerError(problem) from error
+        raise TokenizerError(
+            f"The package {module.partition('.')[0]} is not installed: {hint}."
+        ) from error
 
 
 def _read_tokenizer(tokenizer: object) -> tuple[Path | None, str]:
@@ -455,8 +459,9 @@ def _read_tokenizer(tokenizer: object) -> tuple[Path | None, str]:
     path = Path(tokenizer)
     file = path / "tokenizer.json" if path.is_dir() else path
     if not file.is_file():
-        problem = f"There is no file {file}: give the model's tokenizer.json, or the folder with it. Nothing is downloaded by name."
-        raise TokenizerError(problem)
+        raise TokenizerError(
+            f"There is no file {file}: give the model's tokenizer.json, or the folder with it. Nothing is downloaded by name."
+        )
     return file.parent, file.read_text(encoding="utf-8")
 
 

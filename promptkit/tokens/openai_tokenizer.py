@@ -350,11 +350,10 @@ class OpenAITokenizer(Tokenizer):
             else len(text.encode("utf-8", "surrogatepass"))
         )
         if size > limit:
-            message = (
+            raise TextTooLongError(
                 f"A text of at least {size:,} bytes is longer than the limit of {limit:,}: cut it before it is rendered, "
                 f"or give a tokenizer with a higher `max_text_bytes`."
             )
-            raise TextTooLongError(message)
 
 
 _ENTRY = 120  # bytes that a dict entry takes beside the text, about

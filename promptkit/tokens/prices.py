@@ -94,11 +94,10 @@ class Prices:
         if price is None:
             close = difflib.get_close_matches(model, list(self.models), n=1)
             suggestion = f" Did you mean {close[0]!r}?" if close else ""
-            message = (
+            raise PriceError(
                 f"{self.source} has no price for the model {model!r}.{suggestion} "
                 "Name another model with --model, or give a table with --prices."
             )
-            raise PriceError(message)
         return price
 
 
@@ -117,15 +116,14 @@ def read_prices(path: Path | None = None) -> Prices:
         text = file.read_text(encoding="utf-8")
         value: object = tomllib.loads(text) if file_format == "TOML" else json.loads(text)
     except OSError as error:
-        message = f"cannot read {file}: {error.strerror}."
-        raise PriceError(message) from error
+        raise PriceError(f"cannot read {file}: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        message = f"{file} is not valid {file_format}: {error}."
-        raise PriceError(message) from error
+        raise PriceError(f"{file} is not valid {file_format}: {error}.") from error
     rows = as_mapping(as_mapping(value).get("models"))
     if not rows:
-        message = f"{file} is not a price table: it needs an object `models`, with the prices of each model."
-        raise PriceError(message)
+        raise PriceError(
+            f"{file} is not a price table: it needs an object `models`, with the prices of each model."
+        )
     return Prices(
         models={name: _read_price(file, name, row) for name, row in rows.items()},
         source=str(path or "the packaged table of prices"),
@@ -137,22 +135,21 @@ def _read_price(file: Path, name: str, row: object) -> Price:
     values: dict[str, float] = {}
     for column, value in as_mapping(row).items():
         if column not in known:
-            message = (
+            raise PriceError(
                 f"{file}: {name} has the unknown price {column!r}. Use one of: {', '.join(known)}."
             )
-            raise PriceError(message)
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
             or not 0 <= value < float("inf")
         ):
-            message = f"{file}: {column} of {name} must be a number of dollars for a million tokens, not {value!r}."
-            raise PriceError(message)
+            raise PriceError(
+                f"{file}: {column} of {name} must be a number of dollars for a million tokens, not {value!r}."
+            )
         values[column] = value
     missing = [
         column for column, optional in known.items() if not optional and column not in values
     ]
     if missing:
-        message = f"{file}: {name} has no price for {' and '.join(missing)}."
-        raise PriceError(message)
+        raise PriceError(f"{file}: {name} has no price for {' and '.join(missing)}.")
     return Price(**values)

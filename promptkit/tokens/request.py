@@ -43,8 +43,9 @@ def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None
     Count(tokens=8, exact=True)
     """
     if not is_instance(request, Mapping):
-        problem = f"request must be the arguments of the call, not {request!r:.80}: write count_request({{'messages': messages}})."
-        raise TypeError(problem)
+        raise TypeError(
+            f"request must be the arguments of the call, not {request!r:.80}: write count_request({{'messages': messages}})."
+        )
     named = request.get("model")
     name = model_name(model) if model is not None else named if isinstance(named, str) else None
     tokenizer = tokenizer_for(name)

@@ -426,8 +426,9 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
             )
         ]
     if role != "user":
-        problem = f"{where} must have the role user, assistant or system, not {role!r:.80}: write a system prompt as system=…"
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{where} must have the role user, assistant or system, not {role!r:.80}: write a system prompt as system=…"
+        )
     blocks = content if isinstance(content, list | tuple) else None
     if blocks is None:
         return [Message(role="user", content=read_content(content, "anthropic", where))]
@@ -463,8 +464,9 @@ def _find_type(record: Json) -> Json:
 def _read_result(where: str, block: WireRecord) -> Message:
     call_id = block.get("tool_use_id")
     if not isinstance(call_id, str):
-        problem = f"a tool_result in {where} must have a tool_use_id, the id of the tool call that it answers."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"a tool_result in {where} must have a tool_use_id, the id of the tool call that it answers."
+        )
     end = read_cache_breakpoints(block.get("cache_control"))
     placed = () if end is None else ("cache_control",)
     fields = omit_fields(block, "type", "tool_use_id", "content", *placed)

@@ -244,8 +244,9 @@ def _read_message(where: str, record: WireRecord) -> Message:
     written = record.get("role")
     role = _ROLES.get(written) if isinstance(written, str) else None
     if role is None:
-        problem = f"{where} must have the role system, developer, user, assistant, tool or function, not {written!r:.80}."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{where} must have the role system, developer, user, assistant, tool or function, not {written!r:.80}."
+        )
     fields = {} if _KNOWN_FIELDS.issuperset(record) else omit_fields(record, *_KNOWN_FIELDS)
     name, call_id = record.get("name"), record.get("tool_call_id")
     name = name if isinstance(name, str) else None

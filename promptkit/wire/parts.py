@@ -336,15 +336,13 @@ def parse_arguments(text: str) -> dict[str, Json]:
             parse_constant=_reject_constant,
         )
     except RecursionError:
-        message = "they are nested too deeply"
-        raise ValueError(message) from None
+        raise ValueError("they are nested too deeply") from None
     match value:
         case dict():
             return value
         case _:
             more = "…" if len(text) > _SHOWN else ""
-            message = f"they are JSON but not an object: {text[:_SHOWN]}{more}"
-            raise ValueError(message)
+            raise ValueError(f"they are JSON but not an object: {text[:_SHOWN]}{more}")
 
 
 _SHOWN = 40  # characters of wrong arguments that an error shows
@@ -354,8 +352,7 @@ def _build_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     result: dict[str, Json] = {}
     for key, value in pairs:
         if key in result:
-            message = f"the key {key!r} occurs twice in one object"
-            raise ValueError(message)
+            raise ValueError(f"the key {key!r} occurs twice in one object")
         result[key] = value
     return result
 
@@ -363,14 +360,12 @@ def _build_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 def _parse_finite_float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        message = f"the number {digits} is beyond the range of doubles"
-        raise ValueError(message)
+        raise ValueError(f"the number {digits} is beyond the range of doubles")
     return number
 
 
 def _reject_constant(name: str) -> Json:
-    message = f"{name} is not JSON"
-    raise ValueError(message)
+    raise ValueError(f"{name} is not JSON")
 
 
 class DataUrl(NamedTuple):

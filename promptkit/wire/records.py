@@ -39,13 +39,13 @@ def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[s
     Raises TypeError for what is none.
     """
     if is_instance(messages, (str, Mapping)):
-        problem = f"{name} must be a list of dicts or SDK objects, not {messages!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(f"{name} must be a list of dicts or SDK objects, not {messages!r:.80}.")
     for index, message in enumerate(messages):
         record = as_wire_object(message)
         if record is None:
-            problem = f"{name}[{index}] must be a dict or an SDK object, not {message!r:.80}."
-            raise TypeError(problem)
+            raise TypeError(
+                f"{name}[{index}] must be a dict or an SDK object, not {message!r:.80}."
+            )
         yield f"{name}[{index}]", record
 
 
@@ -101,10 +101,9 @@ def read_content(
     if content is None or isinstance(content, str):
         return [content] if content else []
     if not isinstance(content, Sequence):
-        problem = (
+        raise InvalidArgumentError(
             f"the content of {where} must be a string or a list of parts, not {content!r:.80}."
         )
-        raise InvalidArgumentError(problem)
     refused: tuple[type[Part], ...] = () if attachments else (ImagePart, DocumentPart)
     refused = refused if breakpoints else (*refused, CacheBreakpointPart)
     parts: list[Part] = []
@@ -121,13 +120,13 @@ def _read_block(
 ) -> tuple[Part, ...]:
     record = as_wire_object(block)
     if record is None:
-        problem = f"the content of {where} must have dicts such as {{'type': 'text', 'text': 'Hello'}}, not {block!r:.80}."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"the content of {where} must have dicts such as {{'type': 'text', 'text': 'Hello'}}, not {block!r:.80}."
+        )
     try:
         parts = read_part(record, target)
     except InvalidArgumentError as error:
-        problem = f"the content of {where}: {error}"
-        raise InvalidArgumentError(problem) from error
+        raise InvalidArgumentError(f"the content of {where}: {error}") from error
     return (
         (OpaquePart(value=record, provider=target),)
         if any(isinstance(part, refused) for part in parts)
@@ -140,8 +139,7 @@ def read_call(call: Json, where: str) -> ToolCall:
     try:
         return read_tool_call(call)
     except InvalidArgumentError as error:
-        problem = f"{where}: {error}"
-        raise InvalidArgumentError(problem) from error
+        raise InvalidArgumentError(f"{where}: {error}") from error
 
 
 def omit_fields(record: WireRecord, *names: str) -> dict[str, Json]:

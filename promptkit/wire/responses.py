@@ -329,8 +329,9 @@ _INPUT_ROLES: Mapping[str, Literal["user", "system", "developer"]] = {
 def _read_input_message(where: str, item: WireRecord) -> Message:
     role = _INPUT_ROLES.get(str(item.get("role")))
     if role is None:
-        problem = f"{where} must have the role user, assistant, system or developer, not {item.get('role')!r:.80}."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{where} must have the role user, assistant, system or developer, not {item.get('role')!r:.80}."
+        )
     fields = omit_fields(item, "type", "role", "content")
     content = read_content(item.get("content"), "responses", where, attachments=role == "user")
     return Message(role=role, content=(*fields_part(fields, "responses.message"), *content))

@@ -61,15 +61,15 @@ class ReadAttachment:
 def check_attachments(attachments: object) -> Sequence[Attachment]:
     """Return attachments that a session takes. Raises TypeError."""
     if not isinstance(attachments, Iterable) or isinstance(attachments, str | bytes):
-        problem = (
+        raise TypeError(
             f"attachments must be a list such as [Path('notes.txt')], not {attachments!r:.80}."
         )
-        raise TypeError(problem)
     checked: list[Attachment] = []
     for each in cast("Iterable[object]", attachments):  # of any items
         if not isinstance(each, Path | TextAttachment | ImagePart | DocumentPart | OpaquePart):
-            problem = f"an attachment is a Path('notes.txt'), a TextAttachment(name=…, text=…), or a part such as ImagePart(url=…), not {each!r:.80}."
-            raise TypeError(problem)
+            raise TypeError(
+                f"an attachment is a Path('notes.txt'), a TextAttachment(name=…, text=…), or a part such as ImagePart(url=…), not {each!r:.80}."
+            )
         checked.append(each)
     return checked
 
@@ -141,8 +141,9 @@ def _read_attachment(number: int, attachment: Attachment) -> ReadAttachment:
 def _read_file(path: Path) -> ReadAttachment:
     size = path.stat().st_size
     if size > MAX_FILE_BYTES:
-        problem = f"the attachment {str(path)!r} has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are read: attach a part of it."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"the attachment {str(path)!r} has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are read: attach a part of it."
+        )
     return ReadAttachment(str(path), parse_attachment(str(path), path.read_bytes()))
 
 
@@ -178,11 +179,10 @@ def _decode(name: str, data: bytes) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        problem = (
+        raise InvalidArgumentError(
             f"the attachment {name!r} is neither text in UTF-8 or UTF-16, nor an image (PNG, JPEG, GIF, WebP), nor a PDF: "
             "convert it, or attach a part such as DocumentPart(…)."
         )
-        raise InvalidArgumentError(problem)
     return text.replace("\r\n", "\n")
 
 
@@ -196,5 +196,6 @@ def _check_size(attachment: ReadAttachment, budget: ContextBudget, tokenizer: To
     limit = budget.message_budget
     tokens = Sizer(tokenizer).count_message(Message(role="user", content=(attachment.content,)))
     if limit is not None and tokens > limit:
-        problem = f"{attachment.name} takes {tokens:,} tokens, and all messages together may take {limit:,}: attach a smaller one."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{attachment.name} takes {tokens:,} tokens, and all messages together may take {limit:,}: attach a smaller one."
+        )

@@ -145,8 +145,9 @@ async def _wait(value: object) -> object:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        problem = "what the hook waited for was cancelled, and the turn was not."
-        raise RuntimeError(problem) from error
+        raise RuntimeError(
+            "what the hook waited for was cancelled, and the turn was not."
+        ) from error
     return result
 
 
@@ -157,7 +158,6 @@ def _check(value: object, kind: type[T], method: str) -> T | None:
     """
     if value is None or isinstance(value, kind):
         return value
-    problem = (
+    raise TypeError(
         f"{method} of the turn hooks must return a {kind.__name__} or None, not {value!r:.80}."
     )
-    raise TypeError(problem)

@@ -252,8 +252,7 @@ class AgentSession:
         offered = (*own, *self._make_tools())
         self.tools: Mapping[str, Tool] = tools_by_name(offered)
         if max_steps < 1:
-            problem = f"max_steps must be at least 1, not {max_steps}."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(f"max_steps must be at least 1, not {max_steps}.")
         self.max_steps = max_steps
         check_type(
             "turn_hooks",
@@ -929,6 +928,7 @@ def _resolve_model(model: object) -> Model:
 
         return OpenAIModel(model)
     if not isinstance(model, Model):
-        problem = f"model must be a model such as OpenAIModel('gpt-5'), or the name of one of OpenAI's or Anthropic's models, not {model!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"model must be a model such as OpenAIModel('gpt-5'), or the name of one of OpenAI's or Anthropic's models, not {model!r:.80}."
+        )
     return model

@@ -106,8 +106,9 @@ class SubagentResult:
 def check_task(task: object) -> None:
     """Refuse a value that is no task for a sub-agent. Raises TypeError."""
     if not isinstance(task, SubagentTask):
-        problem = f"a sub-agent takes Isolated(task=…), Forked(task=…) or Handoff(task=…), not {task!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"a sub-agent takes Isolated(task=…), Forked(task=…) or Handoff(task=…), not {task!r:.80}."
+        )
 
 
 _RUNNING: ContextVar[bool] = ContextVar("promptkit_subagent", default=False)
@@ -122,8 +123,7 @@ def in_subagent() -> bool:
 def entering_subagent() -> Generator[None]:
     """Mark what runs inside as a sub-agent. Raises ToolError in a sub-agent, which would otherwise start others without an end."""
     if in_subagent():
-        problem = "a sub-agent cannot start another one: do the task yourself."
-        raise ToolError(problem)
+        raise ToolError("a sub-agent cannot start another one: do the task yourself.")
     token = _RUNNING.set(True)
     try:
         yield

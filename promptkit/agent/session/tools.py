@@ -219,12 +219,10 @@ def _read_arguments(call: ToolCall) -> Mapping[str, object]:
             call.arguments or "{}", object_pairs_hook=_read_object, parse_constant=_refuse_constant
         )
     except (ValueError, RecursionError) as error:
-        problem = f"the arguments are no JSON: {error}"
-        raise ToolError(problem) from None
+        raise ToolError(f"the arguments are no JSON: {error}") from None
     arguments = as_mapping(value)
     if not isinstance(value, dict):
-        problem = "the arguments are no JSON object."
-        raise ToolError(problem)
+        raise ToolError("the arguments are no JSON object.")
     return arguments
 
 
@@ -232,16 +230,14 @@ def _read_object(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        problem = (
+        raise ToolError(
             f"the key {next(name for name in names if names.count(name) > 1)!r} is there twice."
         )
-        raise ToolError(problem)
     return found
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    problem = f"{name} is no number in JSON."
-    raise ToolError(problem)
+    raise ToolError(f"{name} is no number in JSON.")
 
 
 async def _run_in_thread(function: Callable[[], Output]) -> Output:

@@ -216,8 +216,9 @@ class WindowRequest:
         """
         limit = self.reserved_output_tokens if max_tokens is None else max_tokens
         if not limit:
-            problem = "Anthropic requires an output limit and none is known for this model: write anthropic_arguments(max_tokens=4096)."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                "Anthropic requires an output limit and none is known for this model: write anthropic_arguments(max_tokens=4096)."
+            )
         options: ModelOptions = {
             "max_output_tokens": limit,
             "cache_breakpoints": cache,

@@ -649,8 +649,9 @@ class ContextWindow:
         replacement = self.compaction.compactor.replacement
         tokens = count_pins(dict.fromkeys((*pins, pin)), self.tokenizer)
         if tokens > replacement.binding_tokens:
-            problem = f"the pins would have {tokens:,} tokens, and at most {replacement.binding_tokens:,} are allowed: pin a passage, or unpin something."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"the pins would have {tokens:,} tokens, and at most {replacement.binding_tokens:,} are allowed: pin a passage, or unpin something."
+            )
         if pin not in pins:
             self.transcript.append(pin_entry(pin))
         return pin
@@ -658,8 +659,9 @@ class ContextWindow:
     def unpin(self, pin: Pin) -> None:
         """Let summaries drop what was pinned. Raises InvalidArgumentError if it is not pinned."""
         if pin not in self.pins:
-            problem = f"{pin.text!r:.80} is not pinned: give one of the values of `pins`."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"{pin.text!r:.80} is not pinned: give one of the values of `pins`."
+            )
         self.transcript.append(pin_entry(pin, name=UNPIN))
 
     def _pin_marked(self, entries: Sequence[Entry], messages: Sequence[Message]) -> None:
@@ -823,8 +825,9 @@ class ContextWindow:
         """
         transcript, settings = Transcript(store), self._settings
         if transcript.leaf is not None:
-            problem = "the store for the new conversation is not empty: pass an empty store."
-            raise TranscriptError(problem)
+            raise TranscriptError(
+                "the store for the new conversation is not empty: pass an empty store."
+            )
         if instructions is not None:
             settings = attrs.evolve(settings, instructions=instructions, prompt=None)
         if tools is not None:
@@ -882,8 +885,9 @@ class ContextWindow:
         """
         message, usage, finish = read_reply(reply, usage, model_name(self.model))
         if message is None:
-            problem = f"add_reply takes a reply, or a message with the role 'assistant', not {reply!r:.80}: use add() for other messages."
-            raise TypeError(problem)
+            raise TypeError(
+                f"add_reply takes a reply, or a message with the role 'assistant', not {reply!r:.80}: use add() for other messages."
+            )
         sent = self.compaction.state.pending
         self.compaction.state = attrs.evolve(self.compaction.state, pending=None)
         model = None if sent is None else model_name(sent.model)
@@ -1062,8 +1066,9 @@ class ContextWindow:
         if edits:
             advice += " Send smaller ones; later requests leave these out."
         said, size = str(error).rstrip("."), f"{sent.tokens:,} tokens and {newest.body:,} bytes"
-        problem = f"the provider refused a request of {size}, which is not about the context window: {said}. {advice}"
-        raise ContextWindowFullError(problem) from error
+        raise ContextWindowFullError(
+            f"the provider refused a request of {size}, which is not about the context window: {said}. {advice}"
+        ) from error
 
     async def compact(
         self, instructions: str | None = None, *, allow_extractive: bool = False

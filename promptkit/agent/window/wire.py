@@ -66,8 +66,9 @@ def _find_format(value: object) -> str:
         return ""
     record = as_wire_object(value)
     if record is None:
-        problem = f"a context window takes messages such as Message(role='user', content='Hello'), dicts and SDK objects, not {value!r:.80}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"a context window takes messages such as Message(role='user', content='Hello'), dicts and SDK objects, not {value!r:.80}."
+        )
     return find_format(record) or "chat"
 
 

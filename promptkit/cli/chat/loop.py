@@ -75,8 +75,9 @@ def run_chat(options: ChatOptions) -> int:
     try:
         folder = tempfile.TemporaryDirectory(prefix="promptkit-chat-")
     except OSError as error:
-        problem = f"this conversation cannot be kept in a temporary file: {error.strerror}. Is the disk full? Free some space, set TMPDIR, or name a file for the transcript."
-        raise TranscriptError(problem) from error
+        raise TranscriptError(
+            f"this conversation cannot be kept in a temporary file: {error.strerror}. Is the disk full? Free some space, set TMPDIR, or name a file for the transcript."
+        ) from error
     with folder as kept:
         return _run_in_file(options, Path(kept) / "talk.jsonl")
 

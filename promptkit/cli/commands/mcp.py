@@ -96,8 +96,7 @@ class TranscriptFile:
         try:
             status = self.file.stat()
         except OSError as error:
-            problem = f"cannot read {self.file}: {error.strerror}."
-            raise TranscriptError(problem) from error
+            raise TranscriptError(f"cannot read {self.file}: {error.strerror}.") from error
         state = (status.st_ino, status.st_size, status.st_mtime_ns)
         if state != self._state:
             # Without a store of its own, so that no lock file is made beside the transcript.

@@ -210,14 +210,12 @@ class CarriedContext:
         for name in ("plan", "agent"):
             text: object = getattr(self, name)
             if text is not None and not isinstance(text, str):
-                problem = f"{name} must be a text or None, not {text!r:.80}."
-                raise TypeError(problem)
+                raise TypeError(f"{name} must be a text or None, not {text!r:.80}.")
         for name in ("todos", "skills", "rules", "files", "errors", "extract"):
             texts: Sequence[object] = getattr(self, name)
             is_list = isinstance(texts, list | tuple)
             if not is_list or not all(isinstance(each, str) for each in texts):
-                problem = f"{name} must be a list or tuple of texts, not {texts!r:.80}."
-                raise TypeError(problem)
+                raise TypeError(f"{name} must be a list or tuple of texts, not {texts!r:.80}.")
 
 
 @attrs.frozen(kw_only=True)

@@ -340,12 +340,14 @@ class _Cutter:
             None,
         )
         if at is None:
-            problem = f"cannot cut after the entry {entry!r}: it is not in the view."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"cannot cut after the entry {entry!r}: it is not in the view."
+            )
         end = self._block_at(at).end
         if end > self.running:
-            problem = f"cannot cut after the entry {entry!r}: it or an earlier one has tool calls without results."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"cannot cut after the entry {entry!r}: it or an earlier one has tool calls without results."
+            )
         return end
 
     def _block_at(self, at: int) -> Block:

@@ -164,8 +164,9 @@ class VerbatimUserMessages:
 
     def __attrs_post_init__(self) -> None:
         if min(self.max_tokens, self.max_message_tokens or 0) < 0:
-            problem = f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0."
+            )
 
     def select(
         self, items: Sequence[ViewItem], tokenizer: Tokenizer, *, kept: Sequence[ViewItem] = ()
@@ -272,8 +273,9 @@ class UserMessageHistory:
 
     def __attrs_post_init__(self) -> None:
         if min(self.max_tokens, self.max_message_tokens or 0) < 0 or self.share < 1:
-            problem = f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0, and share={self.share} at least 1."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0, and share={self.share} at least 1."
+            )
 
     def format(self, messages: Sequence[str], *, unanswered: int = 0, tokenizer: Tokenizer) -> str:
         """Format messages of the user, oldest first.

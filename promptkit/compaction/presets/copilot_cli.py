@@ -67,8 +67,9 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
     """
     chosen = settings or CopilotCLI()
     if chosen.background > chosen.block:
-        problem = f"background must be at most block ({chosen.block:g}), where no request is sent without a summary, not {chosen.background:g}: write CopilotCLI(background=0.8, block=0.95)."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"background must be at most block ({chosen.block:g}), where no request is sent without a summary, not {chosen.background:g}: write CopilotCLI(background=0.8, block=0.95)."
+        )
     rules = (
         compact_on_demand,
         discard_stale,

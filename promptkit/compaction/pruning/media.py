@@ -110,8 +110,9 @@ class MediaLimits:
         for name in ("max_tokens", "max_bytes"):
             value: int | None = getattr(self, name)
             if value is not None and value < 0:
-                problem = f"{name} of MediaLimits must be at least 0, not {value}."
-                raise InvalidArgumentError(problem)
+                raise InvalidArgumentError(
+                    f"{name} of MediaLimits must be at least 0, not {value}."
+                )
 
     def plan(
         self,

@@ -101,8 +101,9 @@ class ReduceToolResults:
         for name in ("protect_tokens", "least_saving", "max_age", "warm_ratio"):
             value: float | None = getattr(self, name)
             if value is not None and not value >= 0:
-                problem = f"{name} of ReduceToolResults must be at least 0, not {value}."
-                raise InvalidArgumentError(problem)
+                raise InvalidArgumentError(
+                    f"{name} of ReduceToolResults must be at least 0, not {value}."
+                )
 
     def applies(self, *, warm: bool, ratio: float | None) -> bool:
         """Return whether results may be replaced, given the state of the prompt cache and the fill ratio of the request."""

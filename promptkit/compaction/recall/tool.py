@@ -384,8 +384,7 @@ class _Conversation:
         """Yield the pages of an entry."""
         entry = next((entry for entry in self.entries if entry.id == entry_id), None)
         if entry is None:
-            problem = f"there is no entry {entry_id!r}: use an id that a search returned."
-            raise _RecallError(problem)
+            raise _RecallError(f"there is no entry {entry_id!r}: use an id that a search returned.")
         entry = _redact_entry(entry, self._redactor)
         notes = self._find_notes(entry)
         text = neutralize_tags(
@@ -601,8 +600,7 @@ def _compile(pattern: str, deadline: float | None = None) -> Callable[[str], int
     try:
         compiled: Any = regex.compile(pattern, regex.IGNORECASE)  # Any: as above
     except regex.error as error:
-        problem = f"{pattern!r} is no regular expression: {error}."
-        raise _RecallError(problem) from None
+        raise _RecallError(f"{pattern!r} is no regular expression: {error}.") from None
     end = time.monotonic() + PATTERN_SECONDS if deadline is None else deadline
 
     def find(line: str) -> int | None:
@@ -610,8 +608,9 @@ def _compile(pattern: str, deadline: float | None = None) -> Callable[[str], int
             # Any stands for as above
             match: Any = compiled.search(line, timeout=max(0.001, end - time.monotonic()))
         except TimeoutError:
-            problem = f"the expression {pattern!r} takes too long: write a simpler one."
-            raise _RecallError(problem) from None
+            raise _RecallError(
+                f"the expression {pattern!r} takes too long: write a simpler one."
+            ) from None
         return None if match is None else int(match.start())
 
     return find

@@ -278,8 +278,9 @@ async def handoff(
     new = Transcript(store)
     leaf, last = transcript.leaf, writer.last_request
     if new.leaf is not None:
-        problem = "the store for the new conversation is not empty: pass an empty store."
-        raise TranscriptError(problem)
+        raise TranscriptError(
+            "the store for the new conversation is not empty: pass an empty store."
+        )
     if leaf is None:
         raise SummaryError(reason="nothing", detail="the conversation has no messages to hand off.")
     pinned = tuple(item for item in view.items if is_system(item))

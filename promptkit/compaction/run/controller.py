@@ -384,8 +384,9 @@ class CompactionController:
                 refused_by=refused_by,
             )
         except ContextWindowFullError as error:
-            problem = f"{error}. {describe_largest(self.view.messages, self.state.tokenizer)}"
-            raise ContextWindowFullError(problem) from error
+            raise ContextWindowFullError(
+                f"{error}. {describe_largest(self.view.messages, self.state.tokenizer)}"
+            ) from error
 
     async def make_room_for_reply(self) -> bool:
         """Act on a reply that was cut off because the context window is full.

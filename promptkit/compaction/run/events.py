@@ -46,8 +46,9 @@ class Events:
     def subscribe(self, subscriber: Subscriber) -> None:
         """Add a subscriber. Raises TypeError for what cannot be called."""
         if not callable(subscriber):
-            problem = f"a subscriber must be a function that takes an event, as in Events(first, second), not {subscriber!r:.80}."
-            raise TypeError(problem)
+            raise TypeError(
+                f"a subscriber must be a function that takes an event, as in Events(first, second), not {subscriber!r:.80}."
+            )
         self._subscribers.append(subscriber)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:

@@ -116,8 +116,9 @@ class HookChain(CompactionHooks):
     def __init__(self, *hooks: CompactionHooks) -> None:
         for each in hooks:
             if not is_instance(each, CompactionHooks):
-                problem = f"each argument of HookChain must be a CompactionHooks, as in HookChain(first, second), not {each!r:.80}."
-                raise TypeError(problem)
+                raise TypeError(
+                    f"each argument of HookChain must be a CompactionHooks, as in HookChain(first, second), not {each!r:.80}."
+                )
         self._hooks = hooks
 
     async def pre_compact(

@@ -106,8 +106,7 @@ def otel_subscriber(
         from opentelemetry import metrics, trace
     except ImportError as error:
         hint = "run `pip install 'opentelemetry-api>=1.27'`, or `pip install '.[otel]'` in a checkout of promptkit"
-        message = f"otel_subscriber needs OpenTelemetry: {hint}."
-        raise ImportError(message) from error
+        raise ImportError(f"otel_subscriber needs OpenTelemetry: {hint}.") from error
 
     used_tracer = trace.get_tracer("promptkit") if tracer is None else tracer
     used_meter = metrics.get_meter("promptkit") if meter is None else meter

@@ -65,12 +65,11 @@ def find_pin(transcript: Transcript, target: str | None, text: str | None) -> Pi
         if (text or "") in message.text and message.text.strip():
             return Pin(entry=entry.id, text=text or message.text, by=message.role)
     where = "no message" if target is None else f"the entry {target!r} has no text that"
-    problem = (
+    raise InvalidArgumentError(
         f"{where} contains {text!r:.80}: give a passage as it was written."
         if text
         else "there is no text to pin: name the entry of a message with text."
     )
-    raise InvalidArgumentError(problem)
 
 
 def pin_entry(pin: Pin, *, name: str = PIN) -> CustomEntry:

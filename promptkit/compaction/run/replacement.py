@@ -134,8 +134,7 @@ class RecentFiles:
     def __attrs_post_init__(self) -> None:
         for name in ("max_files", "max_tokens", "max_file_tokens", "seconds"):
             if not getattr(self, name) >= 0:
-                problem = f"{name}={getattr(self, name)} must be at least 0."
-                raise InvalidArgumentError(problem)
+                raise InvalidArgumentError(f"{name}={getattr(self, name)} must be at least 0.")
 
     async def load(  # noqa: PLR0913  # keywords
         self,

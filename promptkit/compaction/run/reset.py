@@ -32,8 +32,7 @@ class DailyReset:
 
     def __attrs_post_init__(self) -> None:
         if self.hour not in HOURS:
-            problem = f"hour={self.hour} must be 0 to 23."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(f"hour={self.hour} must be 0 to 23.")
 
 
 @attrs.frozen
@@ -45,8 +44,7 @@ class IdleReset:
 
     def __attrs_post_init__(self) -> None:
         if not self.minutes > 0:
-            problem = f"minutes={self.minutes:g} must be above 0."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(f"minutes={self.minutes:g} must be above 0.")
 
 
 ResetPolicy: TypeAlias = ManualReset | DailyReset | IdleReset
@@ -65,8 +63,9 @@ def is_reset_due(policy: ResetPolicy, *, last_message: datetime, now: datetime) 
         InvalidArgumentError: A time has no zone.
     """
     if last_message.tzinfo is None or now.tzinfo is None:
-        problem = "last_message and now need a time zone: write datetime.now().astimezone()."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            "last_message and now need a time zone: write datetime.now().astimezone()."
+        )
     match policy:
         case ManualReset():
             return False

@@ -76,8 +76,9 @@ class FallbackSummarizer:
 
     def __attrs_post_init__(self) -> None:
         if any(getattr(summarizer, "must_be_last", False) for summarizer in self.summarizers[:-1]):
-            problem = "a summarizer that never fails must be the last one: write FallbackSummarizer([..., PlaceholderSummarizer(...)])."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                "a summarizer that never fails must be the last one: write FallbackSummarizer([..., PlaceholderSummarizer(...)])."
+            )
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Return the first accepted summary.

@@ -65,13 +65,11 @@ class RemoteSummarizer:
     def __attrs_post_init__(self) -> None:
         parts = urlsplit(self.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
-            problem = (
+            raise InvalidArgumentError(
                 f"url={self.url!r} is not the address of a service: write http://… or https://…"
             )
-            raise InvalidArgumentError(problem)
         if not self.timeout > 0:
-            problem = f"timeout={self.timeout:g} must be above 0 seconds."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(f"timeout={self.timeout:g} must be above 0 seconds.")
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Ask the service for the summary.
@@ -132,8 +130,9 @@ class RemoteSummarizer:
             async with asyncio.timeout(self.timeout):
                 return await self._read(client, body)
         except TimeoutError as error:
-            message = f"{self._host} did not respond within {self.timeout:g} seconds."
-            raise ModelUnavailableError(message) from error
+            raise ModelUnavailableError(
+                f"{self._host} did not respond within {self.timeout:g} seconds."
+            ) from error
         finally:
             if client is not self.client:
                 await client.aclose()
@@ -165,8 +164,9 @@ class RemoteSummarizer:
         except Exception as error:
             # The SDK uses one HTTP library or another, depending on its version. Their errors have
             # no common class.
-            message = f"the request to {self._host} failed ({type(error).__name__}: {error})."
-            raise ModelUnavailableError(message) from error
+            raise ModelUnavailableError(
+                f"the request to {self._host} failed ({type(error).__name__}: {error})."
+            ) from error
         if status not in SUCCESS_STATUSES:
             raise error_from_failure(
                 Failure(

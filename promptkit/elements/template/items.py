@@ -75,8 +75,9 @@ class TemplateFragment:
         self.items = tuple(items)
 
     def __str__(self) -> str:
-        message = "this contains elements, and only text can be filtered or joined with text: insert it on its own with {{ … }}"
-        raise TypeError(message)
+        raise TypeError(
+            "this contains elements, and only text can be filtered or joined with text: insert it on its own with {{ … }}"
+        )
 
     __repr__ = __str__
 
@@ -205,8 +206,9 @@ def _reject_text(piece: TemplateText, what: str, remedy: str) -> None:
     quoted = repr(
         quoted if len(quoted) <= _QUOTED_CHARACTERS else f"{quoted[:_QUOTED_CHARACTERS]}…"
     )
-    message = f"{what}: {quoted}. {remedy}"
-    raise TemplateError(message, file=piece.file, line=piece.line + blank.count("\n"))
+    raise TemplateError(
+        f"{what}: {quoted}. {remedy}", file=piece.file, line=piece.line + blank.count("\n")
+    )
 
 
 _QUOTED_CHARACTERS = 40

@@ -285,8 +285,9 @@ def _reject_elements(name: str, function: Callable[..., object]) -> Callable[...
                 else [value]
             )
             if any(isinstance(item, PromptElement | TemplateFragment) for item in items):
-                message = f"the filter {name!r} needs text, but this is an element: insert it on its own with {{{{ … }}}}"
-                raise TemplateRuntimeError(message)
+                raise TemplateRuntimeError(
+                    f"the filter {name!r} needs text, but this is an element: insert it on its own with {{{{ … }}}}"
+                )
         return function(*args, **kwargs)
 
     return checked
@@ -402,14 +403,20 @@ def _create_component(
             str(value)  # raises an error that names the undefined variable
     cls: object = getattr(made, "__element__", made)
     if not (isinstance(cls, type) and issubclass(cls, PromptElement)):
-        message = f"{name} is no component, but {made!r:.60}: pass a class or a function under @component in `values`."
-        raise TemplateError(message, file=file, line=line)
+        raise TemplateError(
+            f"{name} is no component, but {made!r:.60}: pass a class or a function under @component in `values`.",
+            file=file,
+            line=line,
+        )
     own = {prop: value for prop, value in props.items() if prop not in _LAYOUT}
     for field in cls.__attrs_attrs__:
         prop = prop_name(field)
         if prop in props and (expected := _describe_expected(prop, field, props[prop])):
-            message = f"{name}(…) has {prop}={props[prop]!r}: it must be {expected}."
-            raise TemplateError(message, file=file, line=line)
+            raise TemplateError(
+                f"{name}(…) has {prop}={props[prop]!r}: it must be {expected}.",
+                file=file,
+                line=line,
+            )
     try:
         create = cast("Callable[..., PromptElement]", made)  # checked above
         return create(*args, **own).replace(
@@ -593,8 +600,11 @@ def _draft_tag(
         if attribute in fields:
             expected = _describe_expected(attribute, fields[attribute], value)
             if expected:
-                message = f"{{% {name} %}} has {attribute}={value!r}: it must be {expected}."
-                raise TemplateError(message, file=file, line=line)
+                raise TemplateError(
+                    f"{{% {name} %}} has {attribute}={value!r}: it must be {expected}.",
+                    file=file,
+                    line=line,
+                )
             props[prop_name(fields[attribute])] = value
         elif value is not None:
             xml_attributes[attribute] = (

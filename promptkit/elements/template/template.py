@@ -55,32 +55,32 @@ class Template(PromptElement):
 
     def __attrs_post_init__(self) -> None:
         if (self.file is None) == (self.source is None):
-            message = "a Template needs either a `file` or a `source`: give one of them."
-            raise BadPropError(message)
+            raise BadPropError("a Template needs either a `file` or a `source`: give one of them.")
         root = (
             None
             if self.root is None or not isinstance(self.root, str | os.PathLike)
             else Path(self.root)
         )
         if root is not None and not root.is_absolute():
-            message = f"root={str(self.root)!r} depends on the current directory: write an absolute path, such as Path(__file__).parent."
-            raise BadPropError(message)
+            raise BadPropError(
+                f"root={str(self.root)!r} depends on the current directory: write an absolute path, such as Path(__file__).parent."
+            )
         if self.file is None:
             return
         file = PurePath(self.file)
         if not file.is_absolute() and self.root is None:
-            message = (
+            raise BadPropError(
                 f"file={str(self.file)!r} depends on the current directory: write Path(__file__).with_name({file.name!r}) "
                 "or another absolute path, or give its folder as `root`."
             )
-            raise BadPropError(message)
         if (
             file.is_absolute()
             and self.root is not None
             and (root is None or not file.is_relative_to(root))
         ):
-            message = f"file={str(self.file)!r} is not in root={str(self.root)!r}: leave `root` out, or name a file below it."
-            raise BadPropError(message)
+            raise BadPropError(
+                f"file={str(self.file)!r} is not in root={str(self.root)!r}: leave `root` out, or name a file below it."
+            )
 
     def render(self, sizing: Sizing) -> Child:
         """Render the template with its values, to messages or to text."""

@@ -46,8 +46,7 @@ def list_inputs(address: Path | str) -> Iterator[str]:
         found = True
         yield each
     if not found:
-        problem = f"no file matches {text!r}."
-        raise TranscriptError(problem)
+        raise TranscriptError(f"no file matches {text!r}.")
 
 
 def _list_pattern(text: str) -> Iterator[str]:
@@ -56,8 +55,9 @@ def _list_pattern(text: str) -> Iterator[str]:
     root, pattern = _split(text)
     if is_remote(text):
         if root.endswith("://"):
-            problem = f"{text!r} names no bucket: only what follows its name may be a glob."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"{text!r} names no bucket: only what follows its name may be a glob."
+            )
         return list_remote(root, compile_glob(pattern).fullmatch)
     return _walk(root, pattern)
 
@@ -105,8 +105,9 @@ def _walk(root: str, pattern: str) -> Iterator[str]:
                         # nothing that is read without an end, such as a pipe
                         yield f"{root}{name}"
         except OSError as error:
-            problem = f"{root}{folder} cannot be listed: {error.strerror or error}."
-            raise TranscriptError(problem) from error
+            raise TranscriptError(
+                f"{root}{folder} cannot be listed: {error.strerror or error}."
+            ) from error
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
@@ -124,8 +125,7 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
     try:
         return re.compile("".join(compiled), re.DOTALL)
     except re.error as error:
-        problem = f"{pattern!r} is not a glob: {error}."
-        raise InvalidArgumentError(problem) from error
+        raise InvalidArgumentError(f"{pattern!r} is not a glob: {error}.") from error
 
 
 def _compile_piece(piece: str) -> str:

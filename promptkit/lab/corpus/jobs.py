@@ -182,8 +182,7 @@ class ImportJob:
         target = self.find_target(file)
         if isinstance(target, Path):
             if not target.resolve().is_relative_to(Path(self.out or "").resolve()):
-                problem = f"a link leads out of {self.out}."
-                raise TranscriptWriteError(problem, file=str(target))
+                raise TranscriptWriteError(f"a link leads out of {self.out}.", file=str(target))
             target.parent.mkdir(parents=True, exist_ok=True)
         try:
             result = import_recording(

@@ -34,8 +34,9 @@ def check_output(output: Path | str, *, force: bool) -> None:
     """
     suffix = Path(str(output)).suffix
     if suffix not in SUFFIXES or is_conversation(output):
-        problem = f"rows are written as JSON lines or as Parquet: name {output} with the suffix .jsonl or .parquet."
-        raise CorpusError(problem)
+        raise CorpusError(
+            f"rows are written as JSON lines or as Parquet: name {output} with the suffix .jsonl or .parquet."
+        )
     if suffix == ".parquet":
         _check_parquet()
     if is_remote(output):
@@ -44,14 +45,13 @@ def check_output(output: Path | str, *, force: bool) -> None:
         path = Path(output)
         exists = path.exists()
         if path.is_dir():
-            problem = f"{output} is a folder: name a file."
-            raise CorpusError(problem)
+            raise CorpusError(f"{output} is a folder: name a file.")
         if not path.resolve().parent.is_dir():
-            problem = f"cannot write {output}: there is no folder {path.parent}."
-            raise CorpusError(problem)
+            raise CorpusError(f"cannot write {output}: there is no folder {path.parent}.")
     if exists and not force:
-        problem = f"{output} already exists: name another file, or pass --force to replace it."
-        raise CorpusError(problem)
+        raise CorpusError(
+            f"{output} already exists: name another file, or pass --force to replace it."
+        )
 
 
 def write_rows(output: Path | str, read_lines: Callable[[], Iterable[bytes]]) -> None:
@@ -78,14 +78,14 @@ def write_rows(output: Path | str, read_lines: Callable[[], Iterable[bytes]]) ->
     try:
         write_output(Path(output), write)
     except OSError as error:
-        problem = f"cannot write {output}: {error.strerror or error}."
-        raise CorpusError(problem) from error
+        raise CorpusError(f"cannot write {output}: {error.strerror or error}.") from error
 
 
 def _check_parquet() -> None:
     if find_spec("pyarrow") is None:
-        problem = "Parquet needs pyarrow: run `pip install 'pyarrow>=17'`, or `pip install '.[parquet]'` in a checkout of promptkit."
-        raise CorpusError(problem)
+        raise CorpusError(
+            "Parquet needs pyarrow: run `pip install 'pyarrow>=17'`, or `pip install '.[parquet]'` in a checkout of promptkit."
+        )
 
 
 def _write_parquet(file: BinaryIO, read_lines: Callable[[], Iterable[bytes]]) -> None:

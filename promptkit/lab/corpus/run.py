@@ -99,8 +99,7 @@ def run_job(  # noqa: PLR0913  # keywords
         check_output(output, force=force)
     path = state or find_state(output or "promptkit")
     if output is not None and _identify(path) == _identify(output):
-        problem = f"{path} is the output: name another file for the unfinished work."
-        raise CorpusError(problem)
+        raise CorpusError(f"{path} is the output: name another file for the unfinished work.")
     identity = json.dumps([version("promptkit"), repr(job), [str(file) for file in files]])
     inputs = (_list_inputs(file, output, path) for file in files)
     with open_state(path, identity, inputs, find_target=getattr(job, "find_target", None)) as run:
@@ -122,15 +121,13 @@ def _list_inputs(file: Path | str, output: Path | str | None, state: Path) -> It
     for name in list_inputs(file):
         found = _identify(name)
         if found == target:
-            problem = f"{output} is also an input: name another file."
-            raise CorpusError(problem)
+            raise CorpusError(f"{output} is also an input: name another file.")
         if found not in kept:
             yield name
         elif not is_pattern(file):
-            problem = (
+            raise CorpusError(
                 f"{name} is an input, and unfinished work cannot be kept in it: name another file."
             )
-            raise CorpusError(problem)
 
 
 def _identify(address: Path | str) -> object:

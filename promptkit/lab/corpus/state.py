@@ -91,8 +91,7 @@ def open_state(
             try:
                 _begin(database, path, identity, fill, is_new=is_new)
             except UnicodeDecodeError as error:  # of the sentence about a damaged name of a table
-                problem = "its schema is damaged"
-                raise sqlite3.DatabaseError(problem) from error
+                raise sqlite3.DatabaseError("its schema is damaged") from error
             try:
                 yield RunState(database)
             finally:
@@ -118,15 +117,16 @@ def _create(path: Path) -> bool:
             status, folder = os.fstat(file.fileno()), path.resolve().parent.stat()
     except OSError as error:
         reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        problem = f"{path} cannot be used to keep unfinished work: {reason}."
-        raise CorpusError(problem) from error
+        raise CorpusError(f"{path} cannot be used to keep unfinished work: {reason}.") from error
     if not stat.S_ISREG(status.st_mode):
-        problem = f"{path} cannot be used to keep unfinished work: it is not a regular file."
-        raise CorpusError(problem)
+        raise CorpusError(
+            f"{path} cannot be used to keep unfinished work: it is not a regular file."
+        )
     # Whoever owns the folder could replace the file anyway.
     if os.name == "posix" and status.st_uid not in (os.geteuid(), folder.st_uid):
-        problem = f"{path} cannot be used to keep unfinished work: it belongs to another user."
-        raise CorpusError(problem)
+        raise CorpusError(
+            f"{path} cannot be used to keep unfinished work: it belongs to another user."
+        )
     return is_new
 
 
@@ -157,11 +157,11 @@ def _begin(
                     path.unlink(missing_ok=True)
             raise
     elif tables != _TABLES or database.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-        problem = "its tables are damaged"
-        raise sqlite3.DatabaseError(problem)
+        raise sqlite3.DatabaseError("its tables are damaged")
     elif database.execute("SELECT identity FROM run").fetchone() != (identity,):
-        problem = f"{path} holds an unfinished run with other files or options: give them again, name another output, or delete {path}."
-        raise CorpusError(problem)
+        raise CorpusError(
+            f"{path} holds an unfinished run with other files or options: give them again, name another output, or delete {path}."
+        )
     database.execute("COMMIT")
 
 
@@ -218,8 +218,9 @@ def _check_targets(
                 "SELECT name, is_input FROM places WHERE place = ?", (_encode(place),)
             ).fetchone()
             what = "which is an input" if is_input else f"and so would {_decode(other)}"
-            problem = f"{_decode(name)} would be written to {target}, {what}: rename one of them, or name another folder."
-            raise CorpusError(problem)
+            raise CorpusError(
+                f"{_decode(name)} would be written to {target}, {what}: rename one of them, or name another folder."
+            )
 
 
 def _checksum(*fields: object) -> int:
@@ -233,8 +234,7 @@ def _checksum(*fields: object) -> int:
 def _check_row(checksum: object, *fields: object) -> None:
     """Raise sqlite3.DatabaseError for a row that is not as it was written."""
     if checksum != _checksum(*fields):
-        problem = "a row of it is damaged"
-        raise sqlite3.DatabaseError(problem)
+        raise sqlite3.DatabaseError("a row of it is damaged")
 
 
 def _encode(name: str) -> bytes:

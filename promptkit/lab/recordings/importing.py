@@ -183,19 +183,24 @@ def import_recording(
         return totals.result
     if isinstance(out, str) and is_url(out):
         if overwrite:
-            problem = "--force replaces files, and no conversation: write another id after the #."
-            raise TranscriptWriteError(problem, file=out)
+            raise TranscriptWriteError(
+                "--force replaces files, and no conversation: write another id after the #.",
+                file=out,
+            )
         create_conversation(out, list(entries))
         return totals.result
     out = Path(out)
     special = out.exists() and not (out.is_file() or out.is_dir())
     if out.exists() and not overwrite and not special:
-        problem = "the file already exists: name another file, or pass --force to replace it."
-        raise TranscriptWriteError(problem, file=str(out))
+        raise TranscriptWriteError(
+            "the file already exists: name another file, or pass --force to replace it.",
+            file=str(out),
+        )
     store = JsonlStore(out)
     if out.exists() and not is_url(path) and store.path == Path(path).resolve():
-        problem = "this is the recording itself: name another file."
-        raise TranscriptWriteError(problem, file=str(out))
+        raise TranscriptWriteError(
+            "this is the recording itself: name another file.", file=str(out)
+        )
 
     def write(file: BinaryIO) -> None:
         file.write(encode_header(Header()))
@@ -206,8 +211,9 @@ def import_recording(
         try:
             write_output(store.path, write, locked=not special)
         except OSError as error:
-            problem = f"nothing was written: {error.strerror}."
-            raise TranscriptWriteError(problem, file=str(out)) from error
+            raise TranscriptWriteError(
+                f"nothing was written: {error.strerror}.", file=str(out)
+            ) from error
     return totals.result
 
 
@@ -377,6 +383,7 @@ def _find_format(source: RecordingSource, name: str) -> RecordingFormat:
     if name == AUTO:
         return detect_format(source)
     if name not in FORMATS:
-        problem = f"there is no format {name!r}. Known formats are {', '.join(FORMATS)}."
-        raise TranscriptError(problem)
+        raise TranscriptError(
+            f"there is no format {name!r}. Known formats are {', '.join(FORMATS)}."
+        )
     return FORMATS[name]

@@ -83,11 +83,11 @@ def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
     tree = Branches(entries)
     branch = len(tree.leaves) if options.branch is None else options.branch
     if not tree.leaves:
-        problem = f"{file}: there is no message in it."
-        raise TranscriptError(problem)
+        raise TranscriptError(f"{file}: there is no message in it.")
     if not 1 <= branch <= len(tree.leaves):
-        problem = f"{file}: there is no conversation {branch}. The file has {len(tree.leaves):,}, counted from 1."
-        raise TranscriptError(problem)
+        raise TranscriptError(
+            f"{file}: there is no conversation {branch}. The file has {len(tree.leaves):,}, counted from 1."
+        )
     leaf = tree.leaves[branch - 1]
     log = log_path(
         tree.path_to(leaf),

@@ -72,8 +72,9 @@ def draw_timeline(
     """
     check_drawable(suffix)
     if len(files) > MAX_FILES:
-        message = f"a picture shows at most {MAX_FILES} files, not {len(files)}: name fewer files with --plot."
-        raise PlotError(message)
+        raise PlotError(
+            f"a picture shows at most {MAX_FILES} files, not {len(files)}: name fewer files with --plot."
+        )
     return draw_picture(
         lambda width: _create_figure(files, width),
         suffix,

@@ -159,8 +159,7 @@ def replay_each(
     found: dict[int, list[FileResult]] = {}
     for index, result in run_each(executor, partial(_replay_conversations, options), files):
         if isinstance(result, LostItem):
-            problem = f"{result.item}: {LOST_WORKER}"
-            raise PromptKitError(problem)
+            raise PromptKitError(f"{result.item}: {LOST_WORKER}")
         found[index] = result
         if on_file_done:
             on_file_done(len(found))

@@ -100,8 +100,10 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         answer = await await_sdk(self._count(body), self.name, _load_sdk())
         tokens: object = getattr(answer, "input_tokens", None)
         if not isinstance(tokens, int):
-            message = f"the response to the token count request has no number: {str(answer)[:100]!r}. The server may not have this request."
-            raise EmptyReplyError(message, model=self.name)
+            raise EmptyReplyError(
+                f"the response to the token count request has no number: {str(answer)[:100]!r}. The server may not have this request.",
+                model=self.name,
+            )
         return tokens
 
     async def _create(self, body: Body) -> Any:  # noqa: ANN401  # Any: a stream, whose events the SDK does not check
@@ -131,10 +133,9 @@ def _load_sdk() -> Sdk:
     try:
         import anthropic
     except ImportError as error:
-        problem = (
+        raise ImportError(
             "AnthropicModel needs the package anthropic: install promptkit's extra of that name."
-        )
-        raise ImportError(problem) from error
+        ) from error
     import httpx2  # comes with the SDK
 
     # A response that is not JSON raises ValueError, and a key that is missing TypeError.

@@ -115,14 +115,16 @@ class MessageStream:
             EmptyReplyError: The reply has neither text nor tool calls.
         """
         if self._reason is None:
-            message = "the stream ended before the reply was complete: try again."
-            raise ModelUnavailableError(message, model=self._model)
+            raise ModelUnavailableError(
+                "the stream ended before the reply was complete: try again.", model=self._model
+            )
         usage = read_usage(self._usage)
         try:
             reply = self._build_message()
         except InvalidArgumentError as error:
-            message = f"the reply has content that no reply of this API has ({error})."
-            raise EmptyReplyError(message, model=self._model) from error
+            raise EmptyReplyError(
+                f"the reply has content that no reply of this API has ({error}).", model=self._model
+            ) from error
         if not reply.tool_calls and not reply.text.strip():
             raise self._empty_error(usage)
         finish = FINISHES.get(self._reason, "stop")

@@ -131,8 +131,9 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
             reason = (
                 "use api='responses'" if self.api != "responses" else "update the package openai"
             )
-            message = f"this API has no compaction request: {reason}."
-            raise ModelRequestError(message, model=self.name)
+            raise ModelRequestError(
+                f"this API has no compaction request: {reason}.", model=self.name
+            )
         return await responses.compact(
             model=self.name, input=items, **self._transport_options(COMPACTION)
         )

@@ -142,8 +142,11 @@ class _Answer:
 
 def _build_reply(answer: _Answer, model: str) -> Reply:
     if answer.reason == _WINDOW_FULL:
-        message = "the request does not fit into the model's context window: the response has nothing else."
-        raise ContextLengthExceededError(message, model=model, code=answer.reason)
+        raise ContextLengthExceededError(
+            "the request does not fit into the model's context window: the response has nothing else.",
+            model=model,
+            code=answer.reason,
+        )
     calls = tuple(call for call in answer.calls if call)
     reply = Message(role="assistant", content=tuple(answer.content), tool_calls=calls)
     incomplete = len(calls) < len(answer.calls)
@@ -408,6 +411,7 @@ def summary_from_compaction(answer: Mapping[str, object], model: str) -> Compact
         part = OpaquePart(value=value, tokens=tokens, provider="responses")
         messages.append(Message(role="user" if role == "user" else "assistant", content=(part,)))
     if not has_summary:
-        message = "the response has nothing that summarizes the conversation."
-        raise EmptyReplyError(message, model=model)
+        raise EmptyReplyError(
+            "the response has nothing that summarizes the conversation.", model=model
+        )
     return CompactedInput(messages=tuple(messages), usage=usage)

@@ -61,9 +61,9 @@ def read_priority(element: PromptElement, parent: Node) -> float:
     if priority is None:
         return 0 if element.pass_priority else HIGHEST_PRIORITY
     if not _is_number(priority):
-        problem = f"priority must be a number, not {priority!r}."
         raise BadPropError(
-            problem, path=f"{format_path(parent)} > {type(element).__name__}".removeprefix(" > ")
+            f"priority must be a number, not {priority!r}.",
+            path=f"{format_path(parent)} > {type(element).__name__}".removeprefix(" > "),
         )
     return priority
 
@@ -269,8 +269,9 @@ def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
         )
     if isinstance(element, Opaque):
         return OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
-    message = f"{type(element).__name__} is not a media element: use Image, Document or Opaque."
-    raise TypeError(message)
+    raise TypeError(
+        f"{type(element).__name__} is not a media element: use Image, Document or Opaque."
+    )
 
 
 _MEDIA_TYPES_BY_PREFIX = {
@@ -287,8 +288,9 @@ def add_text(node: Node, content: str, starts_line: int) -> Leaf:
     Raises TreeError if the node is outside a message and the text is not blank.
     """
     if node.message is None and not node.fragment and content.strip():
-        message = f"{content[:40]!r} is outside a message: put it into a message."
-        raise TreeError(message, path=format_path(node))
+        raise TreeError(
+            f"{content[:40]!r} is outside a message: put it into a message.", path=format_path(node)
+        )
     leaf = Leaf(node, content, node.text_priority, starts_line)
     node.items.append(leaf)
     return leaf

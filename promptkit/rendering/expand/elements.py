@@ -178,8 +178,10 @@ def _refuse_render(_context: ElementContext, node: Node, element: PromptElement)
         for base in cls.__mro__
         if base in _HANDLERS and _HANDLERS[base].open is not _open_group
     )
-    message = f"{cls.__name__} defines render, and {base.__name__}, which it extends, does not call it: extend PromptElement instead."
-    raise BadPropError(message, path=format_path(node))
+    raise BadPropError(
+        f"{cls.__name__} defines render, and {base.__name__}, which it extends, does not call it: extend PromptElement instead.",
+        path=format_path(node),
+    )
 
 
 # SystemMessage, UserMessage, AssistantMessage, ToolMessage
@@ -189,8 +191,10 @@ def _open_message(
     _context: ElementContext, node: Node, element: chat.MessageElement
 ) -> Children | None:
     if node.message is not None:
-        message = f"{type(element).__name__} is inside another message ({format_path(node.message)}): messages cannot be nested."
-        raise TreeError(message, path=format_path(node))
+        raise TreeError(
+            f"{type(element).__name__} is inside another message ({format_path(node.message)}): messages cannot be nested.",
+            path=format_path(node),
+        )
     node.message = node
     node.name = element.name
     if isinstance(element, chat.SystemMessage):
@@ -216,8 +220,10 @@ def _open_tool_round(
     _context: ElementContext, node: Node, element: chat.ToolRound
 ) -> Children | None:
     if not element.calls:
-        message = "a ToolRound needs at least one call: use an AssistantMessage for text alone."
-        raise BadPropError(message, path=format_path(node))
+        raise BadPropError(
+            "a ToolRound needs at least one call: use an AssistantMessage for text alone.",
+            path=format_path(node),
+        )
     request = chat.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
     call_ids = [call.id for call in element.calls]
     known_ids = set(call_ids)
@@ -270,11 +276,11 @@ def _split_text(node: Node, element: PromptElement) -> tuple[str, Children]:
         elif isinstance(child, media.Reference | media.Metadata):
             attached.append(child)
         elif child is not None:
-            message = (
+            raise BadChildError(
                 f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
-                "it takes strings, References and Metadata. Use a Group or a Chunk around elements."
+                "it takes strings, References and Metadata. Use a Group or a Chunk around elements.",
+                path=format_path(node),
             )
-            raise BadChildError(message, path=format_path(node))
     return "".join(strings), tuple(attached)
 
 
@@ -359,8 +365,10 @@ def _close_tag(_context: ElementContext, node: Node, element: text.Tag) -> Child
 def _require_text(value: object, attribute: str, node: Node) -> str:
     if isinstance(value, str):
         return value
-    problem = f"the attribute {attribute} must be a text, not {value!r}: write str(…) for a value, and .layout({attribute}=…) for a layout prop."
-    raise BadPropError(problem, path=format_path(node))
+    raise BadPropError(
+        f"the attribute {attribute} must be a text, not {value!r}: write str(…) for a value, and .layout({attribute}=…) for a layout prop.",
+        path=format_path(node),
+    )
 
 
 def _escape_attribute(value: str) -> str:
@@ -406,8 +414,10 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
         return None  # it consists of its texts
     content = read_text(node)
     if content is None:
-        message = "Truncate takes only text: move images, documents and other parts out of it."
-        raise BadChildError(message, path=format_path(node))
+        raise BadChildError(
+            "Truncate takes only text: move images, documents and other parts out of it.",
+            path=format_path(node),
+        )
     sizer = context.sizer
     tokens = (
         sizer.budget_of(node)
@@ -471,8 +481,10 @@ def _open_expandable(
 def write_expandable(node: Node, value: object) -> None:
     """Set the text of an Expandable. Raises BadChildError for anything but a string."""
     if not isinstance(value, str):
-        message = f"the value of an Expandable must be a string, not {type(value).__name__}."
-        raise BadChildError(message, path=format_path(node))
+        raise BadChildError(
+            f"the value of an Expandable must be a string, not {type(value).__name__}.",
+            path=format_path(node),
+        )
     clear_node(node)
     add_text(node, value, STARTS_LINE_FIRST)
     node.removed_at = [NEVER_REMOVED]
@@ -587,8 +599,10 @@ def _prepare_isolate(node: Node, element: layout.Isolate) -> None:
 def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
     tokens = _check_tokens("tokens", element.tokens, node)
     if node.in_fallback:
-        message = "a Reserve cannot be in a fallback, because its tokens are kept free from the start: move it out of the fallback."
-        raise BadPropError(message, path=format_path(node))
+        raise BadPropError(
+            "a Reserve cannot be in a fallback, because its tokens are kept free from the start: move it out of the fallback.",
+            path=format_path(node),
+        )
     node.reserve = tokens
     node.required = True
 
@@ -606,15 +620,18 @@ def _require_hashable(prop: str, group: Hashable, node: Node) -> None:
     try:
         hash(group)
     except TypeError:
-        message = f"a group in {prop} must be hashable, not a {type(group).__name__}: use a text, a number or `object()`."
-        raise BadPropError(message, path=format_path(node)) from None
+        raise BadPropError(
+            f"a group in {prop} must be hashable, not a {type(group).__name__}: use a text, a number or `object()`.",
+            path=format_path(node),
+        ) from None
 
 
 def _check_tokens(prop: str, tokens: int | str, node: Node) -> int:
     """Return a number of tokens, which an element has read from text when it was made."""
     if not isinstance(tokens, int | float) or not tokens >= 0:
-        message = f"{prop} must be a number of at least 0 tokens, not {tokens!r}."
-        raise BadPropError(message, path=format_path(node))
+        raise BadPropError(
+            f"{prop} must be a number of at least 0 tokens, not {tokens!r}.", path=format_path(node)
+        )
     return tokens
 
 
@@ -623,8 +640,10 @@ def _check_tokens(prop: str, tokens: int | str, node: Node) -> int:
 
 def _open_media(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
     if node.message is None and not node.fragment:
-        message = f"{type(element).__name__} is outside a message: put it into a message."
-        raise TreeError(message, path=format_path(node))
+        raise TreeError(
+            f"{type(element).__name__} is outside a message: put it into a message.",
+            path=format_path(node),
+        )
     node.items.append(
         Leaf(
             node, "", node.text_priority, STARTS_LINE_NEVER, part=build_part(element), element=None

@@ -113,8 +113,9 @@ def _run_without_loop(pending: PendingAwaitables) -> AwaitedResults:
             except Exception as error:  # noqa: BLE001  # sent to the render, which raises it with the element's path
                 results.append((node, None, error))
             else:
-                message = f"{format_path(node)} awaits while an event loop is running: use `await render_async(...)` instead of `render(...)`."
-                raise RunningLoopError(message)
+                raise RunningLoopError(
+                    f"{format_path(node)} awaits while an event loop is running: use `await render_async(...)` instead of `render(...)`."
+                )
     except BaseException:
         close_coroutines(pending)
         raise

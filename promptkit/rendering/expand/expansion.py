@@ -171,8 +171,10 @@ class Expansion:
         """Return the children that a component rendered, now or before, or None if they are awaited."""
         node.component_depth += 1
         if node.component_depth > _MAX_COMPONENT_DEPTH:
-            message = f"components are nested more than {_MAX_COMPONENT_DEPTH:,} deep: one of them probably renders itself."
-            raise TreeError(message, path=format_path(node))
+            raise TreeError(
+                f"components are nested more than {_MAX_COMPONENT_DEPTH:,} deep: one of them probably renders itself.",
+                path=format_path(node),
+            )
         budget = partial(self.sizer.budget_of, node)
         find = partial(find_provided, node)
         run = self.cache.take(element, budget, find)
@@ -359,8 +361,10 @@ class Expansion:
             node.references = [*(node.references or ()), element]
         elif isinstance(element, CacheBreakpoint):
             if node.role is None:
-                message = "a CacheBreakpoint must be a direct child of a message: move it into one."
-                raise TreeError(message, path=format_path(node))
+                raise TreeError(
+                    "a CacheBreakpoint must be a direct child of a message: move it into one.",
+                    path=format_path(node),
+                )
             part = CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
             node.items.append(
                 Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element)
@@ -410,8 +414,10 @@ def _refuse_cycle(node: Node) -> None:
         first = outer.setdefault((id(each.element), each.component_depth), each)
         if first is not each:
             name = type(each.element).__name__
-            message = f"{name} contains itself, again at {format_path(each)}: take it out of its own children and props."
-            raise TreeError(message, path=format_path(first))
+            raise TreeError(
+                f"{name} contains itself, again at {format_path(each)}: take it out of its own children and props.",
+                path=format_path(first),
+            )
 
 
 def _describe_outside(content: str) -> str:

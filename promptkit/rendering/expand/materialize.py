@@ -544,8 +544,10 @@ def _refuse_repeated_ids(node: Node, open_calls: Mapping[str, tuple[Node, int]])
     seen: set[str] = set()
     for call in node.calls:
         if call.id in seen or call.id in open_calls:
-            message = f"two open tool calls have the id {call.id!r}: give each call an id of its own. For a recorded conversation, use History, which repairs it."
-            raise BadPropError(message, path=format_path(node))
+            raise BadPropError(
+                f"two open tool calls have the id {call.id!r}: give each call an id of its own. For a recorded conversation, use History, which repairs it.",
+                path=format_path(node),
+            )
         seen.add(call.id)
 
 

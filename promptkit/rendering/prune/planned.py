@@ -96,8 +96,7 @@ def _build(unit: MessageItem | PlannedMessage | LinesMessage | ContainerPlan) ->
         unit.message = _join(unit, range(len(unit.lines)))
         return unit.message
     if not isinstance(unit, MessageItem):
-        problem = f"{type(unit).__name__} is no message."
-        raise TypeError(problem)
+        raise TypeError(f"{type(unit).__name__} is no message.")
     return build_messages(unit, 0)[0]
 
 

@@ -153,5 +153,6 @@ def normalize_answer(answer: Answer) -> ScriptedReply | Fault:
         case _ if message := read_message(answer):
             return ScriptedReply(message=message)
         case _:
-            problem = f"an answer must be text, a ToolCall or several, an assistant Message, a Reply, a ScriptedReply or a fault, not {answer!r}."
-            raise TypeError(problem)
+            raise TypeError(
+                f"an answer must be text, a ToolCall or several, an assistant Message, a Reply, a ScriptedReply or a fault, not {answer!r}."
+            )

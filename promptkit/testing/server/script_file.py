@@ -55,15 +55,13 @@ def read_script(path: Path) -> Script:
     try:
         data: object = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
-        message = f"{path}: the file is no valid JSON ({error})."
-        raise ValueError(message) from error
+        raise ValueError(f"{path}: the file is no valid JSON ({error}).") from error
     try:
         read = _converter.structure({"steps": data} if isinstance(data, list) else data, _File)
     except (cattrs.BaseValidationError, TypeError) as error:
-        message = (
+        raise ValueError(
             f"{path}: {'; '.join(cattrs.transform_error(error, format_exception=_describe_error))}."
-        )
-        raise ValueError(message) from error
+        ) from error
     return Script(
         steps=read.steps,
         rules=tuple(Rule(match=rule.match, answer=rule.answer) for rule in read.rules),
@@ -169,8 +167,7 @@ def _convert_fault(value: object, _: object) -> Fault:
     fields = dict(as_mapping(value))
     kind = fields.pop("fault", None)
     if not isinstance(kind, str) or kind not in FAULTS:
-        problem = f"a fault must be one of {', '.join(FAULTS)}, not {kind!r}"
-        raise ValueError(problem)
+        raise ValueError(f"a fault must be one of {', '.join(FAULTS)}, not {kind!r}")
     return FAULTS[kind](fields)
 
 

@@ -59,8 +59,9 @@ def serve(  # noqa: PLR0913  # the settings of a server
         OSError: The port is in use.
     """
     if not allow_remote and not _is_loopback(host):
-        message = f"other machines can reach the host {host!r}, and the server answers every client: use 127.0.0.1, or pass allow_remote=True (on the command line --remote)."
-        raise ValueError(message)
+        raise ValueError(
+            f"other machines can reach the host {host!r}, and the server answers every client: use 127.0.0.1, or pass allow_remote=True (on the command line --remote)."
+        )
     steps, known_rules = list(script), list(rules)
     for step in (*steps, *(rule.answer for rule in known_rules)):
         if not callable(step):

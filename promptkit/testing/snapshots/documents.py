@@ -434,12 +434,14 @@ def render_levels(
     """
     if isinstance(prompt, Rendered):
         if options != SnapshotOptions():
-            message = "a Rendered has its budget already: compare the element itself with a snapshot at other budgets."
-            raise TypeError(message)
+            raise TypeError(
+                "a Rendered has its budget already: compare the element itself with a snapshot at other budgets."
+            )
         return [_make_level("", prompt, stabilizer)]
     if not _is_prompt(prompt):
-        message = f"a snapshot compares with a prompt: an element, a tuple of elements or a Rendered, not a {type(prompt).__name__}."
-        raise TypeError(message)
+        raise TypeError(
+            f"a snapshot compares with a prompt: an element, a tuple of elements or a Rendered, not a {type(prompt).__name__}."
+        )
     if options.budgets is None:
         return [_make_level("", _render_at(prompt, None, options, stabilizer), stabilizer)]
     results: list[tuple[str, Rendered | BudgetExceededError]] = []

@@ -81,12 +81,14 @@ def read_request(value: object) -> HttpRequest:
         try:
             text = json.dumps(given, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
-            problem = f"the arguments of a wire snapshot must be JSON, such as the result of a model_dump(): {error}."
-            raise TypeError(problem) from error
+            raise TypeError(
+                f"the arguments of a wire snapshot must be JSON, such as the result of a model_dump(): {error}."
+            ) from error
         return HttpRequest(body=json.loads(text, object_pairs_hook=shorten_media))
     else:
-        problem = f"a wire snapshot compares with a request: one of server.requests, one of an HTTP client, or an SDK's arguments, not a {type(value).__name__}."
-        raise TypeError(problem)
+        raise TypeError(
+            f"a wire snapshot compares with a request: one of server.requests, one of an HTTP client, or an SDK's arguments, not a {type(value).__name__}."
+        )
     if boundary := headers.get("content-type", "").partition("boundary=")[2]:
         # of a form, random each time
         content = content.replace(boundary.encode(), b"boundary")
@@ -103,8 +105,9 @@ def _read_content(request: _ClientRequest) -> bytes:
         return request.read()
     except (AssertionError, RuntimeError) as error:
         # of an asynchronous stream, or one that was sent and is gone
-        problem = f"the body of {request.method} {request.url.path} is a stream that cannot be read here: give the request after read() or aread()."
-        raise TypeError(problem) from error
+        raise TypeError(
+            f"the body of {request.method} {request.url.path} is a stream that cannot be read here: give the request after read() or aread()."
+        ) from error
 
 
 def format_request(

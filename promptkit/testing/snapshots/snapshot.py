@@ -107,11 +107,11 @@ class PromptSnapshot:
             ValueError: `budgets` is empty.
         """
         if isinstance(budgets, str | int):  # each letter of a model's name would be a budget
-            message = f"at(budgets={budgets!r}) is no list: write at(budgets=[{budgets!r}])."
-            raise TypeError(message)
+            raise TypeError(f"at(budgets={budgets!r}) is no list: write at(budgets=[{budgets!r}]).")
         if budgets is not None and not budgets:
-            message = "at(budgets=[]) names no budget: pass at least one number of tokens or model name, or omit budgets."
-            raise ValueError(message)
+            raise ValueError(
+                "at(budgets=[]) names no budget: pass at least one number of tokens or model name, or omit budgets."
+            )
         before = self.options
         options = SnapshotOptions(
             budgets=before.budgets if budgets is None else tuple(map(_read_budget, budgets)),
@@ -247,8 +247,9 @@ class WireSnapshot(PromptSnapshot):
 
     def _build(self, prompt: object, stabilizer: Stabilizer) -> object:
         if self.options != SnapshotOptions():
-            message = "a request has its size already: compare the prompt with prompt_snapshot.at(budgets=…)."
-            raise TypeError(message)
+            raise TypeError(
+                "a request has its size already: compare the prompt with prompt_snapshot.at(budgets=…)."
+            )
         requests = as_sequence(prompt) or (prompt,)
         return "\n\n".join(
             format_request(read_request(request), stabilizer) for request in requests

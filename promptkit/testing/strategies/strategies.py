@@ -60,8 +60,7 @@ def prompts(
     """
     unknown = [feature for feature in features if feature not in FEATURES]
     if unknown:
-        problem = f"unknown feature {unknown[0]!r}: use some of {', '.join(FEATURES)}."
-        raise ValueError(problem)
+        raise ValueError(f"unknown feature {unknown[0]!r}: use some of {', '.join(FEATURES)}.")
     enabled: set[Feature] = set()
     for start in range(0, len(features), FEATURES_PER_DRAW):
         group = tuple(features)[start : start + FEATURES_PER_DRAW]

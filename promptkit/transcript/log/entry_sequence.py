@@ -106,8 +106,9 @@ class EntryNumbers:
         runs.reverse()
         starts = [*accumulate(map(len, runs), initial=0)]
         if self._version is not None and starts[-1] != self._starts[-1]:
-            problem = "the index of this transcript was not that of its file, and was made again: open the transcript again."
-            raise TranscriptError(problem)
+            raise TranscriptError(
+                "the index of this transcript was not that of its file, and was made again: open the transcript again."
+            )
         self._version, self._runs, self._starts = self.earlier.version, runs, starts
 
     def _get(self, index: int) -> int:

@@ -58,8 +58,9 @@ def load_scanner(*, confidence: Literal["low", "medium", "high"] = "medium") -> 
     try:
         from kingfisher_sdk import Rules, Scanner
     except ImportError as error:
-        message = "the rules of a scanner need Kingfisher: pip install 'kingfisher-secret-scanner>=1.5', or the extra promptkit[scanner]."
-        raise ImportError(message) from error
+        raise ImportError(
+            "the rules of a scanner need Kingfisher: pip install 'kingfisher-secret-scanner>=1.5', or the extra promptkit[scanner]."
+        ) from error
     scanner = Scanner(Rules(confidence=confidence), base64=False)
 
     def redact(text: str) -> str:

@@ -85,8 +85,9 @@ class Transcript:
         new_id: Callable[[], str] = _new_id,
     ) -> None:
         if store is not None and not callable(getattr(store, "load", None)):
-            problem = f"a Transcript takes a store, such as Transcript(JsonlStore('talk.jsonl')) or Transcript(open_store(address)), not {store!r:.80}."
-            raise TypeError(problem)
+            raise TypeError(
+                f"a Transcript takes a store, such as Transcript(JsonlStore('talk.jsonl')) or Transcript(open_store(address)), not {store!r:.80}."
+            )
         self.store: TranscriptStore = InMemoryStore() if store is None else store
         """Where the entries are kept."""
         self._clock = clock
@@ -168,16 +169,14 @@ class Transcript:
         if number is not None:
             return self._read_earlier(number)
         if entry is None:
-            message = f"there is no entry {entry_id!r} in this transcript."
-            raise TranscriptError(message)
+            raise TranscriptError(f"there is no entry {entry_id!r} in this transcript.")
         return entry
 
     def get_by_label(self, label: str) -> Entry:
         """Return the entry with this label. Raises TranscriptError if there is none."""
         labels = self._labels if label in self._labels else self.labels
         if label not in labels:
-            message = f"no entry of this transcript is labelled {label!r}."
-            raise TranscriptError(message)
+            raise TranscriptError(f"no entry of this transcript is labelled {label!r}.")
         return self.get(labels[label])
 
     def path(self, leaf: str | None = None) -> Sequence[Entry]:
@@ -409,8 +408,9 @@ class Transcript:
                 or (self._new_id is not _new_id and entry.id in self)
             )
             if is_used or not entry.id:
-                message = f"the new id {entry.id!r} was used before: `new_id` must return a different id each time."
-                raise TranscriptError(message)
+                raise TranscriptError(
+                    f"the new id {entry.id!r} was used before: `new_id` must return a different id each time."
+                )
             self._check_references(entry, call_ids)
             entries.append(entry)
             ids.add(entry.id)
@@ -433,8 +433,9 @@ class Transcript:
             case _:
                 target = ""
         if scope:
-            problem = f"the {entry.kind} refers to the entry {target!r}, which is not {scope}."
-            raise TranscriptError(problem)
+            raise TranscriptError(
+                f"the {entry.kind} refers to the entry {target!r}, which is not {scope}."
+            )
         message = entry.message
         if message is None:
             return
@@ -446,8 +447,9 @@ class Transcript:
             and call_id not in self._call_ids
             and not self._is_earlier_call(call_id)
         ):
-            problem = f"a tool result answers the call {message.tool_call_id!r}, which is not on this path: append the call first."
-            raise TranscriptError(problem)
+            raise TranscriptError(
+                f"a tool result answers the call {message.tool_call_id!r}, which is not on this path: append the call first."
+            )
 
     def _path_after(self, entry_id: str) -> Sequence[Entry]:
         path = self.path()

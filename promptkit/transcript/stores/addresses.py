@@ -68,8 +68,9 @@ def check_scheme(url: str) -> None:
     if _DATABASE.match(url) or _OBJECTS.match(url):
         return
     scheme = url.partition("://")[0]
-    problem = f"{scheme}:// is no store of transcripts: write the path of a file, or a URL such as sqlite:///talks.db#42, postgresql://…, s3://…, gs://… or az://…."
-    raise InvalidArgumentError(problem)
+    raise InvalidArgumentError(
+        f"{scheme}:// is no store of transcripts: write the path of a file, or a URL such as sqlite:///talks.db#42, postgresql://…, s3://…, gs://… or az://…."
+    )
 
 
 def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
@@ -108,8 +109,9 @@ class StoreReader:
     def __init__(self, address: str) -> None:
         self._loaded = open_store(address).load()
         if not (self._loaded.entries or self._loaded.problems):
-            problem = f"{address}: there is no such conversation, or it has no entries."
-            raise TranscriptError(problem)
+            raise TranscriptError(
+                f"{address}: there is no such conversation, or it has no entries."
+            )
         self.entry_count = len(self._loaded.entries)
         """The number of entries that could be read."""
         self.partial = self._loaded.partial
@@ -140,8 +142,10 @@ def create_conversation(address: str, entries: Sequence[Entry]) -> None:
     try:
         open_store(address).append(entries, expect="")
     except TranscriptConflictError as error:
-        problem = "the conversation already has entries, which are never replaced: write another id after the #."
-        raise TranscriptWriteError(problem, file=address) from error
+        raise TranscriptWriteError(
+            "the conversation already has entries, which are never replaced: write another id after the #.",
+            file=address,
+        ) from error
 
 
 def is_url(address: str | os.PathLike[str]) -> bool:

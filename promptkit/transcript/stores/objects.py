@@ -240,8 +240,9 @@ class ObjectStore:
             found = self._fetch(self._list(number))
             if found is not None:
                 return [batch for batch in found if batch.number > number]
-        problem = f"{self.address} cannot be read: other processes archived it all the time."
-        raise TranscriptError(problem)
+        raise TranscriptError(
+            f"{self.address} cannot be read: other processes archived it all the time."
+        )
 
     def _list(self, after: int = 0) -> list[_Source]:
         """List the objects that hold the batches after a number, without a gap: batches, and archives of those that are empty."""
@@ -304,8 +305,7 @@ class ObjectStore:
         try:
             lines = (gzip.decompress(content) if archived else content).split(b"\n")
         except (OSError, EOFError, zlib.error) as error:
-            problem = f"the archive is damaged: {error}"
-            raise TranscriptFormatError(problem, file=name) from error
+            raise TranscriptFormatError(f"the archive is damaged: {error}", file=name) from error
         check_version(header_from_line(lines[0] + b"\n", name).version, name)
         batches = [_Batch(number, archived=archived)]
         for at, line in enumerate(lines[1:], 2):
@@ -374,11 +374,11 @@ def open_bucket(url: str) -> Bucket:
         from obstore.exceptions import BaseError
         from obstore.store import LocalStore, from_url
     except ImportError as error:
-        problem = f"{parts.scheme}:// needs obstore: {_HINT}."
-        raise TranscriptError(problem) from error
+        raise TranscriptError(f"{parts.scheme}:// needs obstore: {_HINT}.") from error
     if parts.scheme == "memory" or not parts.scheme:
-        problem = f"{url!r} is not a place for objects: write a URL such as s3://bucket/talks or file:///folder."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{url!r} is not a place for objects: write a URL such as s3://bucket/talks or file:///folder."
+        )
     try:
         if parts.scheme == "file":
             return LocalStore(url2pathname(parts.path), mkdir=True)
@@ -388,16 +388,18 @@ def open_bucket(url: str) -> Bucket:
             else from_url(url)
         )
     except (BaseError, ValueError) as error:
-        problem = f"{url!r} is not a place for objects: {describe_object_error(error)}."
-        raise InvalidArgumentError(problem) from error
+        raise InvalidArgumentError(
+            f"{url!r} is not a place for objects: {describe_object_error(error)}."
+        ) from error
 
 
 def _encode(conversation: str) -> str:
     """Write an id as the name of a folder: `=2E` is a byte that is not an ASCII letter, a digit, `-` or `_`."""
     folder = _SAFE.sub(lambda found: b"=%02X" % found[0][0], conversation.encode()).decode()
     if len(folder) > MAX_FOLDER_BYTES:
-        problem = f"the id {conversation[:40]!r} of the conversation is too long for the name of a folder."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"the id {conversation[:40]!r} of the conversation is too long for the name of a folder."
+        )
     return folder
 
 
@@ -415,8 +417,9 @@ def object_errors(place: str, verb: str) -> Generator[None]:
     try:
         yield
     except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-        problem = f"{place} cannot be {verb}: {describe_object_error(error)}."
-        raise TranscriptError(problem) from error
+        raise TranscriptError(
+            f"{place} cannot be {verb}: {describe_object_error(error)}."
+        ) from error
 
 
 def describe_object_error(error: Exception) -> str:

@@ -325,8 +325,7 @@ class _Database:
                 self._schema_known = self._schema_known or self._check_schema(connection)
                 yield connection if self._schema_known else None
         except SQLAlchemyError as error:
-            problem = f"{self.address} cannot be read: {_describe(error)}."
-            raise TranscriptError(problem) from error
+            raise TranscriptError(f"{self.address} cannot be read: {_describe(error)}.") from error
 
     @contextmanager
     def write(self, is_done: Callable[[], bool] | None) -> Generator[Connection]:
@@ -414,11 +413,12 @@ class _Database:
             _execute(connection, "SELECT version FROM promptkit_schema", {}).scalar() or 0
         )
         if version > SCHEMA_VERSION:
-            problem = (
+            raise TranscriptFormatError(
                 f"the database has version {version} of the schema, and this promptkit knows up to {SCHEMA_VERSION}: use a newer promptkit. "
-                "Nothing was changed."
+                "Nothing was changed.",
+                file=self.address,
+                line=None,
             )
-            raise TranscriptFormatError(problem, file=self.address, line=None)
         return True
 
     def _create_schema(self, connection: Connection) -> None:
@@ -463,30 +463,31 @@ def _open_engine(url: str, _process: int, _folder: Path) -> Engine:
         from sqlalchemy import event
         from sqlalchemy.exc import ArgumentError
     except ImportError as error:
-        problem = f"a transcript in a database needs SQLAlchemy: {_SQL_HINT}."
-        raise TranscriptError(problem) from error
+        raise TranscriptError(
+            f"a transcript in a database needs SQLAlchemy: {_SQL_HINT}."
+        ) from error
     try:
         location = sa.make_url(url.replace("postgres://", "postgresql://", 1))
     except ArgumentError as error:
-        problem = f"{url!r} is not the URL of a database: write one such as sqlite:///talks.db or postgresql://user@host/name."
-        raise InvalidArgumentError(problem) from error
+        raise InvalidArgumentError(
+            f"{url!r} is not the URL of a database: write one such as sqlite:///talks.db or postgresql://user@host/name."
+        ) from error
     kind = location.get_backend_name()
     if kind not in _SCHEMA:
-        problem = f"the database must be SQLite or PostgreSQL, not {kind!r}: write a URL such as sqlite:///talks.db."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"the database must be SQLite or PostgreSQL, not {kind!r}: write a URL such as sqlite:///talks.db."
+        )
     if kind == "sqlite" and location.database in {None, "", ":memory:"}:
-        problem = (
+        raise InvalidArgumentError(
             f"{url!r} names no file: write one such as sqlite:///talks.db, or use InMemoryStore."
         )
-        raise InvalidArgumentError(problem)
     if location.drivername == kind == "postgresql":
         location = location.set(drivername="postgresql+psycopg")
     arguments = {"timeout": LOCK_SECONDS} if kind == "sqlite" else {}
     try:
         engine = sa.create_engine(location, connect_args=arguments)
     except ImportError as error:
-        problem = f"PostgreSQL needs psycopg: {_POSTGRES_HINT}."
-        raise TranscriptError(problem) from error
+        raise TranscriptError(f"PostgreSQL needs psycopg: {_POSTGRES_HINT}.") from error
     if kind == "sqlite":
         event.listen(engine, "connect", _sync_fully)
     # Connections are closed with their engine, but not by a child process, to which they do not

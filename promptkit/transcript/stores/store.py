@@ -298,10 +298,9 @@ def check_conversation(conversation: str | None) -> str:
     Raises InvalidArgumentError if there is none, or if databases would refuse it.
     """
     if not conversation:
-        problem = (
+        raise InvalidArgumentError(
             "no conversation is named: write its id after the URL, such as sqlite:///talks.db#42."
         )
-        raise InvalidArgumentError(problem)
     unprintable = any(
         ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation
     )
@@ -309,8 +308,7 @@ def check_conversation(conversation: str | None) -> str:
         why = (
             f"has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed"
         )
-        problem = f"the id {conversation[:40]!r} of the conversation {why}."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(f"the id {conversation[:40]!r} of the conversation {why}.")
     return conversation
 
 

@@ -138,8 +138,9 @@ def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
             if failure is not None:
                 raise failure
             if waiting > MAX_LINE_BYTES:
-                problem = f"one value has more than {MAX_LINE_BYTES:,} bytes."
-                raise TranscriptFormatError(problem, file=source.path)
+                raise TranscriptFormatError(
+                    f"one value has more than {MAX_LINE_BYTES:,} bytes.", file=source.path
+                )
         parser.close()  # raises an error if the text ends too early
         yield from _take(events)
 
@@ -196,8 +197,10 @@ def _translate_errors(source: RecordingSource) -> Generator[None]:
         yield
     except (ijson.JSONError, ValueError) as error:
         reason = " ".join(str(error).split("\n", maxsplit=1)[0].split())
-        problem = f"the file stops being JSON ({reason}) at byte {source.position:,} or before."
-        raise TranscriptFormatError(problem, file=source.path) from error
+        raise TranscriptFormatError(
+            f"the file stops being JSON ({reason}) at byte {source.position:,} or before.",
+            file=source.path,
+        ) from error
 
 
 class _Utf8Reader:

@@ -109,14 +109,11 @@ def parse_json(text: bytes) -> Json:
             text.decode("utf-8", errors="replace"), parse_constant=str, parse_float=_parse_number
         )
     except json.JSONDecodeError as error:
-        message = f"no JSON: {error.msg} at column {error.colno:,}"
-        raise ValueError(message) from error
+        raise ValueError(f"no JSON: {error.msg} at column {error.colno:,}") from error
     except RecursionError:
-        message = "nested too deeply"
-        raise ValueError(message) from None
+        raise ValueError("nested too deeply") from None
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH and is_too_deep(value):
-        message = "nested too deeply"
-        raise ValueError(message)
+        raise ValueError("nested too deeply")
     return value
 
 

@@ -65,8 +65,7 @@ def _copy_object(url: str, copy: Path) -> None:
         try:
             found = obstore.get(bucket, path)
         except FileNotFoundError as error:
-            problem = f"there is no file {url}."
-            raise TranscriptError(problem) from error
+            raise TranscriptError(f"there is no file {url}.") from error
         for chunk in found.stream(min_chunk_size=CHUNK_SIZE):
             file.write(chunk)
 
@@ -91,8 +90,9 @@ def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:
     """
     scheme = urlsplit(url).scheme
     if scheme in _WEB:
-        problem = f"{scheme}:// has no lists of files: name each file, or use s3://, gs://, az:// or hf://."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(
+            f"{scheme}:// has no lists of files: name each file, or use s3://, gs://, az:// or hf://."
+        )
     root = url.rstrip("/")
     if scheme == _HUB:
         with _hub_errors(root) as (files, path):
@@ -159,41 +159,37 @@ def _hub_errors(url: str) -> Generator[tuple[_HubFiles, str]]:
     try:
         from huggingface_hub import HfFileSystem
     except ImportError as error:
-        problem = (
+        raise TranscriptError(
             "hf:// needs huggingface_hub: run `pip install 'huggingface-hub>=0.30'`, or `pip install '.[huggingface]'` in a checkout of "
             "promptkit."
-        )
-        raise TranscriptError(problem) from error
+        ) from error
     try:
         files: Any = HfFileSystem()  # Any: as above
         yield files, url.removeprefix(f"{_HUB}://")
     except FileNotFoundError as error:
-        problem = f"there is no file {url}."
-        raise TranscriptError(problem) from error
+        raise TranscriptError(f"there is no file {url}.") from error
     except (OSError, ValueError) as error:  # also those of the network and of the hub
-        problem = f"{url} cannot be read: {describe_object_error(error)}."
-        raise TranscriptError(problem) from error
+        raise TranscriptError(f"{url} cannot be read: {describe_object_error(error)}.") from error
 
 
 def _open(url: str, *, for_writing: bool = False) -> tuple[Bucket, str]:
     """Return the place of a URL, and the path of the file there."""
     parts = urlsplit(url)
     if for_writing and parts.scheme in (*_WEB, _HUB):
-        problem = (
+        raise InvalidArgumentError(
             f"{parts.scheme}:// can only be read: write to a file, or to s3://, gs:// or az://."
         )
-        raise InvalidArgumentError(problem)
     check_scheme(url)
     place = f"{parts.scheme}://{parts.netloc}"
     path = url.removeprefix(place).removeprefix("/")
     if parts.scheme in _WEB:
         if parts.query:
-            problem = f"{url!r} has a query, which cannot be sent: download the file."
-            raise InvalidArgumentError(problem)
+            raise InvalidArgumentError(
+                f"{url!r} has a query, which cannot be sent: download the file."
+            )
         path = unquote(path)
     elif parts.scheme == "file":
         place, _, path = url.rpartition("/")
     if not path or path.endswith("/"):
-        problem = f"{url!r} names no file."
-        raise InvalidArgumentError(problem)
+        raise InvalidArgumentError(f"{url!r} names no file.")
     return open_bucket(place), path

@@ -27,19 +27,16 @@ def open_source(path: Path, *, address: str | None = None) -> Generator[Recordin
     """
     try:
         if path.is_dir():
-            problem = f"{path} is a directory: name a file in it."
-            raise TranscriptError(problem)
+            raise TranscriptError(f"{path} is a directory: name a file in it.")
         with path.open("rb") as raw:
             name = path.name.removesuffix(".gz")
             yield RecordingSource(
                 raw, path=address or str(path), name=name, size=path.stat().st_size
             )
     except FileNotFoundError as error:
-        problem = f"there is no file {path}."
-        raise TranscriptError(problem) from error
+        raise TranscriptError(f"there is no file {path}.") from error
     except OSError as error:
-        problem = f"{path} cannot be read: {error.strerror or error}."
-        raise TranscriptError(problem) from error
+        raise TranscriptError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
 class RecordingSource:
@@ -129,5 +126,6 @@ class _GzipReader:
         try:
             yield
         except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            problem = f"the compressed data is damaged or cut short: {error}"
-            raise TranscriptFormatError(problem, file=self._path) from error
+            raise TranscriptFormatError(
+                f"the compressed data is damaged or cut short: {error}", file=self._path
+            ) from error

@@ -120,12 +120,11 @@ def entry_from_json(record: Mapping[str, Json]) -> Entry:
             )
         case _:
             missing = [name for name in FIELDS if name not in record]
-            problem = (
+            raise TranscriptError(
                 f"the entry has no {', '.join(missing)}."
                 if missing
                 else "a field of the entry has an invalid value."
             )
-            raise TranscriptError(problem)
 
 
 def _payload_from_json(kind: str, data: Mapping[str, Json]) -> EntryPayload:
@@ -135,8 +134,9 @@ def _payload_from_json(kind: str, data: Mapping[str, Json]) -> EntryPayload:
     try:
         payload: EntryPayload = _convert.structure(data, payload_class)
     except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
-        problem = f"the data of the {kind} cannot be read: {_describe(error)}"
-        raise TranscriptError(problem) from error
+        raise TranscriptError(
+            f"the data of the {kind} cannot be read: {_describe(error)}"
+        ) from error
     return payload
 
 
@@ -171,8 +171,7 @@ def _require_type(value: object, kind: type) -> object:
     By itself the converter would turn numbers into text and text into lists of characters.
     """
     if type(value) is not kind:
-        problem = f"{_abbreviate(value)} must be {TYPE_NAMES[kind]}"
-        raise ValueError(problem)
+        raise ValueError(f"{_abbreviate(value)} must be {TYPE_NAMES[kind]}")
     return value
 
 
@@ -209,8 +208,7 @@ def _part_from_json(value: object, _: object) -> Part:
             # A part of a later version is kept and not sent to any provider.
             return OpaquePart(value=as_wire_object(value), tokens=0, provider="unknown")
         case _:
-            problem = f"{_abbreviate(value)} is not a part of a message"
-            raise ValueError(problem)
+            raise ValueError(f"{_abbreviate(value)} is not a part of a message")
 
 
 def _pass_through(value: object, *_: object) -> object:
@@ -332,8 +330,9 @@ def encode_batch(entries: Sequence[Entry]) -> bytes:
         try:
             lines.append(_encode_line(entry_to_json(entry) | mark))
         except (TypeError, ValueError, RecursionError) as error:
-            problem = f"the {entry.kind} cannot be written as JSON: {error}."
-            raise TranscriptError(problem) from error
+            raise TranscriptError(
+                f"the {entry.kind} cannot be written as JSON: {error}."
+            ) from error
     return b"".join(lines)
 
 
@@ -349,14 +348,16 @@ def header_from_line(line: bytes, file: str) -> Header:
                 None if isinstance(value, str) else _archives_from_json(value.get("archives"))
             )
             if archives is None:
-                problem = (
-                    "the list of archives in the header is damaged: repair the first line by hand."
+                raise TranscriptFormatError(
+                    "the list of archives in the header is damaged: repair the first line by hand.",
+                    file=file,
                 )
-                raise TranscriptFormatError(problem, file=file)
             return Header(version=version, archives=archives)
         case _:
-            problem = 'this is not a transcript: the first line must be {"promptkit": "transcript", "version": …}. The file was not changed.'
-            raise TranscriptFormatError(problem, file=file)
+            raise TranscriptFormatError(
+                'this is not a transcript: the first line must be {"promptkit": "transcript", "version": …}. The file was not changed.',
+                file=file,
+            )
 
 
 def line_from_bytes(line: bytes) -> EntryLine | str | None:
@@ -402,14 +403,16 @@ def object_from_bytes(line: bytes) -> dict[str, Json] | str:
 def check_version(version: int, file: str) -> None:
     """Raise TranscriptFormatError, naming `file`, for a version that cannot be read: neither the present one nor one in `MIGRATIONS`."""
     if version > VERSION:
-        problem = (
+        raise TranscriptFormatError(
             f"the file has version {version} of the format, and this promptkit reads up to {VERSION}: use a newer promptkit. "
-            "The file was not changed."
+            "The file was not changed.",
+            file=file,
         )
-        raise TranscriptFormatError(problem, file=file)
     if any(step not in MIGRATIONS for step in range(version, VERSION)):
-        problem = f"the file has version {version} of the format, which is unknown. The file was not changed."
-        raise TranscriptFormatError(problem, file=file)
+        raise TranscriptFormatError(
+            f"the file has version {version} of the format, which is unknown. The file was not changed.",
+            file=file,
+        )
 
 
 def migrate_records(records: Iterable[Record], version: int) -> Iterator[Record]:
@@ -453,5 +456,4 @@ def _is_archive_name(name: str) -> bool:
 
 
 def _no_constant(name: str) -> NoReturn:
-    problem = f"{name} is not a JSON number"
-    raise ValueError(problem)
+    raise ValueError(f"{name} is not a JSON number")

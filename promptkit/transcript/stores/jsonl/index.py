@@ -572,8 +572,7 @@ def open_indexed(path: Path, lock: _Lock, *, index_from: int) -> IndexedEntries 
                 return None
             entries = IndexedEntries(path, file, start, lock)
     except (OSError, *_DAMAGE) as error:
-        problem = f"its index cannot be used: {error}"
-        raise NotIndexableError(problem) from error
+        raise NotIndexableError(f"its index cannot be used: {error}") from error
     finally:
         if entries is None:
             os.close(file)

@@ -86,15 +86,13 @@ class TranscriptReader:
     def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
         try:
             if not stat.S_ISREG(self._path.stat().st_mode):
-                problem = "this is not a regular file."
-                raise TranscriptFormatError(problem, file=str(self._path))
+                raise TranscriptFormatError("this is not a regular file.", file=str(self._path))
             with self._path.open("rb") as file:
                 yield from self._read_file(file)
         except FileNotFoundError:
             return
         except OSError as error:
-            problem = f"{self._path} cannot be read: {error.strerror}."
-            raise TranscriptError(problem) from error
+            raise TranscriptError(f"{self._path} cannot be read: {error.strerror}.") from error
 
     def _read_file(self, file: BinaryIO) -> Iterator[StoredEntry | ReadProblem]:
         status = os.fstat(file.fileno())

@@ -368,8 +368,9 @@ class JsonlStore:
                 isinstance(item, StoredEntry) and item.entry.id == before.last_id for item in reader
             ):
                 return 0
-        problem = f"{self.path} was removed, cut or replaced since it was read: the entry {before.last_id!r} is gone. Nothing was written."
-        raise TranscriptError(problem)
+        raise TranscriptError(
+            f"{self.path} was removed, cut or replaced since it was read: the entry {before.last_id!r} is gone. Nothing was written."
+        )
 
     def _write(self, data: bytes, entries: Sequence[Entry]) -> None:
         """Write lines after the last complete batch. The lock is held."""
@@ -516,8 +517,9 @@ def move_entries(path: Path, through: str) -> TranscriptArchive:
     try:
         return _move_range(path, found)
     except (OSError, EOFError) as error:
-        problem = f"nothing was archived: {getattr(error, 'strerror', None) or error}."
-        raise TranscriptWriteError(problem, file=str(path)) from error
+        raise TranscriptWriteError(
+            f"nothing was archived: {getattr(error, 'strerror', None) or error}.", file=str(path)
+        ) from error
 
 
 @attrs.frozen
@@ -548,8 +550,9 @@ def _find_entries(path: Path, through: str) -> _Range | TranscriptArchive:
             continue
         if end and reader.scanner.end > end:
             if reader.header.version != VERSION:
-                problem = f"{path} has version {reader.header.version} of the format: append an entry first, which rewrites the file."
-                raise TranscriptError(problem)
+                raise TranscriptError(
+                    f"{path} has version {reader.header.version} of the format: append an entry first, which rewrites the file."
+                )
             return _Range(reader.header, reader.body_start, end, len(ids), ids[0], ids[-1])
         ids.append(item.entry.id)
         if item.entry.id == through:
@@ -566,8 +569,7 @@ def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
             archive_path, lambda file: _write_archive(path, entries, file), mode=mode, locked=True
         )
     if not _archive_holds(archive_path, path, entries):
-        problem = f"{archive_path.name} does not contain what was written to it"
-        raise OSError(problem)
+        raise OSError(f"{archive_path.name} does not contain what was written to it")
     archive = TranscriptArchive(
         file=archive_path.name, entries=entries.entries, first=entries.first, last=entries.last
     )
