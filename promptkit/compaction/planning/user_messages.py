@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -131,6 +132,10 @@ ATTACHMENT_START, ATTACHMENT_END = '<attachment path="', "</attachment>"
 """Begin and end the block of a message of the user that shows an attached file."""
 
 _FENCE = re.compile(r"[ \t>]*+(`{3,}+|~{3,}+)[^`]*$")
+
+KNOWN_TEXTS = 2_048
+"""Messages, and sentences, of which is remembered what they forbid: a summary shows the user's messages again
+that the one before it did."""
 
 MAX_CONSTRAINT_CHARACTERS = 300
 """Characters of a sentence that counts as a constraint."""
@@ -374,6 +379,7 @@ def mask_quoted(text: str) -> str:
     return "\n".join(lines)
 
 
+@lru_cache(KNOWN_TEXTS)
 def forbids(text: str) -> bool:
     """Return whether a text has words that forbid something."""
     folded = text.casefold()
@@ -386,21 +392,23 @@ def find_constraints(texts: Iterable[str]) -> tuple[str, ...]:
     Questions, and sentences that say how something is, do not count, and neither do attached files
     and code.
     """
-    lines = (line for text in texts for line in mask_quoted(text).split("\n"))
+    return tuple(dict.fromkeys(chain.from_iterable(map(_find_constraints, texts))))
+
+
+@lru_cache(KNOWN_TEXTS)
+def _find_constraints(text: str) -> tuple[str, ...]:
     sentences = (
         sentence.strip()
-        for line in lines
+        for line in mask_quoted(text).split("\n")
         if not _is_code(line.strip())
         for sentence in _SENTENCE_END.split(line)
     )
     return tuple(
-        dict.fromkeys(
-            sentence
-            for sentence in sentences
-            if len(sentence) <= MAX_CONSTRAINT_CHARACTERS
-            and forbids(sentence)
-            and not _STATEMENT.search(_ASSENT.sub("", sentence))
-        )
+        sentence
+        for sentence in sentences
+        if len(sentence) <= MAX_CONSTRAINT_CHARACTERS
+        and forbids(sentence)
+        and not _STATEMENT.search(_ASSENT.sub("", sentence))
     )
 
 

@@ -528,7 +528,8 @@ def escape_block_tags(text: str) -> str:
     >>> print(escape_block_tags("<plan> </ PLAN> <div>"))
     <\plan> <\/ PLAN> <div>
     """
-    return _BLOCK_TAG.sub(r"<\\", text)
+    # a template would be looked up by the hash of the pattern, which takes longer than the search
+    return _BLOCK_TAG.sub(lambda _: "<\\", text)
 
 
 def _tag_message(tag: str, text: str) -> Message:
