@@ -166,7 +166,8 @@ class SummaryOfMessages(PromptElement):
             sum(map(sizing.count_tokens, self._find_whole_texts(messages[start:end])))
             for start, end in reversed(blocks)
         )
-        first = len(blocks) - count_that_may_fit(sizes, sizing.token_budget)
+        room = sizing.token_budget - self.task.max_tokens
+        first = len(blocks) - count_that_may_fit(sizes, room)
         for number, (start, end) in enumerate(blocks):
             if 0 < number < first:
                 continue
@@ -217,7 +218,10 @@ class SummaryOfText(PromptElement):
         previous = get_previous_summary(self.task)
         entries = list(
             _render_entries(
-                collect_dropped_messages(self.task), self.max_result_tokens, sizing=sizing
+                collect_dropped_messages(self.task),
+                self.max_result_tokens,
+                sizing=sizing,
+                reserved=self.task.max_tokens,
             )
         )
         # removed first
@@ -438,12 +442,16 @@ def _render_kept(task: SummaryTask, budget: int) -> Child:
 
 
 def _render_entries(
-    messages: Sequence[Message], result_tokens: int | None, *, sizing: Sizing | None = None
+    messages: Sequence[Message],
+    result_tokens: int | None,
+    *,
+    sizing: Sizing | None = None,
+    reserved: int = 0,
 ) -> Iterator[PromptElement]:
     """Render messages as tagged text. Each entry is a chunk that is kept or removed as a whole.
 
     With `sizing` they are to be summarized: entries that leave in any case are left out, except the
-    first two.
+    first two. The `reserved` tokens are not for them.
     """
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     written = [message for message in messages if _is_written(message)]
@@ -462,7 +470,7 @@ def _render_entries(
             )
             for place in reversed(range(len(written)))
         )
-        first = len(written) - count_that_may_fit(sizes, sizing.token_budget)
+        first = len(written) - count_that_may_fit(sizes, sizing.token_budget - reserved)
     for place in range(len(written)):
         if 1 < place < first:
             continue
