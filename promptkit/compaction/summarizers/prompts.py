@@ -42,6 +42,7 @@ from promptkit.fitting.choose import split_blocks
 from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering import Rendered, render, render_async
+from promptkit.rendering.expand.elements import escape_attribute
 from promptkit.transcript import ViewItem, build_summary_message
 from promptkit.transcript.log.view import match_tags
 
@@ -483,8 +484,17 @@ def _render_entries(
             )
             yield Chunk()[
                 Metadata(value=mark, local=True) if sizing is not None else None,
-                Tag(tag=tag, attributes=attributes)[visible],
+                _tag_text(tag, attributes, visible),
             ]
+
+
+def _tag_text(tag: str, attributes: Mapping[str, str], content: Child) -> Child:
+    """Put tags around a content. A plain text is one text with them, of which a render counts fewer joins."""
+    if not isinstance(content, str) or not content.strip():
+        return Tag(tag=tag, attributes=attributes)[content]
+    named = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.items())
+    end = "" if content.endswith("\n") else "\n"
+    return TextChunk()[f"<{tag}{named}>\n{content}{end}</{tag}>"]
 
 
 def _cap_text(text: str, tokens: int) -> Child:
