@@ -127,7 +127,7 @@ def find_figures(text: str) -> Iterator[str]:
     for line in text.splitlines():
         words = line.split()
         for at, word in enumerate(words):
-            if not at or word.isalpha():  # most words are no figure
+            if word[0].isalpha() or not at:  # most words are no figure
                 continue
             if 1 < len(word.strip(_PUNCTUATION)) <= MAX_FIGURE and _FIGURE.fullmatch(word):
                 near = (each for each in words[max(0, at - 2) : at + 2] if len(each) <= MAX_FIGURE)

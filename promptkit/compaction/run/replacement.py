@@ -276,6 +276,11 @@ class Replacement:
     """The most tokens of what is pinned, and of the constraints in the user's messages."""
     files: RecentFiles | None = None
     """Reads the newest files, whose present text follows the summary; None: no file is read."""
+    _history_of: list[tuple[tuple[object, ...], str]] = attrs.field(
+        factory=list[tuple[tuple[object, ...], str]], init=False, repr=False, eq=False
+    )
+    """The text of the user's earlier messages that was written last, and what it was written from.
+    A summary is measured and checked with the same text that its checkpoint shows."""
 
     @property
     def keeps_user_messages(self) -> bool:
@@ -491,9 +496,15 @@ class Replacement:
             item.message.role == "assistant" and not item.message.tool_calls for item in plan.kept
         )
         unanswered = 0 if is_answered else facts.unanswered
-        return attrs.evolve(self.originals, max_tokens=most).format(
+        key = facts.requests, unanswered, most, tokenizer
+        for known, text in self._history_of:
+            if known == key:
+                return text
+        text = attrs.evolve(self.originals, max_tokens=most).format(
             facts.requests, unanswered=unanswered, tokenizer=tokenizer
         )
+        self._history_of[:] = [(key, text)]
+        return text
 
 
 def _place_native(

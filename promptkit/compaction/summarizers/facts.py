@@ -16,9 +16,11 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
 from promptkit.compaction.planning.names import (
+    MAX_LENGTH,
     find_figures,
-    find_names,
+    find_words,
     is_common,
+    is_name,
     iter_texts,
 )
 from promptkit.compaction.planning.tool_calls import (
@@ -336,6 +338,7 @@ class _FactCollector:
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.rules = {rule.name: rule.text for rule in known.rules}
         self.names = {name.text: (name.written, name.seen, name.last) for name in known.names}
+        self._plain = set[str]()  # words that are no names, each judged once
         self._running: dict[str, int] = {}  # call id → index of its command
         # call id → where the text of its skill or rules belongs, and its name
         self._loading: dict[str, tuple[dict[str, str], str]] = {}
@@ -416,11 +419,12 @@ class _FactCollector:
         )
 
     def _add_names(self, message: Message) -> None:
-        found = set[str]().union(*map(find_names, iter_texts(message)))
-        for text in sorted(found):
-            if not is_common(text):
-                written, seen, _ = self.names.get(text, (0, 0, 0))
-                self.names[text] = written + (message.role != "tool"), seen + 1, self.messages
+        words = set[str]().union(*map(find_words, iter_texts(message))) - self._plain
+        names = {word for word in words if is_name(word) and not is_common(word)}
+        self._plain.update(word for word in words - names if len(word) <= MAX_LENGTH)
+        for text in sorted(names):
+            written, seen, _ = self.names.get(text, (0, 0, 0))
+            self.names[text] = written + (message.role != "tool"), seen + 1, self.messages
 
     def _add_figures(self, text: str) -> None:
         for figure in find_figures(text):
@@ -488,7 +492,7 @@ class _FactCollector:
                 _move_to_end(known, _clip(path))
 
     def _add_markdown_todos(self, text: str) -> None:
-        points = list(TODO_LINE.finditer(text))
+        points = list(TODO_LINE.finditer(text)) if "[" in text else ()
         if points:
             self.todos = tuple(
                 _clip(point[2].strip(), 300) for point in points if not point[1].strip()

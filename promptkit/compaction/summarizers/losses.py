@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from promptkit.compaction.planning.names import (
+    NAMES_TAG,
     find_words,
     is_name,
     iter_texts,
@@ -200,12 +201,13 @@ class _Shown:
         for text in chain.from_iterable(map(iter_texts, messages)):
             self._texts.append(text)
             words = find_words(text)
-            self.words |= wanted.intersection(words)
-            unlisted = remove_name_list(text)
-            unlisted_words = words if unlisted == text else find_words(unlisted)
-            self.pairs |= pairs.intersection(pairwise(unlisted_words))
-            if not forms.isdisjoint(unlisted_words):
-                for word, other in pairwise(unlisted_words):
+            found = wanted.intersection(words)
+            self.words |= found
+            if NAMES_TAG in text:
+                words = find_words(remove_name_list(text))
+            self.pairs |= pairs.intersection(pairwise(words))
+            if not forms.isdisjoint(found):
+                for word, other in pairwise(words):
                     if word in forms:
                         self.beside[word].add(other)
                     if other in forms:
