@@ -83,10 +83,10 @@ def to_chat(
                 for part in filter(is_media, message.content):
                     raise unsupported_part_error(index, message, part, "chat")
         messages = list(move_media(messages, {"tool"}))
-    contents = place_parts(messages, "chat", cache=cache)
+    contents, marks = place_parts(messages, "chat", cache=cache)
     return [
-        _convert_message(message, content)
-        for message, content in zip(messages, contents, strict=True)
+        _convert_message(message, content, marks.get(index))
+        for index, (message, content) in enumerate(zip(messages, contents, strict=True))
     ]
 
 
@@ -132,30 +132,32 @@ def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
 _MEDIA = frozenset({ImagePart, DocumentPart})
 
 
-def _convert_message(message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> WireDict:
+def _convert_message(
+    message: Message, content: Sequence[Part], marks: Mapping[int, WireDict] | None
+) -> WireDict:
     wire: WireDict = {"role": message.role}
     if message.role == "tool":
         wire["tool_call_id"] = message.tool_call_id
     elif message.name is not None:
         wire["name"] = message.name
-    if len(message.content) == 1 and len(content) == 1 and not content[0][1]:
-        (text,) = message.content
-        if isinstance(text, str):  # most messages are one text
-            wire["content"] = text
-            if message.tool_calls:
-                _add_calls(wire, message)
-            return wire
+    if content is message.content and marks is None:  # one text, as most messages are
+        wire["content"] = content[0]
+        if message.tool_calls:
+            wire["tool_calls"] = [_convert_call(call, {}) for call in message.tool_calls]
+        return wire
     if (
         len(content) > 1
+        or marks
         or has_text_borders(message, "chat")
-        or any(mark or not isinstance(part, str) for part, mark in content)
+        or not all(isinstance(part, str) for part in content)
     ):
+        marks = marks or {}
         wire["content"] = [
-            _convert_part(part) | ({"prompt_cache_breakpoint": mark} if mark else {})
-            for part, mark in content
+            _convert_part(part) | ({"prompt_cache_breakpoint": marks[at]} if at in marks else {})
+            for at, part in enumerate(content)
         ]
     else:
-        text = "".join(part for part, _ in content if isinstance(part, str))
+        text = "".join(part for part in content if isinstance(part, str))
         wire["content"] = text if text or not message.tool_calls else None
     if message.tool_calls:
         _add_calls(wire, message)
