@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Literal
 
 from promptkit.errors import InvalidArgumentError
@@ -28,6 +27,7 @@ from promptkit.wire.parts import (
     check_messages,
     collect_message_fields,
     has_text_borders,
+    have_media,
     is_media,
     merge_system_messages,
     move_media,
@@ -77,7 +77,7 @@ def to_chat(
     if merge_system:
         messages = merge_system_messages(messages)
     check_messages(messages, "chat")
-    if not _MEDIA.isdisjoint(map(type, chain.from_iterable([each.content for each in messages]))):
+    if have_media(messages):
         for index, message in enumerate(messages):
             if message.role in ("system", "assistant"):
                 for part in filter(is_media, message.content):
@@ -127,9 +127,6 @@ def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
         }
         for tool in tools
     ]
-
-
-_MEDIA = frozenset({ImagePart, DocumentPart})
 
 
 def _convert_message(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import attrs
@@ -182,6 +182,15 @@ def _name_all(message: Message, why: str) -> Message:
 def is_media(part: Part) -> bool:
     """Return whether a part is an image or a document."""
     return isinstance(part, ImagePart | DocumentPart)
+
+
+def have_media(messages: Iterable[Message]) -> bool:
+    """Return whether messages have an image or a document."""
+    contents = chain.from_iterable([message.content for message in messages])
+    return not _MEDIA.isdisjoint(map(type, contents))  # faster than a look at each part
+
+
+_MEDIA = frozenset({ImagePart, DocumentPart})
 
 
 def replace_media(
