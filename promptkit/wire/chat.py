@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Literal
 
 from promptkit.errors import InvalidArgumentError
@@ -84,10 +85,7 @@ def to_chat(
                     raise unsupported_part_error(index, message, part, "chat")
         messages = list(move_media(messages, {"tool"}))
     contents, marks = place_parts(messages, "chat", cache=cache)
-    return [
-        _convert_message(message, content, marks.get(index))
-        for index, (message, content) in enumerate(zip(messages, contents, strict=True))
-    ]
+    return list(map(_convert_message, messages, contents, map(marks.get, count())))
 
 
 def messages_from_chat(messages: Iterable[WireMessage]) -> list[Message]:

@@ -18,7 +18,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.messages import DocumentPart, ImagePart, Part
 from promptkit.sizes import read_tokens
 from promptkit.transcript import Edit, TranscriptView
-from promptkit.wire.parts import have_media, replace_media
+from promptkit.wire.parts import replace_media
 
 _LOGGER = logging.getLogger("promptkit")
 
@@ -134,7 +134,7 @@ class MediaLimits:
             refused: Whether the provider refused the last request because of its bytes: then half
                 of them are left out.
         """
-        if not have_media(view.messages):
+        if not view.has_media:
             return []
         # a document's tokens are counted by reading it
         count = count_part if self.max_tokens is not None else None
