@@ -323,8 +323,11 @@ def _make_settings() -> str:
 def _make_events() -> str:
     lines = [
         *_head("Events", "="),
-        "Values that :py:obj:`~promptkit.compaction.Events` sends to its subscribers. They are defined in",
-        "``promptkit.compaction.run.events``.",
+        "Values that :py:obj:`~promptkit.compaction.Events` sends to its subscribers. All are imported from one place:",
+        "",
+        ".. code-block:: python",
+        "",
+        *_indent("from promptkit.compaction import CompactionCommitted, Events, TurnEnded"),
         "",
     ]
     for cls in get_args(Event):
