@@ -80,13 +80,12 @@ def to_responses(
     items: Payload = []
     for index, (message, content) in enumerate(zip(messages, contents, strict=True)):
         if message.role == "tool":
-            output = _convert_content(
-                index, message, [(part, mark) for part, mark in content if not _is_placed(part)]
-            )
             result = {
                 "type": "function_call_output",
                 "call_id": message.tool_call_id,
-                "output": output,
+                "output": _convert_content(
+                    index, message, [(part, mark) for part, mark in content if not _is_placed(part)]
+                ),
             }
             items.append(result | collect_message_fields(message, "responses.message"))
         else:
@@ -285,9 +284,8 @@ class _ItemReader:
             )
         elif kind == "function_call_output" and isinstance(call_id := item.get("call_id"), str):
             self.close()
-            fields = omit_fields(item, "type", "call_id", "output")
             content = (
-                *fields_part(fields, "responses.message"),
+                *fields_part(omit_fields(item, "type", "call_id", "output"), "responses.message"),
                 *read_content(item.get("output"), "responses", where),
             )
             self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
