@@ -292,9 +292,8 @@ class _ItemReader:
             )
         elif kind == "function_call_output" and isinstance(call_id := item.get("call_id"), str):
             self.close()
-            fields = omit_fields(item, "type", "call_id", "output")
             content = (
-                *fields_part(fields, "responses.message"),
+                *fields_part(omit_fields(item, "type", "call_id", "output"), "responses.message"),
                 *read_content(item.get("output"), "responses", where),
             )
             self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))

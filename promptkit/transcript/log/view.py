@@ -273,12 +273,11 @@ class _View:
         summary = ""
         if entry and isinstance(entry.payload, Checkpoint):
             summary = _edited_text(entry.payload.summary, self._edits.get(entry.id))
-        repairs = (*self._repairs, *pairer.repairs)
         return first, TranscriptView(
             items=tuple(self._items),
             checkpoint_id=entry.id if entry else None,
             summary=summary or None,
-            repairs=repairs,
+            repairs=(*self._repairs, *pairer.repairs),
             has_media=self._has_media,
         )
 
@@ -382,16 +381,13 @@ class _View:
         kind: Literal["message", "custom_message"] = (
             "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
         )
-        recorded = (
-            entry.message
-            if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes
-            else None
-        )
         self._add(
             ViewItem(
                 message=message,
                 entry_id=entry.id,
-                recorded=recorded,
+                recorded=entry.message
+                if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes
+                else None,
                 unpruned=unpruned,
                 kind=kind,
                 model=entry.payload.model or self._model
