@@ -47,8 +47,7 @@ def parse_budgets(text: str) -> tuple[int, ...]:
 
 def check_budgets(budgets: Sequence[object]) -> None:
     """Raise InvalidBudgetsError unless there is a budget, and each is a whole number of tokens, 1 or more."""
-    wrong = [budget for budget in budgets if not isinstance(budget, int) or budget < 1]
-    if wrong or not budgets:
+    if not budgets or any(not isinstance(budget, int) or budget < 1 for budget in budgets):
         raise InvalidBudgetsError(
             f"invalid budgets {list(budgets)!r}: use one or more whole numbers of tokens, each at least 1."
         )
@@ -64,8 +63,7 @@ def _range(text: str) -> Iterable[int]:
         _refuse(text, "the first size of a range must not be larger than the second")
     spaced = re.fullmatch(r"(log|lin)(\d+)", how.lower(), re.ASCII)
     if spaced is None:
-        step = _size(how, text)
-        sizes = range(first, last + 1, step)
+        sizes = range(first, last + 1, _size(how, text))
         if len(sizes) > MAX_BUDGETS:
             _refuse_so_many(text, len(sizes))
         return sizes

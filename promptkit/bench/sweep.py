@@ -261,8 +261,7 @@ def _timed(
     }
     with _pause_gc():
         for number in range(repeat):
-            counts = map(_create_tokenizer(subject.model).count, texts)
-            floors.append(_time(partial(sum, counts)))
+            floors.append(_time(partial(sum, map(_create_tokenizer(subject.model).count, texts))))
             gc.collect()
             for budget in sorted(rounds, reverse=bool(number % 2)):
                 renderer = Renderer(

@@ -72,14 +72,11 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
     if model is None:
         window = window or WINDOW
     known = ContextBudget.for_model(model or SCRIPTED, tokenizer=tokenizer, window=window)
-    characters = (
-        MAX_RESULT_CHARACTERS
-        if known.limit is None
-        else min(MAX_RESULT_CHARACTERS, max(MIN_RESULT_CHARACTERS, known.limit // RESULT_DIVISOR))
-    )
     tools = file_tools(
         attrs.evolve(folder, transcript=store.path),
-        characters=characters,
+        characters=MAX_RESULT_CHARACTERS
+        if known.limit is None
+        else min(MAX_RESULT_CHARACTERS, max(MIN_RESULT_CHARACTERS, known.limit // RESULT_DIVISOR)),
         write=write,
         on_tool_call=on_tool_call,
     )

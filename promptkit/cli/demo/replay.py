@@ -316,8 +316,7 @@ def _describe_end(event: CompactionCommitted | CompactionFailed) -> str:
 
 
 def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> None:
-    summary = escape_control_chars(strip_breadcrumb(checkpoint.summary))
-    lines = summary.splitlines()
+    lines = escape_control_chars(strip_breadcrumb(checkpoint.summary)).splitlines()
     console.print(f"\nThe last summary is a message of {len(lines):,} lines:\n")
     for line in lines[:SUMMARY_LINES]:
         console.print(Text(clip(f"  {line}", _width(console)), style="green"), soft_wrap=True)

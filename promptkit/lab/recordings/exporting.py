@@ -40,12 +40,11 @@ def messages_from_entries(
     Returns:
         The messages, oldest first.
     """
-    visible = (
+    messages = build_view(
         [entry for entry in path if not isinstance(entry.payload, Checkpoint | Reset | Edit)]
         if full
         else path
-    )
-    messages = build_view(visible).messages
+    ).messages
     return [redact_message(message, redact) for message in messages] if redact else list(messages)
 
 

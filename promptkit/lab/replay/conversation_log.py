@@ -79,8 +79,7 @@ def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
         ToolsFillBudgetError: The window is too small for the recorded tool definitions.
         UnknownPolicyError: There is no policy with one of the names.
     """
-    entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
-    tree = Branches(entries)
+    tree = Branches([entry for _, batch in read_recording(file) for entry in batch.entries])
     branch = len(tree.leaves) if options.branch is None else options.branch
     if not tree.leaves:
         raise TranscriptError(f"{file}: there is no message in it.")

@@ -414,5 +414,4 @@ def _find_covered(messages: LogMessages, shown: Sequence[int], reply: int) -> tu
         for number in shown
         if number >= 0
     }
-    last = next((number for number in range(reply - 1, -1, -1) if number not in present), -1)
-    return 0, last + 1
+    return 0, next((number for number in range(reply - 1, -1, -1) if number not in present), -1) + 1

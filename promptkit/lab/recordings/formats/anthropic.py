@@ -61,10 +61,9 @@ class AnthropicFormat(JsonFormat):
             if "role=" in path
         ):
             return False
-        has_blocks = any(
+        return any(
             f"{path}={kind}" in head.json_paths for path in BLOCK_PATHS for kind in BLOCKS
-        )
-        return has_blocks or bool({"system", "system.item.text", "item.system"} & head.json_paths)
+        ) or bool({"system", "system.item.text", "item.system"} & head.json_paths)
 
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages one by one, and a system prompt before its messages."""
@@ -130,11 +129,10 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
             content=tuple(blocks.parts),
             tool_calls=tuple(blocks.calls) if role == "assistant" else (),
         )
-        usage = usage_from_anthropic(as_object(record.get("usage")))
         payloads.append(
             MessageEntry(
                 message=message,
-                usage=usage,
+                usage=usage_from_anthropic(as_object(record.get("usage"))),
                 model=as_text(record.get("model")),
                 finish=FINISHES.get(reason or "", reason),
             )

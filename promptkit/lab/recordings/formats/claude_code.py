@@ -404,10 +404,9 @@ class _Reader:
             or not parts
         ):
             return
-        usage = usage_from_anthropic(result.get("usage"))
         payload = MessageEntry(
             message=Message(role="assistant", content=tuple(parts)),
-            usage=usage,
+            usage=usage_from_anthropic(result.get("usage")),
             model=subagent.answer.model,
         )
         entry_id = self._tree.write(subagent, payload, self._tree.flush(subagent), f"{uuid}-answer")
@@ -577,14 +576,11 @@ def _unwrap_subagent_line(
         if begins
         else {}
     )
-    line = {
+    return {
         **origin,
         **_session_fields(record),
         "timestamp": record.get("timestamp"),
         **message,
-    }
-    return {
-        **line,
         "agentId": _subagent_name(record),
         "isSidechain": True,
         "parentUuid": parent_uuid,

@@ -220,14 +220,13 @@ class _Reader:
             replacement = (
                 (*user_messages, Message(role="user", content=(text,))) if text else user_messages
             )
-        extra = omit_fields(payload, {"message", "replacement_history"})
         self._write(
             Checkpoint(
                 summary=text,
                 replacement=replacement,
                 trigger="unknown",
                 model=self._model,
-                facts=extra,
+                facts=omit_fields(payload, {"message", "replacement_history"}),
             )
         )
         self._messages += bool(text)

@@ -58,10 +58,9 @@ class GeminiCliFormat:
         """Return whether the file is a session whose messages have a type instead of a role, or a checkpoint."""
         if _has_lines(head) or _find_turns(head):
             return True
-        types = {"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths
         return (
             "sessionId" in head.json_paths
-            and bool(types)
+            and bool({"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths)
             and "messages.item.role" not in head.json_paths
         )
 
@@ -78,11 +77,10 @@ class GeminiCliFormat:
 
 def _has_lines(head: FileHead) -> bool:
     """Return whether the file has a line for each message."""
-    session = any(
+    return any(
         isinstance(record.get("sessionId"), str) and "projectHash" in record
         for record in head.records[:1]
-    )
-    return session and any(
+    ) and any(
         _is_message(record) or "$set" in record or "$rewindTo" in record
         for record in head.records[1:]
     )
@@ -189,11 +187,10 @@ class _LineReader:
             self._parents.setdefault(message_id, self._chain.tail)
             payloads = _read_message(record)
             is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
-            entries = self._chain.add(
-                *payloads, time=parse_time(record.get("timestamp")), entry_id=message_id
-            )
             yield Batch(
-                entries=entries,
+                entries=self._chain.add(
+                    *payloads, time=parse_time(record.get("timestamp")), entry_id=message_id
+                ),
                 messages=int(is_message),
                 conversations=int(is_message and not self._has_begun),
             )
@@ -242,21 +239,19 @@ def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
         OpaquePart(value={"type": "thought", **thought}, provider=NAME)
         for thought in as_objects(record.get("thoughts"))
     ]
-    tool_calls = tuple(
-        ToolCall(
-            id=as_text(call.get("id")) or "",
-            name=as_text(call.get("name")) or "",
-            arguments=dump_json(call.get("args") or {}),
-        )
-        for call in calls
-    )
-    message = Message(
-        role="assistant",
-        content=(*thoughts, *_read_parts(record.get("content"))),
-        tool_calls=tool_calls,
-    )
     return MessageEntry(
-        message=message,
+        message=Message(
+            role="assistant",
+            content=(*thoughts, *_read_parts(record.get("content"))),
+            tool_calls=tuple(
+                ToolCall(
+                    id=as_text(call.get("id")) or "",
+                    name=as_text(call.get("name")) or "",
+                    arguments=dump_json(call.get("args") or {}),
+                )
+                for call in calls
+            ),
+        ),
         usage=_read_usage(as_object(record.get("tokens"))),
         model=as_text(record.get("model")),
     )
@@ -278,12 +273,11 @@ def _read_result(call: JsonObject) -> Message | None:
     result = call.get("result")
     if result in (None, []):
         return None
-    parts = (part for each in as_blocks(result) for part in _read_result_parts(each))
     message = Message(
         role="tool",
         tool_call_id=as_text(call.get("id")) or "",
         name=as_text(call.get("name")),
-        content=tuple(parts),
+        content=tuple(part for each in as_blocks(result) for part in _read_result_parts(each)),
     )
     return mark_error(message, failed=call.get("status") == "error")
 

@@ -75,8 +75,7 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
     if record.get("role") == "exit":
         message, *_ = read_chat_message({"role": "user", "content": record.get("content")}, NAME)
         return [message, CustomEntry(name=f"{NAME}.exit", data=omit_fields(record, {"content"}))]
-    payloads = read_chat_message(record, NAME, usage=usage, model=model, finish=finish)
-    return payloads or [
+    return read_chat_message(record, NAME, usage=usage, model=model, finish=finish) or [
         CustomEntry(name=f"{NAME}.{as_text(record.get('role')) or 'message'}", data=record)
     ]
 

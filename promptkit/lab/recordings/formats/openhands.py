@@ -159,19 +159,18 @@ def _read_action(event: JsonObject, action: str, args: JsonObject) -> EntryPaylo
             if call_id is not None and call.get("id") == call_id:
                 arguments = as_text(as_object(call.get("function")).get("arguments"))
     thought = as_text(args.get("thought"))
-    message = Message(
-        role="assistant",
-        content=(thought,) if thought else (),
-        tool_calls=(
-            ToolCall(
-                id=call_id or f"event-{as_count(event.get('id'))}",
-                name=as_text(metadata.get("function_name")) or action,
-                arguments=arguments or dump_json(omit_fields(args, {"thought"})),
+    return MessageEntry(
+        message=Message(
+            role="assistant",
+            content=(thought,) if thought else (),
+            tool_calls=(
+                ToolCall(
+                    id=call_id or f"event-{as_count(event.get('id'))}",
+                    name=as_text(metadata.get("function_name")) or action,
+                    arguments=arguments or dump_json(omit_fields(args, {"thought"})),
+                ),
             ),
         ),
-    )
-    return MessageEntry(
-        message=message,
         usage=usage_from_openai(response.get("usage")),
         model=as_text(response.get("model")),
     )

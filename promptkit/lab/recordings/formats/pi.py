@@ -329,20 +329,19 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
             )
             if call_extra := omit_fields(block, {"type", "id", "name", "arguments"}):
                 extra_by_call[calls[-1].id] = call_extra
-    reply = MessageEntry(
-        message=Message(
-            role="assistant",
-            content=tuple(_read_parts(message.get("content"), api)),
-            tool_calls=tuple(calls),
-        ),
-        usage=_read_usage(as_object(message.get("usage"))),
-        model=as_text(message.get("model")),
-        finish=FINISHES.get(
-            as_text(message.get("stopReason")) or "", as_text(message.get("stopReason"))
-        ),
-    )
     return [
-        reply,
+        MessageEntry(
+            message=Message(
+                role="assistant",
+                content=tuple(_read_parts(message.get("content"), api)),
+                tool_calls=tuple(calls),
+            ),
+            usage=_read_usage(as_object(message.get("usage"))),
+            model=as_text(message.get("model")),
+            finish=FINISHES.get(
+                as_text(message.get("stopReason")) or "", as_text(message.get("stopReason"))
+            ),
+        ),
         *keep_fields(
             NAME,
             {

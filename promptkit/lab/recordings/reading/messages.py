@@ -212,10 +212,9 @@ def _read_cache_breakpoints(
     block: JsonObject, names: tuple[str, ...] = ("cache_control",)
 ) -> list[Part]:
     """Read the cache breakpoints after a block from its fields with these names."""
-    marks = (block.get(name) for name in names)
     return [
         CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl")))
-        for mark in marks
+        for mark in (block.get(name) for name in names)
         if isinstance(mark, Mapping)
     ]
 
@@ -343,10 +342,9 @@ def usage_from_openai(value: Json) -> Usage | None:
         or _first_count(data, "cached_input_tokens", "prompt_cache_hit_tokens")
         or 0
     )
-    output_tokens = _first_count(data, "completion_tokens", "output_tokens") or 0
     return Usage(
         input_tokens=input_tokens,
-        output_tokens=output_tokens,
+        output_tokens=_first_count(data, "completion_tokens", "output_tokens") or 0,
         cached_tokens=min(cached, input_tokens),
     )
 
