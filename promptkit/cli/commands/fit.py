@@ -17,12 +17,13 @@ from promptkit.cli.commands.export import (
 )
 from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
 from promptkit.cli.input.params import SIZE, force_option, leaf_option, model_option, read_address
-from promptkit.cli.output.files import check_output, write_json
 from promptkit.cli.output.terminal import (
+    check_output,
     escape_control_chars,
     print_note,
     show_spinner,
     usage_error,
+    write_json,
 )
 from promptkit.errors import TranscriptFormatError
 

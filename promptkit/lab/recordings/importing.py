@@ -12,27 +12,27 @@ import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import write_output
-from promptkit.lab.recordings.formats.anthropic import AnthropicFormat
+from promptkit.lab.recordings.formats.chat_messages import AnthropicFormat, OpenAIChatFormat
 from promptkit.lab.recordings.formats.claude_code import ClaudeCodeFormat
 from promptkit.lab.recordings.formats.codex import CodexFormat
 from promptkit.lab.recordings.formats.gemini_cli import GeminiCliFormat
 from promptkit.lab.recordings.formats.mini_swe_agent import MiniSweAgentFormat
-from promptkit.lab.recordings.formats.openai_chat import OpenAIChatFormat
 from promptkit.lab.recordings.formats.openhands import OpenHandsFormat
 from promptkit.lab.recordings.formats.pi import PiFormat
 from promptkit.lab.recordings.formats.promptkit import PromptkitFormat, batches_from_items
 from promptkit.lab.recordings.formats.swe_agent import SweAgentFormat
 from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.lab.recordings.reading.format import (
-    MAX_LINE_BYTES,
+    MAX_RECORD_BYTES,
     Batch,
     RecordingFormat,
+    RecordingSource,
     has_long_start,
+    open_source,
     read_head,
 )
-from promptkit.lab.recordings.reading.json_values import as_object, as_text
+from promptkit.lab.recordings.reading.json_texts import as_object, as_text
 from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.recordings.reading.source import RecordingSource, open_source
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.reprs import describe_fields
 from promptkit.tools import is_error_result
@@ -371,7 +371,7 @@ def detect_format(source: RecordingSource) -> RecordingFormat:
         problem = "the file is empty."
     elif has_long_start(source):
         problem = (
-            f"its first line has more than {MAX_LINE_BYTES:,} bytes, so the format cannot be detected. "
+            f"its first line has more than {MAX_RECORD_BYTES:,} bytes, so the format cannot be detected. "
             f"`promptkit import --format NAME` reads it as one of {', '.join(FORMATS)}."
         )
     else:

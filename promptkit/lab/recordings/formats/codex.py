@@ -7,13 +7,12 @@ entries. The items of one answer (reasoning, text, calls) are one message here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
-from promptkit.lab.recordings.reading.format import Batch, FileHead
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
+from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_blocks,
     as_object,
@@ -36,9 +35,6 @@ from promptkit.transcript import (
     ReadProblem,
     Setting,
 )
-
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 NAME = "codex"
 PROVIDER = "responses"

@@ -9,7 +9,6 @@ results may have no ids.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.conversations import (
     ConversationWriter,
@@ -20,8 +19,8 @@ from promptkit.lab.recordings.reading.conversations import (
     PathPattern,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource, read_head
+from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_blocks,
     as_count,
@@ -38,9 +37,6 @@ from promptkit.lab.recordings.reading.json_values import (
 from promptkit.lab.recordings.reading.messages import mark_error
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, ReadProblem, Setting
-
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 NAME = "gemini_cli"
 MESSAGE_FIELDS = {"id", "timestamp", "type", "content"}

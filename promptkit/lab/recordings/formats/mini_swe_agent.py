@@ -10,7 +10,7 @@ from promptkit.lab.recordings.reading.conversations import (
     JsonMember,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_object,
     as_objects,
@@ -26,8 +26,7 @@ from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
 
 NAME = "mini_swe_agent"
 PROVIDER = "responses"

@@ -16,7 +16,7 @@ from promptkit.lab.recordings.reading.conversations import (
     JsonMember,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_count,
     as_list,
@@ -35,8 +35,7 @@ from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, Observ
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
 
 NAME = "openhands"
 MESSAGES, EVENT = ("messages", None), (None,)

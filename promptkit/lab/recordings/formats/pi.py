@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
-from promptkit.lab.recordings.reading.format import Batch, FileHead
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
+from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_blocks,
     as_count,
@@ -42,7 +42,6 @@ from promptkit.transcript import (
 )
 
 if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.transcript.log.entries import Author
 
 NAME = "pi"

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import Batch
-from promptkit.lab.recordings.reading.json_stream import JsonPath, split_members
-from promptkit.lab.recordings.reading.json_values import JsonObject, as_object
+from promptkit.lab.recordings.reading.format import Batch, RecordingSource
+from promptkit.lab.recordings.reading.json_texts import (
+    JsonObject,
+    JsonPath,
+    as_object,
+    split_members,
+)
 from promptkit.lab.recordings.reading.messages import read_chat_message
 from promptkit.transcript import (
     CustomEntry,
@@ -24,7 +28,6 @@ from promptkit.transcript import (
 )
 
 if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
 
 PathPattern: TypeAlias = tuple[str | None, ...]
