@@ -249,26 +249,23 @@ class RecordingTotals:
     @property
     def result(self) -> ImportResult:
         """The totals of all batches that were read."""
-        return ImportResult(
-            format=self._format_name,
-            counts=self._counts,
-            entries=self._entries,
-            kept_by_name=dict(self._kept.most_common()),
-            skipped=tuple(self._skipped),
-            relocated=tuple(self._relocated),
-            relocated_count=self._relocated_count,
-        )
-
-    @property
-    def _counts(self) -> RecordingCounts:
         states = Counter(self._calls.values())
-        return RecordingCounts(
+        counts = RecordingCounts(
             **self._figures,
             unanswered=sum(
                 count for state, count in states.items() if state & CALLED and not state & ANSWERED
             ),
             orphaned=states[ANSWERED],
             repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
+        )
+        return ImportResult(
+            format=self._format_name,
+            counts=counts,
+            entries=self._entries,
+            kept_by_name=dict(self._kept.most_common()),
+            skipped=tuple(self._skipped),
+            relocated=tuple(self._relocated),
+            relocated_count=self._relocated_count,
         )
 
     def _add_entry(self, entry: Entry, scope: str) -> None:

@@ -194,8 +194,7 @@ class _Reader:
         elif kind in CALL_TYPES:
             self._hold_answer().calls.append(_read_call(item))
         elif kind in OUTPUT_TYPES:
-            message = _read_result(item)
-            self._write(MessageEntry(message=message))
+            self._write(MessageEntry(message=_read_result(item)))
             self._messages += 1
         elif kind in {"reasoning", "compaction", "compaction_summary"} or kind.endswith("_call"):
             self._hold_answer().parts.append(OpaquePart(value=item, provider=PROVIDER))
@@ -252,14 +251,15 @@ class _Reader:
     def _write_answer(self) -> None:
         answer, self._answer = self._answer, None
         if answer:
-            message = Message(
-                role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
+            reply = MessageEntry(
+                message=Message(
+                    role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
+                ),
+                usage=answer.usage,
+                model=self._model,
+                finish="tool_calls" if answer.calls else None,
             )
-            finish = "tool_calls" if answer.calls else None
-            self._entries += self._chain.add(
-                MessageEntry(message=message, usage=answer.usage, model=self._model, finish=finish),
-                time=answer.time,
-            )
+            self._entries += self._chain.add(reply, time=answer.time)
             self._entries += self._chain.add(*answer.followers)
 
 

@@ -109,9 +109,11 @@ class _SessionFormat(JsonFormat):
         return writer.keep_setting(member)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
-        record = member.record
-        time, entry_id = parse_time(record.get("timestamp")), as_text(record.get("id"))
-        return writer.add(_read_message(record), time=time, entry_id=entry_id)
+        return writer.add(
+            _read_message(member.record),
+            time=parse_time(member.record.get("timestamp")),
+            entry_id=as_text(member.record.get("id")),
+        )
 
 
 class _LineReader:
@@ -257,10 +259,10 @@ def _read_usage(tokens: JsonObject) -> Usage | None:
     input_tokens = as_count(tokens.get("input"))
     if input_tokens is None:
         return None
-    output_tokens = (as_count(tokens.get("output")) or 0) + (as_count(tokens.get("thoughts")) or 0)
-    cached_tokens = min(as_count(tokens.get("cached")) or 0, input_tokens)
     return Usage(
-        input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens
+        input_tokens=input_tokens,
+        output_tokens=sum(as_count(tokens.get(name)) or 0 for name in ("output", "thoughts")),
+        cached_tokens=min(as_count(tokens.get("cached")) or 0, input_tokens),
     )
 
 

@@ -48,6 +48,7 @@ EVENTS = (
     "history.item.observation",
     "history.item.item.action",
 )
+SOURCES = {"item.source", "history.item.source", "history.item.item.source"}
 INTERNAL_ACTIONS = {"null", "change_agent_state", "recall", "condensation", "condensation_request"}
 """Actions that are no tool calls of the model."""
 
@@ -67,12 +68,7 @@ class OpenHandsFormat(JsonFormat):
         acted = (
             any(fact in head.json_paths for fact in EVENTS) and "trajectory" not in head.json_paths
         )
-        sourced = {
-            "item.source",
-            "history.item.source",
-            "history.item.item.source",
-        } & head.json_paths
-        return logged or (acted and bool(sourced))
+        return logged or (acted and bool(SOURCES & head.json_paths))
 
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages and events one by one."""
@@ -95,15 +91,16 @@ class OpenHandsFormat(JsonFormat):
                     "cached_tokens": usage.cached_tokens,
                 }
             return writer.add([Observation(name=f"{NAME}.response", data=data)])
-        is_setting = member.key in ("kwargs", "args")
-        return writer.keep_setting(member) if is_setting else writer.keep(member)
+        keep = writer.keep_setting if member.key in ("kwargs", "args") else writer.keep
+        return keep(member)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message of a completion log, or an event."""
         if member.pattern == MESSAGES:
             return super().read_record(writer, member)
-        time = parse_time(member.record.get("timestamp"))
-        return writer.add(_read_event(member.record), time=time)
+        return writer.add(
+            _read_event(member.record), time=parse_time(member.record.get("timestamp"))
+        )
 
 
 def _read_event(event: JsonObject) -> list[EntryPayload]:

@@ -129,10 +129,7 @@ class _Reader:
         is_message = any(
             isinstance(entry.payload, MessageEntry | Checkpoint | CustomMessage | BranchSummary)
             for entry in entries
-        )
-        is_message = is_message or (
-            record.get("type") == "message" and isinstance(record.get("message"), Mapping)
-        )
+        ) or (record.get("type") == "message" and isinstance(record.get("message"), Mapping))
         if own is not None:
             self._by_line_id[own] = (entries[0].id, entries[-1].id)
         self._by_index.append(entries[0].id)
@@ -289,9 +286,8 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
                 tool_call_id=call_id or "",
                 name=name,
             )
-            result = mark_error(result, failed=message.get("isError") is True)
             return [
-                MessageEntry(message=result),
+                MessageEntry(message=mark_error(result, failed=message.get("isError") is True)),
                 *keep_fields(NAME, omit_fields(extra, {"toolCallId", "toolName"})),
             ]
         case "custom" | "hookMessage":
@@ -319,12 +315,12 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
     extra_by_call: dict[str, Json] = {}
     for block in as_objects(message.get("content")):
         if block.get("type") == "toolCall":
-            name, arguments = (
-                as_text(block.get("name")) or "",
-                dump_arguments(block.get("arguments")),
-            )
             calls.append(
-                ToolCall(id=as_text(block.get("id")) or "", name=name, arguments=arguments)
+                ToolCall(
+                    id=as_text(block.get("id")) or "",
+                    name=as_text(block.get("name")) or "",
+                    arguments=dump_arguments(block.get("arguments")),
+                )
             )
             if call_extra := omit_fields(block, {"type", "id", "name", "arguments"}):
                 extra_by_call[calls[-1].id] = call_extra

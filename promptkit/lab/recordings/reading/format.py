@@ -41,9 +41,11 @@ def open_source(path: Path, *, address: str | None = None) -> Generator[Recordin
         if path.is_dir():
             raise TranscriptError(f"{path} is a directory: name a file in it.")
         with path.open("rb") as raw:
-            name = path.name.removesuffix(".gz")
             yield RecordingSource(
-                raw, path=address or str(path), name=name, size=path.stat().st_size
+                raw,
+                path=address or str(path),
+                name=path.name.removesuffix(".gz"),
+                size=path.stat().st_size,
             )
     except FileNotFoundError as error:
         raise TranscriptError(f"there is no file {path}.") from error

@@ -132,9 +132,9 @@ def parse_json(text: bytes) -> Json:
     return value
 
 
-def _parse_number(digits: str) -> float | str:
+def _parse_number(digits: str | Decimal) -> float | str:
     number = float(digits)
-    return number if math.isfinite(number) else digits
+    return number if math.isfinite(number) else str(digits)
 
 
 def is_too_deep(value: Json) -> bool:
@@ -335,7 +335,7 @@ def _send(parser: ijson.Parser, chunk: bytes) -> Exception | None:
 def _take(events: list[ijson.Event]) -> Iterator[tuple[str, Json]]:
     """Yield the events so far, and forget them."""
     for event, value in events:
-        yield event, _convert_number(value) if isinstance(value, Decimal) else value
+        yield event, _parse_number(value) if isinstance(value, Decimal) else value
     del events[:]
 
 
@@ -394,8 +394,3 @@ class _Utf8Reader:
             if text := self._decoder.decode(chunk):
                 return text.encode()
         return self._decoder.decode(b"", final=True).encode() if size else b""
-
-
-def _convert_number(value: Decimal) -> float | str:
-    number = float(value)
-    return number if math.isfinite(number) else str(value)

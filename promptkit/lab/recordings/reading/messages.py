@@ -153,10 +153,9 @@ def _read_tool_calls(record: JsonObject) -> tuple[ToolCall, ...]:
 
 def _read_thinking(record: JsonObject) -> list[Part]:
     """Read the model's thinking from the fields in which gateways return it."""
-    blocks = as_objects(record.get("thinking_blocks"))
-    text = as_text(record.get("reasoning_content"))
-    if blocks:
+    if blocks := as_objects(record.get("thinking_blocks")):
         return [OpaquePart(value=block, provider=ANTHROPIC) for block in blocks]
+    text = as_text(record.get("reasoning_content"))
     return (
         [OpaquePart(value={"type": "reasoning", "text": text}, provider="chat.reasoning_content")]
         if text
