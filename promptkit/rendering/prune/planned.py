@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
+from promptkit.messages import Message
 from promptkit.rendering.prune.counting import LONG
-from promptkit.rendering.prune.plans import ContainerPlan, Line, LinesMessage, Pair
+from promptkit.rendering.prune.plans import ContainerPlan, Line, LinesMessage, Pair, PlannedMessage
 from promptkit.rendering.prune.text_joins import find_last_cut
 from promptkit.rendering.subtree import build_messages
 from promptkit.rendering.tree import MessageItem
 
 if TYPE_CHECKING:
-    from promptkit.messages import Message
     from promptkit.rendering.expand.sizing import Sizer
 
 
@@ -57,7 +57,7 @@ class KeptPlan:
                     add(
                         unit.message
                         if isinstance(unit, LinesMessage)
-                        else build_messages(unit, 0)[0]
+                        else (unit.messages or build_messages(unit, 0))[0]
                     )
                 elif rank == partial:
                     if depth < len(levels):
@@ -166,6 +166,15 @@ class _Counts:
             return self.count(call) + self.count(result)
         if unit.tokens < 0 and (excess := self._find_excess(unit.text)):
             return excess
+        if unit.tokens < 0 and isinstance(unit, PlannedMessage):
+            message = Message(
+                role=unit.role,
+                content=(unit.text,) if unit.text else (),
+                name=unit.name,
+                tool_calls=() if unit.call is None else (unit.call,),
+                tool_call_id=unit.answers,
+            )
+            unit.messages, unit.tokens = (message,), self._sizer.count_message(message)
         return self._sizer.count_item(unit)
 
     def prune_lines(self, message: LinesMessage, room: int) -> tuple[int, int]:

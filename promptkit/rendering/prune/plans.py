@@ -32,10 +32,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.elements.element import Children, PromptElement
-    from promptkit.messages import Role
+    from promptkit.messages import Role, ToolCall
 
 FIXED: Final = 1 << 60
 """The rank of what is never removed."""
+
+
+@attrs.define(eq=False)
+class PlannedMessage(MessageItem):
+    """A message with one tool call and no text, a tool result, or a message that is never removed."""
+
+    call: ToolCall | None = None
+    answers: str | None = None
+    """The id of the call whose result it is."""
 
 
 @attrs.define(eq=False)
@@ -77,8 +86,9 @@ class LinesMessage:
 
     def join(self, positions: Sequence[int]) -> Message:
         """Build the message with the lines at these positions."""
-        texts = [self.lines[position].ended for position in positions]
-        texts[-1] = self.lines[positions[-1]].text
+        lines = self.lines
+        texts = [lines[position].ended for position in positions]
+        texts[-1] = lines[positions[-1]].text
         return Message(role=self.role, content=("".join(texts),), name=self.element.name)
 
 
@@ -93,7 +103,7 @@ class ContainerPlan:
     """A tool call and its result are one entry, because they leave together."""
     ranks: list[int] = attrs.field(factory=list[int])
     """The index in `ranked` for each unit, and FIXED for a unit that is never removed."""
-    fixed: list[MessageItem] = attrs.field(factory=list[MessageItem])
+    fixed: list[PlannedMessage] = attrs.field(factory=list[PlannedMessage])
     roles: set[Role] = attrs.field(factory=set["Role"])
     """The roles of its messages that may be removed; `tool` for a message with a tool call, too."""
     last_user: MessageItem | LinesMessage | None = None
@@ -103,10 +113,9 @@ class ContainerPlan:
 
 
 Unit: TypeAlias = MessageItem | LinesMessage | ContainerPlan
-"""What is ranked in a container. A MessageItem with `sources` is a message with one tool call and no
-text, a tool result, or a message that is never removed."""
+"""What is ranked in a container."""
 
-Pair: TypeAlias = tuple[MessageItem, MessageItem]
+Pair: TypeAlias = tuple[PlannedMessage, PlannedMessage]
 """A message with a tool call, and the result of the call."""
 
 _ROLES: Final[dict[type[PromptElement], Role]] = {
@@ -209,27 +218,22 @@ class PlanCache:
         fixed = element.required or (role == "system" and element.priority is None)
         if not is_plain(element, required=fixed) or (fixed and role == "tool"):
             return None
-        children, content = element.children, ""
-        calls = element.tool_calls if isinstance(element, AssistantMessage) else ()
-        if isinstance(element, AssistantMessage) and calls:
-            is_static = len(calls) == 1 and not (children or fixed or element.keep_with)
+        children = element.children
+        planned = PlannedMessage(element, role, "", priority, element.name)
+        if isinstance(element, AssistantMessage) and element.tool_calls:
+            planned.call = element.tool_calls[0]
+            is_static = len(element.tool_calls) == 1 and not (
+                children or fixed or element.keep_with
+            )
         elif len(children) == 1 and type(text := children[0]) is str:
             # as in build_message_item: a message of another text is expanded
-            content, is_static = text, text != "" and not text.isspace()
+            planned.text, is_static = text, text != "" and not text.isspace()
+            planned.answers = element.tool_call_id if isinstance(element, ToolMessage) else None
         elif fixed or role == "tool" or not children:
             return None
         else:
             return self._plan_lines(element, role, priority)
-        message = Message(
-            role=role,
-            content=content,
-            name=element.name,
-            tool_calls=calls,
-            tool_call_id=element.tool_call_id if isinstance(element, ToolMessage) else None,
-        )
-        item = MessageItem(element, role, content, priority, element.name)
-        item.messages = item.sources = (message,)
-        return item if is_static else None
+        return planned if is_static else None
 
     def _plan_lines(
         self, element: MessageElement, role: Role, priority: float
@@ -320,16 +324,20 @@ def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
             if isinstance(unit, ContainerPlan):
                 plan.last_user = unit.last_user or plan.last_user
             elif unit.role == "user":
-                plan.last_user = None if isinstance(unit, MessageItem) and unit.sources else unit
+                plan.last_user = None if isinstance(unit, PlannedMessage) else unit
         low: float = _CHANGING
         if isinstance(unit, MessageItem):
             low = unit.priority
-            if unit.sources:
-                if unit.role != "tool" and not unit.sources[0].tool_calls:
-                    plan.fixed.append(unit)
-                    continue
-                low = HIGHEST_PRIORITY if unit.role == "assistant" else low
-            plan.roles.add("tool" if unit.sources else unit.role)
+            if not isinstance(unit, PlannedMessage):
+                plan.roles.add(unit.role)
+            elif unit.call is not None:
+                low = HIGHEST_PRIORITY
+                plan.roles.add("tool")
+            elif unit.answers is not None:
+                plan.roles.add("tool")
+            else:
+                plan.fixed.append(unit)
+                continue
         else:
             plan.is_changing = True
             plan.roles |= unit.roles if isinstance(unit, ContainerPlan) else {unit.role}
@@ -351,17 +359,15 @@ def _pair_calls(units: Sequence[Unit]) -> Mapping[int, tuple[int, int, Pair]] | 
     with calls.
     """
     pairs: dict[int, tuple[int, int, Pair]] = {}
-    waiting: dict[str, tuple[int, MessageItem]] = {}
+    waiting: dict[str, tuple[int, PlannedMessage]] = {}
     for position, unit in enumerate(units):
-        if type(unit) is MessageItem and unit.sources:
-            message = unit.sources[0]
-            if message.tool_calls:
-                call_id = message.tool_calls[0].id
-                if call_id in waiting:
+        if type(unit) is PlannedMessage:
+            if unit.call is not None:
+                if unit.call.id in waiting:
                     return None
-                waiting[call_id] = position, unit
-            elif message.tool_call_id is not None:
-                found = waiting.pop(message.tool_call_id, None)
+                waiting[unit.call.id] = position, unit
+            elif unit.answers is not None:
+                found = waiting.pop(unit.answers, None)
                 if found is None:
                     return None
                 at, call = found
