@@ -305,7 +305,7 @@ def _make_settings() -> str:
     lines = [
         *_head("Settings of the presets", "="),
         "A preset takes its settings as one value, which :py:obj:`~promptkit.compaction.load_settings`",
-        "reads from a file and from environment variables. Sizes are in tokens, as a number or as text such as ``\"8k\"``,",
+        'reads from a file and from environment variables. Sizes are in tokens, as a number or as text such as ``"8k"``,',
         "shares are numbers from 0 to 1.",
         "",
     ]
