@@ -8,7 +8,6 @@ The agent's state and its checkpointer keep all messages.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -16,7 +15,6 @@ import anyio.to_thread
 import attrs
 
 from promptkit.agent.settings import WindowSettings
-from promptkit.errors import UnknownModelError
 from promptkit.integrations.windows import (
     MAX_THREADS,
     Budget,
@@ -24,8 +22,10 @@ from promptkit.integrations.windows import (
     ModelFacts,
     RequestFitter,
     ThreadWindows,
+    budget_from_limits,
     check_budget,
     find_overflow,
+    knows_window,
     match_calls,
 )
 from promptkit.messages import (
@@ -40,7 +40,6 @@ from promptkit.messages import (
 )
 from promptkit.providers import Model, Reply
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, model_info
 from promptkit.tokens.models import model_name
 from promptkit.tools import read_definition
 from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
@@ -66,13 +65,14 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
     from langchain_core.messages import InvalidToolCall, ToolCall as LangChainToolCall
 
     from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.fitting.fit import Fitted
+    from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
     from promptkit.transcript import Transcript
 
     Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type
@@ -218,8 +218,7 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             response = handler(_show(request, issued))
         except Exception as error:
-            refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
-            if refusal is None or not loop.wait(partial(self._windows.recover, issued, refusal)):
+            if not loop.wait(self._recover(issued, error)):
                 raise
         if response is None:  # it was refused
             issued = loop.wait(make)
@@ -235,10 +234,7 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             response = await handler(_show(request, issued))
         except Exception as error:
-            refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
-            if refusal is None or not await loop.wait_async(
-                partial(self._windows.recover, issued, refusal)
-            ):
+            if not await loop.wait_async(self._recover(issued, error)):
                 raise
         if response is None:  # it was refused
             issued = await loop.wait_async(make)
@@ -247,14 +243,16 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return response
 
     def _prepare(self, request: Request) -> Callable[[], Awaitable[IssuedRequest]]:
-        messages = [_read_message(message) for message in request.messages]
         return partial(
             self._windows.request,
             _find_thread(),
             self._reader.read(request),
-            messages,
+            [_read_message(message) for message in request.messages],
             request.messages,
         )
+
+    def _recover(self, issued: IssuedRequest, error: Exception) -> Callable[[], Awaitable[bool]]:
+        return partial(self._windows.recover, issued, error, ContextOverflowError)
 
     async def _add_reply(self, issued: IssuedRequest, response: Response) -> None:
         answer = next(
@@ -308,18 +306,7 @@ def _find_name(model: BaseChatModel) -> str:
 
 def _find_budget(model: BaseChatModel, name: str) -> ContextBudget | None:
     """Return the budget from what LangChain knows of a model; None if promptkit knows its window by its name, or LangChain does not know it."""
-    with suppress(UnknownModelError):
-        if model_info(name).window is not None:
-            return None
-    profile: Mapping[str, Any] = model.profile or {}  # Any: a TypedDict of figures and flags
-    size, output = profile.get("max_input_tokens"), profile.get("max_output_tokens")
-    if not isinstance(size, int):
-        return None
-    return ContextBudget(
-        window=size,
-        max_output_tokens=output if isinstance(output, int) and output > 0 else None,
-        model=name,
-    )
+    return None if knows_window(name) else budget_from_limits(name, as_mapping(model.profile))
 
 
 def _read_tool(tool: object) -> list[ToolDefinition]:
@@ -441,11 +428,10 @@ def _read_usage(message: AIMessage) -> Usage | None:
     used = message.usage_metadata
     if not used:
         return None
-    cached = used.get("input_token_details", {}).get("cache_read", 0)
     return Usage(
         input_tokens=used["input_tokens"],
         output_tokens=used["output_tokens"],
-        cached_tokens=cached or 0,
+        cached_tokens=used.get("input_token_details", {}).get("cache_read", 0) or 0,
     )
 
 

@@ -175,6 +175,8 @@ class Renderer:
         rendered = self._render_plan(children)
         if rendered is None:
             rendered = yield from self._render_tree(children, runs)
+        else:
+            self._sizer.start_next_render()
         self._earlier = rendered.messages
         return rendered
 
@@ -192,7 +194,7 @@ class Renderer:
         overhead = self._overhead.without_system
         if system is not None:
             overhead = self._count_overhead(system) if self._tools else self._overhead.with_system
-        elif plan.has_system and (self._tools or overhead != self._overhead.with_system):
+        elif "system" in plan.roles and (self._tools or overhead != self._overhead.with_system):
             return None  # the overhead depends on what is removed
 
         @functools.cache

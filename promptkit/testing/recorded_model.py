@@ -23,10 +23,7 @@ from promptkit import Message, ToolDefinition, Usage
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, TranscriptError
 from promptkit.files import write_output
 from promptkit.providers import Model, ModelOptions, Reply, with_options
-from promptkit.providers.model import (
-    COMPACTION,
-    Finish,
-)
+from promptkit.providers.model import COMPACTION, Finish, pass_text
 from promptkit.reprs import describe
 from promptkit.testing.snapshots.diff import diff_lines
 from promptkit.testing.snapshots.documents import shorten_media
@@ -200,10 +197,7 @@ class RecordedModel:
                     return await self._record(request, self._model, messages, tools)
         if (record := self._records.get(request)) is None:
             raise self._describe_miss(request)
-        reply = record.answer.replay()
-        if (on_text := self.options.get("on_text")) and reply.message.text:
-            on_text(reply.message.text)
-        return reply
+        return pass_text(record.answer.replay(), self.options)
 
     async def _record(
         self,

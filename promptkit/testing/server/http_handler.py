@@ -215,10 +215,9 @@ class Handler(BaseHTTPRequestHandler):
         """Print nothing, because the journal has the requests."""
 
     def _record(self, raw: bytes) -> Exchange:
-        path = self.path.partition("?")[0]
         return self._listener.record_request(
             self.command,
-            path,
+            self.path.partition("?")[0],
             {name.lower(): value for name, value in self.headers.items()},
             self.client_address,
             raw,

@@ -330,12 +330,11 @@ def _list_receipt_lines(rendered: Rendered, stabilizer: Stabilizer) -> Iterator[
     yield f"removed: {pieces:,} piece{'' if pieces == 1 else 's'}, first to last"
     yield _format_row("tokens", "priority", "reason", "element")
     for removal in rendered.removals:
-        partner = (
+        element = stabilizer.stabilize_text(removal.label) + (
             f" (with {stabilizer.stabilize_text(removal.partner_label)})"
             if removal.partner_label
             else ""
         )
-        element = stabilizer.stabilize_text(removal.label) + partner
         yield _format_row(
             f"{removal.tokens:,}", format_priority(removal.priority), removal.reason, element
         )

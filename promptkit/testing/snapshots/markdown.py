@@ -196,12 +196,11 @@ def _describe_part(part: Part) -> str:
                 part.detail and f"detail {quote_inline(part.detail)}",
             )
         case DocumentPart():
-            tokens = None if part.tokens is None else f"{part.tokens:,} tokens"
             return _join_facts(
                 "Document",
                 quote_inline(part.media_type),
                 describe_base64(part.data),
-                tokens,
+                None if part.tokens is None else f"{part.tokens:,} tokens",
                 part.name and quote_inline(part.name),
             )
         case OpaquePart():

@@ -269,8 +269,7 @@ class PromptGenerator:
         return drop_empty_required(container[children] if children else container)
 
     def _generate_message(self) -> Child:
-        role = self._draw_one_of(UserMessage, SystemMessage, AssistantMessage)
-        message = role(
+        message = self._draw_one_of(UserMessage, SystemMessage, AssistantMessage)(
             name=self._draw_one_of(None, None, "n"), **self._generate_props(inside=False)
         )
         return drop_empty_required(message[self._generate_content()])
@@ -375,15 +374,12 @@ class PromptGenerator:
         )
 
     def _generate_truncate(self) -> Child:
-        tokens = self._draw_one_of(None, 0, 1, 3)
-        keep = self.draw(_KEEPS)
-        texts = [self._generate_text(), *self._generate_several(self._generate_text)]
         return Truncate(
-            keep=keep,
-            max_tokens=tokens,
+            keep=self.draw(_KEEPS),
+            max_tokens=self._draw_one_of(None, 0, 1, 3),
             marker=self._draw_one_of("[…]", ""),
             **self._generate_props(inside=True),
-        )[texts]
+        )[[self._generate_text(), *self._generate_several(self._generate_text)]]
 
     def _generate_breaking_chunk(self) -> Child:
         words = " ".join(

@@ -258,12 +258,11 @@ class SqlStore:
                 problems.append(
                     ReadProblem(line=int(number), detail=parsed or "the record is empty.")
                 )
-        last_id = entries[-1].id if entries else ""
         return LoadedEntries(
             entries=tuple(entries),
             problems=tuple(problems),
             line_numbers=tuple(numbers),
-            last_id=last_id,
+            last_id=entries[-1].id if entries else "",
         )
 
 
@@ -541,8 +540,7 @@ def _roll_back(connection: Connection) -> None:
 
 def _describe(error: Exception) -> str:
     """Return what is wrong in one line, without SQLAlchemy's advice."""
-    cause = getattr(error, "orig", None) or error
-    return " ".join(str(cause).split()).rstrip(".")
+    return " ".join(str(getattr(error, "orig", None) or error).split()).rstrip(".")
 
 
 def _escape(text: str) -> str:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, TypeVar
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import create_beside, remove_leftovers
 from promptkit.transcript.log.entries import Entry, EntryKind, UnknownEntry
+from promptkit.transcript.log.transcript import describe_misplaced
 from promptkit.transcript.stores.jsonl.format import (
     VERSION,
     EntryLine,
@@ -193,15 +194,13 @@ class IndexedEntries:
         """The number of the oldest entry whose row was compared with the file."""
         self._compare_end()
         self._compare(max(self._count - NEWEST, 0), NEWEST)
-        last_id = self._select(self._count - 1, self._count)[0].id
-        self.position = _position(file, head, last_id)
+        self.position = _position(file, head, self._select(self._count - 1, self._count)[0].id)
         """Where the rest of the file begins."""
-        problems = self._db.execute(
-            "SELECT line, detail, misplaced FROM problems LIMIT ?", (MAX_PROBLEMS,)
-        )
         found = [
             (ReadProblem(line=int(line), detail=str(detail)), misplaced)
-            for line, detail, misplaced in problems
+            for line, detail, misplaced in self._db.execute(
+                "SELECT line, detail, misplaced FROM problems LIMIT ?", (MAX_PROBLEMS,)
+            )
         ]
         self.problems = tuple(problem for problem, misplaced in found if not misplaced)
         """The lines that cannot be read."""
@@ -734,18 +733,15 @@ class _Adder:
             elif not number or _encode(parent_id) != last_id:
                 parent = _find(self._db, _encode(parent_id), number)
                 if parent is None:
-                    self.problems.append((item.line, self._describe(entry, last_id), True))
+                    last = last_id.decode("utf-8", "surrogatepass")
+                    problem = describe_misplaced(entry.id, entry.parent_id, last)
+                    self.problems.append((item.line, problem, True))
                     parent = None if number else -1
             if item.offset - self._end > READ_BYTES:
                 _refuse("too much of it is damaged")
             yield _Row(number, entry_id, item.offset, item.size, _encode(_kind(entry)), parent)
             self._end = item.offset + item.size
             number, last_id = number + 1, entry_id
-
-    def _describe(self, entry: Entry, last_id: bytes) -> str:
-        last = last_id.decode("utf-8", "surrogatepass")
-        place = f"after {last!r}" if last else "at the beginning"
-        return f"the entry {entry.id!r} follows {entry.parent_id!r}, which is not before it in the file; it was placed {place} instead."
 
 
 def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:

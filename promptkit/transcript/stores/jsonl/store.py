@@ -199,8 +199,7 @@ class JsonlStore:
             return
         with self.lock():
             self.catch_up()
-            last_id = self._position.last_id if self._position else ""
-            if expect not in {None, last_id}:
+            if expect not in {None, self._position.last_id if self._position else ""}:
                 raise TranscriptConflictError(
                     expect or "", [entry for loaded in self._unreported for entry in loaded.entries]
                 )
@@ -338,15 +337,14 @@ class JsonlStore:
             known = self._count_known(start, reader.position, entries)
             del entries[:known], lines[:known]
         self._position = reader.position
-        loaded = LoadedEntries(
+        return LoadedEntries(
             entries=tuple(entries),
             problems=tuple(problems),
             line_numbers=tuple(lines),
             last_id=reader.position.last_id if reader.position else "",
             torn_bytes=reader.torn_bytes,
             partial=reader.partial,
-        )
-        return loaded, not (problems or reader.torn_bytes or reader.changed_while_reading)
+        ), not (problems or reader.torn_bytes or reader.changed_while_reading)
 
     def _count_known(
         self, before: ReadPosition, now: ReadPosition | None, entries: Sequence[Entry]
