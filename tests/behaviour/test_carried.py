@@ -20,7 +20,7 @@ from tests.conversations import words
 
 WORDS = WordTokenizer()
 SUMMARIZING = [name for name in PRESETS if name not in {"off", "amp", "truncate_only"}]
-BUDGET = ContextBudget(window=40_000, reserved_output_tokens=4_000)
+BUDGET = ContextBudget(window=20_000, reserved_output_tokens=2_000)
 
 
 class Forgetful:
@@ -64,7 +64,7 @@ def compact(window: ContextWindow, times: int = 1) -> str:
     for _ in range(times):
         for _ in range(5):
             window.add(Message(role="user", content="Go on."))
-            use(window, "bash", words(4_400, "output"), command="make")
+            use(window, "bash", words(2_200, "output"), command="make")
             window.add(Message(role="assistant", content=words(100, "reply")))
         assert asyncio.run(window.compact()) is not None
     return "\n\n".join(message.text for message in window.view.messages)
