@@ -6,6 +6,7 @@ import asyncio
 import logging
 import random
 
+import attrs
 import pytest
 
 from promptkit import AgentSession, ContextBudget, ContextWindow, Message, ToolCall
@@ -105,6 +106,18 @@ def test_what_the_program_gives_replaces_what_the_conversation_recorded() -> Non
     assert facts["plan"] in shown
     todos[:] = ["rest"]
     assert "<todos>\n- [ ] rest\n</todos>" in compact(window)
+
+
+@pytest.mark.parametrize(
+    "name", [each.name for each in attrs.fields(CarriedContext) if each.name != "extract"]
+)
+def test_each_value_that_the_program_gives_is_shown(name: str) -> None:
+    value = "OURS" if name in {"plan", "agent"} else ("OURS",)
+    window = open_window(carry=lambda: attrs.evolve(CarriedContext(), **{name: value}))
+    load(window, random.Random(1))
+    use(window, "edit_file", path="src/parser.py")
+    use(window, "bash", "TypeError: no lexer", command="pytest")
+    assert "OURS" in compact(window)
 
 
 def test_an_error_of_the_program_is_logged_and_the_conversation_s_own_is_carried(
