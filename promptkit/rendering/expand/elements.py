@@ -340,7 +340,7 @@ def _find_last_cut(safe_cut: re.Pattern[str], content: str, start: int, end: int
 
 def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
     attributes = "".join(
-        f' {key}="{_escape_attribute(_require_text(value, key, node))}"'
+        f' {key}="{escape_attribute(_require_text(value, key, node))}"'
         for key, value in element.attributes.items()
     )
     if not element.children:
@@ -371,7 +371,7 @@ def _require_text(value: object, attribute: str, node: Node) -> str:
     )
 
 
-def _escape_attribute(value: str) -> str:
+def escape_attribute(value: str) -> str:
     """Escape an attribute value as XML.
 
     The standard library's function would import its HTTP client.
