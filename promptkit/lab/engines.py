@@ -364,13 +364,15 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
             )
         raise EngineError(problem) from error
     try:
-        found = int(ray.cluster_resources().get("CPU", workers))
-        lost = (
-            ray.exceptions.WorkerCrashedError,
-            ray.exceptions.NodeDiedError,
-            ray.exceptions.OutOfMemoryError,
+        yield Engine(
+            _RayExecutor(),
+            workers=max(1, int(ray.cluster_resources().get("CPU", workers))),
+            lost=(
+                ray.exceptions.WorkerCrashedError,
+                ray.exceptions.NodeDiedError,
+                ray.exceptions.OutOfMemoryError,
+            ),
         )
-        yield Engine(_RayExecutor(), workers=max(1, found), lost=lost)
     finally:
         ray.shutdown()
 

@@ -22,7 +22,6 @@ from promptkit import (
     PromptKitError,
     SyncSession,
     Transcript,
-    TurnResult,
     Usage,
 )
 from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
@@ -123,26 +122,13 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
 
 
 class ChatSession(SyncSession):
-    """A session with turns that Ctrl-C can stop, and the connections of its model."""
+    """A session, and the connections of its model."""
 
     def __init__(
         self, session: AgentSession, release: Callable[[], Coroutine[object, object, None]] | None
     ) -> None:
         super().__init__(session)
         self._release = release
-
-    def run_turn(self, content: str | None, on_text: Callable[[str], object]) -> TurnResult:
-        """Run a turn; None resumes one that was interrupted.
-
-        KeyboardInterrupt is raised after the turn has ended.
-        """
-        return (
-            self.resume(on_text=on_text) if content is None else self.run(content, on_text=on_text)
-        )
-
-    def wait_for_summary(self) -> None:
-        """Wait until the background summary is ready or has failed."""
-        self.loop.wait(self.session.window.wait_idle)
 
     def close(self) -> None:
         """Close the session and the model's connections."""
@@ -367,10 +353,20 @@ class _ChatLoop:
         self._screen.print_line(f"error: {escape_control_chars(why)}", "red")
 
     def _turn(self, content: str | None) -> None:
-        turn = self._chat.run_turn(content, self._screen.write_text)
+        """Run a turn; None resumes one that was interrupted.
+
+        KeyboardInterrupt is raised after the turn has ended.
+        """
+        show = self._screen.write_text
+        turn = (
+            self._chat.resume(on_text=show)
+            if content is None
+            else self._chat.run(content, on_text=show)
+        )
         self._screen.end_text()
         if not self._interactive and self._options.model is None:
-            self._chat.wait_for_summary()  # so that the same lines give the same conversation
+            # so that the same lines give the same conversation
+            self._chat.loop.wait(self._chat.session.window.wait_idle)
             self._notices.announce_ready()
         self._meter(turn.usages[-1])
 

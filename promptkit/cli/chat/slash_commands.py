@@ -114,12 +114,13 @@ class SlashCommands:
     def _wrapped(self, facts: Sequence[tuple[str, str]]) -> list[str]:
         """Format names and values as lines of the screen's width, with a hanging indent."""
         width = max(self._screen.console.width, 40)
-        indent = " " * 12
-        lines = [
-            wrap(f"{name:<11} {fact}", width, subsequent_indent=indent, break_on_hyphens=False)
+        return [
+            line
             for name, fact in facts
+            for line in wrap(
+                f"{name:<11} {fact}", width, subsequent_indent=" " * 12, break_on_hyphens=False
+            )
         ]
-        return [line for each in lines for line in each]
 
     def _compact(self, instructions: str) -> None:
         before = self._talk.call(_list_shown)
@@ -335,15 +336,12 @@ def _receipt(session: AgentSession, width: int) -> list[str]:
     rendered, before = session.last_rendered, session.last_omitted
     if rendered is None:
         lines = ["no request has been sent yet."]
-    elif not rendered.removals and not before:
-        lines = [
-            f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages, nothing left out."
-        ]
     else:
         gone = rendered.removals
         sizes = list(map(Sizer(session.tokenizer).count_message, before))
         lines = [
             f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"
+            + ("" if gone or before else ", nothing left out.")
         ]
         if before:
             lines.append(

@@ -44,7 +44,9 @@ def load_target(source: str, props: Props) -> Child:
     """
     if source.endswith(TEMPLATE_SUFFIXES):
         return TemplatePrompt(template=Template(file=_find_file(source), values=props))
-    place, name = _split(source)
+    place, _, name = source.rpartition(":")
+    if not (place and name.isidentifier()):
+        place, name = source, ""
     module = _module(place)
     value = _lookup(module, name, place) if name else _find_only(module, place)
     elements = _find_elements(value)
@@ -74,11 +76,6 @@ def _find_elements(value: object) -> Child:
     if not any(isinstance(each, PromptElement) for each in elements):
         return None
     return next(iter(elements)) if len(elements) == 1 else elements
-
-
-def _split(source: str) -> tuple[str, str]:
-    place, _, name = source.rpartition(":")
-    return (place, name) if place and name.isidentifier() else (source, "")
 
 
 def _find_file(source: str) -> Path:

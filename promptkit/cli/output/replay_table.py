@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from rich.console import Console
 from rich.text import Text
 
-from promptkit.bench.plot import format_size
+from promptkit.bench.plot import format_share, format_size
 from promptkit.cli.output.terminal import escape_control_chars, print_legend, print_table
 
 if TYPE_CHECKING:
@@ -109,7 +109,10 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             "input, cached",
             "input tokens of the requests, and the share of them that was read from the prompt cache",
             True,
-            lambda each: _format_input(each.totals.requests_billed),
+            lambda each: (
+                _format_tokens(each.totals.requests_billed.input_tokens),
+                format_share(_find_cached_share(each.totals.requests_billed)),
+            ),
         ),
         (
             "price $",
@@ -127,7 +130,7 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             "ratio",
             "the price, as a multiple of the planned optimum: compactions at the points that are best by a model of sizes, with summaries as large as the policy's own; a policy can be below it",
             file.lower_bound is not None,
-            lambda each: (_format_ratio(each.over_planned),),
+            lambda each: ("-" if each.over_planned is None else f"{each.over_planned:.2f}",),
         ),
         (
             "look-ups $",
@@ -143,35 +146,25 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             "lack",
             "answers that quote an earlier line which the request does not show",
             True,
-            lambda each: (_format_lacking(each),),
+            lambda each: (f"{each.totals.retention.answers_lacking:,}",),
         ),
         (
             "asked",
             "share of the user's messages that the request shows; second figure: with what the model can look up",
             True,
             lambda each: (
-                f"{_percent(each.requests_present_share)} {_percent(each.requests_share)}",
+                f"{format_share(each.requests_present_share)} {format_share(each.requests_share)}",
             ),
         ),
     )
 
 
-def _format_input(billed: BilledTokens) -> tuple[str, str]:
-    return _format_tokens(billed.input_tokens), _percent(
-        billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0
-    )
-
-
-def _format_ratio(ratio: float | None) -> str:
-    return "-" if ratio is None else f"{ratio:.2f}"
+def _find_cached_share(billed: BilledTokens) -> float:
+    return billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0
 
 
 def _format_shown(result: PolicyResult, name: str) -> tuple[str]:
-    return (_percent(result.shown[name]),)
-
-
-def _format_lacking(result: PolicyResult) -> str:
-    return f"{result.totals.retention.answers_lacking:,}"
+    return (format_share(result.shown[name]),)
 
 
 def _red_if_any(count: int) -> Text:
@@ -187,8 +180,3 @@ def _format_tokens(tokens: int) -> str:
         if tokens < 100 * EXACT_BELOW
         else f"{tokens / 1_000_000:,.1f}m"
     )
-
-
-def _percent(share: float) -> str:
-    """Format a share in whole percent. 0% and 100% are printed only for exactly these shares."""
-    return f"{share:.0%}" if share in (0.0, 1.0) else f"{min(0.99, max(0.01, share)):.0%}"

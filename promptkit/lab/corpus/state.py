@@ -174,12 +174,6 @@ def _fill(
     for statement in _TABLES:
         database.execute(statement)
     database.execute("INSERT INTO run VALUES (?)", (identity,))
-    _list_files(database, inputs)
-    if find_target is not None:
-        _check_targets(database, find_target)
-
-
-def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -> None:
     database.execute("CREATE TEMP TABLE listed (name BLOB PRIMARY KEY) WITHOUT ROWID")
     for group in inputs:
         database.executemany(
@@ -190,6 +184,8 @@ def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -
         )
         database.execute("DELETE FROM listed")
     database.execute("UPDATE files SET checksum = checksum(number, name)")
+    if find_target is not None:
+        _check_targets(database, find_target)
 
 
 def _check_targets(
