@@ -124,8 +124,7 @@ def _answer(messages: Sequence[Message]) -> str:
     start = len(messages)
     while start and messages[start - 1].role == "tool":
         start -= 1
-    results = messages[start:]
-    if results:
+    if results := messages[start:]:
         calls = {call.id: call for call in messages[start - 1].tool_calls}
         return "\n\n".join(
             _describe_result(calls.get(message.tool_call_id or ""), message.text)

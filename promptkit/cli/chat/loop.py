@@ -269,8 +269,7 @@ class _ChatLoop:
                 "",
             )
         path = self._chat.session.transcript.path()
-        messages = [entry for entry in path if entry.message is not None]
-        if messages:
+        if messages := [entry for entry in path if entry.message is not None]:
             screen.print_note(
                 f"Continuing {options.transcript} with {len(messages):,} messages. The last of them:"
             )

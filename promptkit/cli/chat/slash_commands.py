@@ -167,8 +167,7 @@ class SlashCommands:
             )
             return
         numbers = {str(number): leaf for number, leaf in enumerate(leaves, 1)}
-        chosen = numbers.get(wanted)
-        if chosen is None:
+        if (chosen := numbers.get(wanted)) is None:
             self._screen.print_line("/branch needs a number of its list, such as /branch 2.", "red")
         elif chosen.id == current:
             self._screen.print_line("this is the branch that the conversation is on.")
@@ -216,8 +215,7 @@ class SlashCommands:
         )
 
     def _fork(self, name: str) -> None:
-        path = self._find_new_file("/fork", name)
-        if path is None:
+        if (path := self._find_new_file("/fork", name)) is None:
             return
         copied = self._talk.call(lambda session: len(session.transcript.fork(JsonlStore(path))))
         self._screen.print_line(
@@ -226,8 +224,7 @@ class SlashCommands:
 
     def _handoff(self, wanted: str) -> None:
         name, _, goal = wanted.partition(" ")
-        path = self._find_new_file("/handoff", name)
-        if path is None:
+        if (path := self._find_new_file("/handoff", name)) is None:
             return
         if not goal.strip():
             self._screen.print_line(
@@ -476,8 +473,7 @@ def split_cells(tokens: Sequence[int], cells: int) -> list[int]:
     The cells that rounding leaves go to the parts with the largest remainders, and those of small
     parts come from the largest part.
     """
-    whole = sum(tokens)
-    if not whole:
+    if not (whole := sum(tokens)):
         return [0] * len(tokens)
     counts = [each * cells // whole for each in tokens]
     remainders = sorted(range(len(tokens)), key=lambda at: -(tokens[at] * cells % whole))

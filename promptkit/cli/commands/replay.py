@@ -275,8 +275,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.tokens import read_prices
 
     windows = _check_windows(windows, several=give_advice)
-    policy_names = parse_policy_names(policies)
-    if not policy_names:
+    if not (policy_names := parse_policy_names(policies)):
         usage_error("--policy is empty: use names of policies, or all, presets or naive.")
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
         usage_error("--summaries model needs an API key in OPENAI_API_KEY.")

@@ -49,8 +49,7 @@ def load_target(source: str, props: Props) -> Child:
         place, name = source, ""
     module = _module(place)
     value = _lookup(module, name, place) if name else _find_only(module, place)
-    elements = _find_elements(value)
-    if elements is not None:
+    if (elements := _find_elements(value)) is not None:
         if props:
             usage_error(f"{source} is an element, not a component: it takes no props.")
         return elements
@@ -59,8 +58,7 @@ def load_target(source: str, props: Props) -> Child:
             f"{source} is a {type(value).__name__}: name a component, a function or an element."
         )
     made = _call(value, props, source)
-    elements = _find_elements(made)
-    if elements is None:
+    if (elements := _find_elements(made)) is None:
         usage_error(
             f"{source} returned a {type(made).__name__}, not an element or a sequence of elements."
         )

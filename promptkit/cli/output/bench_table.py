@@ -175,8 +175,7 @@ def _mark(element: Element, at: int) -> int:
 
     The marks for 0 % and 100 % are used only for exactly these shares.
     """
-    share = element.kept_share(at)
-    if share is None:
+    if (share := element.kept_share(at)) is None:
         return STEPS + 2
     return 0 if not share else STEPS + 1 if share >= 1 else 1 + int(share * STEPS)
 

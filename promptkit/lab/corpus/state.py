@@ -205,8 +205,7 @@ def _check_targets(
         ),
     )
     for (name,) in database.execute(names):
-        target = find_target(_decode(name))
-        if target is None:
+        if (target := find_target(_decode(name))) is None:
             return
         place = os.path.realpath(target) if isinstance(target, Path) else target
         if not database.execute(insert, (_encode(place), name, 0)).rowcount:

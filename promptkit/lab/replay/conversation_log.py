@@ -304,8 +304,7 @@ def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]
     change: list[int] = []
     at = new = 0
     while at < len(shown):
-        place = places.get(shown[at])
-        if place is None:
+        if (place := places.get(shown[at])) is None:
             at += 1
             continue
         change += _new_runs(shown, new, at)
@@ -363,8 +362,7 @@ class CountedMessageFinder:
         # The newest messages are a tail of the conversation, so each place is found from the end.
         next_number = reply
         for at in range(len(counts) - 1, start - 1, -1):
-            places = self._numbers.get(counts[at].number)
-            if places is None:
+            if (places := self._numbers.get(counts[at].number)) is None:
                 continue
             index = bisect_left(places, next_number)
             found[at] = next_number = places[index - 1] if index else places[-1]
@@ -390,8 +388,7 @@ class CountedMessageFinder:
 
     def _add_changed(self, count: MessageCount, reply: int) -> int:
         """Add a message that is a form of an earlier one, and return its number; -1 if it is none."""
-        original = self._messages.find_original(count.message, reply)
-        if original is None:
+        if (original := self._messages.find_original(count.message, reply)) is None:
             return -1
         changed = LoggedMessage(
             message=count.message, tokens=count.tokens, kind="changed", original=original
@@ -723,8 +720,7 @@ class _RecordedRequests:
         if original is not None and self._messages.all[original].message == item.message:
             return original
         key = item.entry_id, count.number
-        number = self._others.get(key)
-        if number is None:
+        if (number := self._others.get(key)) is None:
             number = self._others[key] = self._messages.add(self._describe(item, count, original))
         return number
 

@@ -225,8 +225,7 @@ class PrefixTree:
         node, known = self.nodes[-1] if kept else 0, kept
         for message in messages[kept:]:
             key = (node, message.number)
-            child = self._children.get(key)
-            if child is None:
+            if (child := self._children.get(key)) is None:
                 self._last_number += 1
                 child = self._children[key] = self._last_number
             else:

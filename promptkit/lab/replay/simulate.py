@@ -176,8 +176,7 @@ class Simulation:
 
     def _find_misses(self, seed: str) -> frozenset[int]:
         """Return the places of the replies to requests that the provider's cache does not serve."""
-        share = self._rules.cache_misses
-        if share is None:
+        if (share := self._rules.cache_misses) is None:
             missed = frozenset[str]() if self.bill is None else self.bill.misses
             return frozenset(
                 at for at, id_ in enumerate(self._recording.entry_ids) if id_ in missed
@@ -404,8 +403,7 @@ class _RequestRecorder:
         """Bill the summaries that were made since the last call."""
         calls = self._run.summary_calls
         for call in calls[self._billed_summaries :]:
-            billed = call.billed
-            if billed is None:
+            if (billed := call.billed) is None:
                 request = self._terms.counts.count_messages(call.request)
                 billed = (
                     self._cache.send(self._terms.request_tokens, request, self._terms.clock())

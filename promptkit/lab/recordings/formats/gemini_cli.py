@@ -256,8 +256,7 @@ def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
 
 
 def _read_usage(tokens: JsonObject) -> Usage | None:
-    input_tokens = as_count(tokens.get("input"))
-    if input_tokens is None:
+    if (input_tokens := as_count(tokens.get("input"))) is None:
         return None
     return Usage(
         input_tokens=input_tokens,

@@ -121,8 +121,7 @@ class _Reader:
             self._session += 1
             self._has_begun, begins = True, True
         self._has_begun = True
-        own = as_text(record.get("id"))
-        if own is not None and record.get("type") != "session":
+        if (own := as_text(record.get("id"))) is not None and record.get("type") != "session":
             self._chain.tail = self._find_parent(record, number)
         payloads = self._read_payloads(record)
         entries = self._chain.add(*payloads, time=parse_time(record.get("timestamp")), entry_id=own)
@@ -369,8 +368,7 @@ def _read_parts(content: Json, api: str = "") -> Iterator[Part]:
 
 
 def _read_usage(data: JsonObject) -> Usage | None:
-    uncached = as_count(data.get("input"))
-    if uncached is None:
+    if (uncached := as_count(data.get("input"))) is None:
         return None
     cached, written = as_count(data.get("cacheRead")) or 0, as_count(data.get("cacheWrite")) or 0
     return Usage(
