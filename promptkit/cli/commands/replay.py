@@ -262,7 +262,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     and billed as if the model had written it; with --summaries model, the model writes it. Exits
     with 1 if a file could not be played.
     """
-    from promptkit.cli.output.replay_table import print_replay
+    from promptkit.cli.output.tables import print_replay
     from promptkit.lab.replay import (
         FailedFile,
         ReplayOptions,
@@ -423,7 +423,7 @@ def _write_rows(  # noqa: PLR0913  # keywords
     force: bool,
 ) -> CorpusSummary:
     """Write the rows, and print the table of all files together."""
-    from promptkit.cli.output.replay_table import print_replay
+    from promptkit.cli.output.tables import print_replay
     from promptkit.lab.corpus import ReplayJob
     from promptkit.lab.replay.runner import sum_results
 

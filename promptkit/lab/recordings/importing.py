@@ -16,11 +16,10 @@ from promptkit.lab.recordings.formats.chat_messages import AnthropicFormat, Open
 from promptkit.lab.recordings.formats.claude_code import ClaudeCodeFormat
 from promptkit.lab.recordings.formats.codex import CodexFormat
 from promptkit.lab.recordings.formats.gemini_cli import GeminiCliFormat
-from promptkit.lab.recordings.formats.mini_swe_agent import MiniSweAgentFormat
 from promptkit.lab.recordings.formats.openhands import OpenHandsFormat
 from promptkit.lab.recordings.formats.pi import PiFormat
 from promptkit.lab.recordings.formats.promptkit import PromptkitFormat, batches_from_items
-from promptkit.lab.recordings.formats.swe_agent import SweAgentFormat
+from promptkit.lab.recordings.formats.swe_agent import MiniSweAgentFormat, SweAgentFormat
 from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.lab.recordings.reading.format import (
     MAX_RECORD_BYTES,

@@ -15,8 +15,7 @@ from typing import TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.reading.conversations import IdAllocator
-from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
+from promptkit.lab.recordings.reading.format import Batch, FileHead, IdAllocator, RecordingSource
 from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_count,

@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from promptkit.lab.recordings.reading.conversations import (
+from promptkit.lab.recordings.reading.format import (
+    Batch,
     ConversationWriter,
     EntryChain,
+    FileHead,
     IdAllocator,
     JsonFormat,
     JsonMember,
     PathPattern,
+    RecordingSource,
+    read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource, read_head
 from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_blocks,
