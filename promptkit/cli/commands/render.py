@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -83,7 +84,7 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
         return
     with show_spinner(f"Rendering {source}"):
         rendered = promptkit.render(element, budget=budget, model=model, defaults=defaults)
-    bodies = {
+    bodies: dict[str, Callable[[], object]] = {
         "chat": rendered.to_chat,
         "responses": rendered.to_responses,
         "anthropic": rendered.to_anthropic,
