@@ -241,8 +241,11 @@ def print_replay(title: str, replay: DemoReplay) -> None:
         console, "\nEach request with its turn, its tokens, and how much of the budget they fill:"
     )
     console.print("\n  request  turn  tokens")
-    for request in _notable_requests(replay):
-        _print_request(console, request, limit)
+    # the first request, the last, and those at which a summary was started, applied or failed
+    ends = {1, len(replay.requests)}
+    for request in replay.requests:
+        if request.number in ends or request.before or request.after:
+            _print_request(console, request, limit)
     if replay.summaries:
         _print_summary(console, replay.summaries[-1], replay.entries)
     _print(console, f"\n{_describe_last_request(replay, limit)}")
@@ -270,16 +273,6 @@ def replay_to_json(replay: DemoReplay) -> dict[str, object]:
 def _describe_start(replay: DemoReplay, limit: int) -> str:
     figures = f"A request with all messages would have {replay.full_request_tokens:,} tokens, and may have {limit:,}."
     return f"{figures} {'A session summarizes the older messages.' if replay.full_request_tokens > limit else 'All messages fit.'}"
-
-
-def _notable_requests(replay: DemoReplay) -> Iterator[DemoRequest]:
-    """Yield the first request, the last, and those at which a summary was started, applied or failed."""
-    ends = {1, len(replay.requests)}
-    return (
-        request
-        for request in replay.requests
-        if request.number in ends or request.before or request.after
-    )
 
 
 def _print_request(console: Console, request: DemoRequest, limit: int) -> None:

@@ -46,7 +46,10 @@ class SweAgentFormat(JsonFormat):
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message; of a file without a history, step by step."""
-        return super().read(source) if _has_history(source) else _StepFormat().read(source)
+        has_history = "history.item" in read_head(source).json_paths or any(
+            member.pattern == HISTORY for member in walk_members(source, [HISTORY])
+        )
+        return super().read(source) if has_history else _StepFormat().read(source)
 
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages and steps one by one."""
@@ -57,12 +60,6 @@ class SweAgentFormat(JsonFormat):
         if member.pattern == STEPS:
             return writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
         return super().read_record(writer, member)
-
-
-def _has_history(source: RecordingSource) -> bool:
-    return "history.item" in read_head(source).json_paths or any(
-        member.pattern == HISTORY for member in walk_members(source, [HISTORY])
-    )
 
 
 class _StepFormat(JsonFormat):

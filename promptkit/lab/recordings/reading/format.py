@@ -12,7 +12,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
 
@@ -115,13 +115,10 @@ class RecordingSource:
         Only a line feed ends a line; texts may contain other line breaks. Several JSON objects on one
         line, as two programs write at once, are yielded one by one with the number of the line.
         """
-        file = self.open()
-        number = 0
-        while line := file.readline(MAX_LINE_BYTES):
-            number += 1
-            if line.strip():
-                for part in split_objects(line):
-                    yield number, part
+        read_line = partial(self.open().readline, MAX_LINE_BYTES)
+        for number, line in enumerate(iter(read_line, b""), 1):
+            for part in split_objects(line) if line.strip() else ():
+                yield number, part
 
 
 class Readable(Protocol):
