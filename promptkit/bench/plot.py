@@ -425,7 +425,6 @@ def _heat_map(
         for row, values in enumerate(shares):
             for column, share in enumerate(values):
                 if share is not None and share < 1:
-                    colour = LIGHT_TEXT if share > DARK else DARK_TEXT
                     axes.text(
                         column + 0.5,
                         row + 0.5,
@@ -433,7 +432,7 @@ def _heat_map(
                         ha="center",
                         va="center",
                         fontsize=7,
-                        color=colour,
+                        color=LIGHT_TEXT if share > DARK else DARK_TEXT,
                     )
     if scale == 1:
         axes.figure.colorbar(cells, ax=axes, format="{x:.0%}", fraction=0.02, pad=0.01)

@@ -40,6 +40,7 @@ from promptkit.messages import (
 from promptkit.providers import Model, Reply
 from promptkit.reprs import describe
 from promptkit.tokens.models import model_name
+from promptkit.tools import read_definition
 from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
 
 try:
@@ -322,17 +323,8 @@ def _read_tool(tool: object) -> list[ToolDefinition]:
             for spec in specs
         ]
     # Any stands for LangChain checks what it is
-    function = convert_to_openai_tool(cast("Any", tool)).get("function")
-    if not isinstance(function, dict):
-        return []
-    fields = cast("dict[str, Any]", function)  # Any: JSON
-    return [
-        ToolDefinition(
-            name=fields["name"],
-            description=fields.get("description"),
-            parameters=fields.get("parameters"),
-        )
-    ]
+    definition = read_definition(convert_to_openai_tool(cast("Any", tool)))
+    return [] if definition is None else [definition]
 
 
 def _read_message(message: BaseMessage) -> Message:

@@ -24,6 +24,7 @@ from promptkit.integrations.windows import (
 from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
 from promptkit.reprs import describe
 from promptkit.tokens.models import model_name
+from promptkit.tools import read_definition
 
 try:
     import litellm
@@ -202,19 +203,8 @@ def _read_tool(given: object) -> list[ToolDefinition]:
             if hasattr(model, "model_json_schema")
             else []
         )
-    tool = as_mapping(as_wire_object(given))
-    # Any: JSON, as providers have it
-    fields: Mapping[str, Any] = (
-        as_mapping(tool.get("function")) or as_mapping(tool.get("json_schema")) or tool
-    )
-    schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
-    if not isinstance(fields.get("name"), str) or not (schema or fields.get("description")):
-        return []
-    return [
-        ToolDefinition(
-            name=fields["name"], description=fields.get("description"), parameters=schema
-        )
-    ]
+    definition = read_definition(given)
+    return [] if definition is None else [definition]
 
 
 def _rebuild(original: Sent, shortened: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON

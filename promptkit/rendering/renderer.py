@@ -79,7 +79,7 @@ class Renderer:
         Args:
             budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
                 ContextBudget. Default: the model's context window less the tokens reserved for the
-                reply.
+                reply; 128,000 tokens without a model.
             model: The name of a model such as `gpt-5`, or a model object. It decides the tokenizer
                 and the default budget.
             tokenizer: Counts the tokens. Default: the tokenizer of the model.
@@ -175,6 +175,8 @@ class Renderer:
         rendered = self._render_plan(children)
         if rendered is None:
             rendered = yield from self._render_tree(children, runs)
+        else:
+            self._sizer.start_next_render()
         self._earlier = rendered.messages
         return rendered
 
@@ -192,7 +194,7 @@ class Renderer:
         overhead = self._overhead.without_system
         if system is not None:
             overhead = self._count_overhead(system) if self._tools else self._overhead.with_system
-        elif plan.has_system and (self._tools or overhead != self._overhead.with_system):
+        elif "system" in plan.roles and (self._tools or overhead != self._overhead.with_system):
             return None  # the overhead depends on what is removed
 
         @functools.cache

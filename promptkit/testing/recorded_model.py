@@ -23,7 +23,7 @@ from promptkit import Message, ToolDefinition, Usage
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, TranscriptError
 from promptkit.files import write_output
 from promptkit.providers import Model, ModelOptions, Reply, with_options
-from promptkit.providers.model import Finish, pass_text
+from promptkit.providers.model import COMPACTION, Finish, pass_text
 from promptkit.reprs import describe
 from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import shorten_media
@@ -227,12 +227,24 @@ class RecordedModel:
         stable = stabilizer.stabilize_messages(messages)
         body = {
             "model": self.name,
-            **{name: value for name, value in self.options.items() if name in KEY_OPTIONS},
+            **self._select_options(),
             "tools": [attrs.asdict(tool) for tool in tools],
             "messages": [message_to_json(message) for message in stable],
         }
         request = HttpRequest(body=json.loads(json.dumps(body), object_pairs_hook=shorten_media))
         return format_request(request, stabilizer, redactor=self._redactor)
+
+    def _select_options(self) -> dict[str, object]:
+        """Return the options that count.
+
+        The limit of a summary is what the window leaves: it varies with the ids in the conversation.
+        """
+        is_summary = self.options.get("purpose") == COMPACTION
+        return {
+            name: value
+            for name, value in self.options.items()
+            if name in KEY_OPTIONS and not (is_summary and name == "max_output_tokens")
+        }
 
     def _describe_miss(self, request: str) -> NotRecordedError:
         """Compare a request with each record, and take the one with the fewest lines that differ."""

@@ -162,7 +162,6 @@ def _encode_priority(priority: float | None) -> float | None:
 def _build_removal_row(
     removal: TraceRemoval, ids: Mapping[str, int], names: _NameTable
 ) -> list[object]:
-    partner = None if removal.partner is None else ids.get(removal.partner)
     return [
         removal.step,
         removal.item,
@@ -170,12 +169,11 @@ def _build_removal_row(
         _encode_priority(removal.priority),
         removal.tokens,
         names[removal.reason],
-        partner,
+        None if removal.partner is None else ids.get(removal.partner),
     ]
 
 
 def _build_flex_group_row(group: TraceFlexGroup) -> list[object]:
-    members = [[share.item, share.basis, share.budget, share.used] for share in group.members]
     return [
         group.container,
         group.grow,
@@ -184,5 +182,5 @@ def _build_flex_group_row(group: TraceFlexGroup) -> list[object]:
         group.plain,
         group.plain_share,
         group.plain_used,
-        members,
+        [[share.item, share.basis, share.budget, share.used] for share in group.members],
     ]

@@ -76,20 +76,24 @@ def to_responses(
     if merge_system:
         messages = merge_system_messages(messages)
     check_messages(messages, "responses")
-    contents = place_parts(messages, "responses", cache=cache)
+    contents, marks = place_parts(messages, "responses", cache=cache)
     items: Payload = []
     for index, (message, content) in enumerate(zip(messages, contents, strict=True)):
+        placed = marks.get(index)
+        if content is message.content and placed is None:  # one text, as most messages are
+            if message.role == "tool":
+                items.append(_convert_result(message, content[0]))
+            else:
+                items.append({"type": "message", "role": message.role, "content": content[0]})
+                items += map(_convert_call, message.tool_calls)
+            continue
+        parts = [(part, placed.get(at) if placed else None) for at, part in enumerate(content)]
         if message.role == "tool":
-            result = {
-                "type": "function_call_output",
-                "call_id": message.tool_call_id,
-                "output": _convert_content(
-                    index, message, [(part, mark) for part, mark in content if not _is_placed(part)]
-                ),
-            }
+            shown = [(part, mark) for part, mark in parts if not _is_placed(part)]
+            result = _convert_result(message, _convert_content(index, message, shown))
             items.append(result | collect_message_fields(message, "responses.message"))
         else:
-            items += _convert_message(index, message, content)
+            items += _convert_message(index, message, parts)
     return items
 
 
@@ -202,6 +206,10 @@ def _convert_message(
     close()
     items += map(_convert_call, calls)
     return items or [{"type": "message", "role": role, "content": ""}]
+
+
+def _convert_result(message: Message, output: Part | Payload) -> WireDict:
+    return {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
 
 
 def _is_placed(part: Part) -> bool:

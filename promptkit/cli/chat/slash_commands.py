@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.agent import ContextUsage
+    from promptkit.cli.chat.loop import ChatSession
     from promptkit.cli.chat.screen import Screen
-    from promptkit.cli.chat.session import ChatSession
     from promptkit.rendering import Removal
 
 MAX_ROWS = 8

@@ -189,9 +189,8 @@ def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple
             stopped = "\n(and more: search for something that is rarer)"
             del found[MAX_MATCHES:]
             break
-    what = f"{text!r}" if path == "." else f"{text!r} {path}"
     return (
-        what,
+        repr(text) if path == "." else f"{text!r} {path}",
         count_nouns(len(found), "match", "matches"),
         ("\n".join(found)[:most] or "No match.") + stopped,
     )
@@ -210,8 +209,7 @@ def _edit(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, st
         try:
             text = file.read(MAX_READ_BYTES).decode()
         except UnicodeDecodeError as error:
-            why = f"{path} is not UTF-8 text."
-            raise RefusedError(why) from error
+            raise RefusedError(f"{path} is not UTF-8 text.") from error
     times = text.count(old) if old else 0
     if times != 1:
         refuse(f"old occurs {times:,} times in {path}; it must occur exactly once.")

@@ -18,8 +18,7 @@ from promptkit.cli.input.params import (
     json_option,
     props_option,
 )
-from promptkit.cli.output.files import check_output, write_file
-from promptkit.cli.output.terminal import show_spinner, usage_error
+from promptkit.cli.output.terminal import check_output, show_spinner, usage_error, write_file
 
 if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults

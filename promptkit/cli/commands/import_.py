@@ -191,9 +191,8 @@ def _import_all(  # noqa: PLR0913  # keywords
         if isinstance(counts, Mapping):
             sums.update({name: count for name, count in counts.items() if isinstance(count, int)})
 
-    job = ImportJob(out=None if output is None else str(output), root=root, format_name=codec)
     summary = run_on_files(
-        job,
+        ImportJob(out=None if output is None else str(output), root=root, format_name=codec),
         files,
         rows,
         title="Importing",

@@ -16,13 +16,14 @@ from promptkit.cli.input.params import (
     model_option,
     props_option,
 )
-from promptkit.cli.output.files import check_output, write_file
 from promptkit.cli.output.terminal import (
+    check_output,
     escape_control_chars,
     print_json,
     print_note,
     show_spinner,
     usage_error,
+    write_file,
 )
 
 if TYPE_CHECKING:

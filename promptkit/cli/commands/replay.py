@@ -31,8 +31,12 @@ from promptkit.cli.input.params import (
     json_option,
     read_address,
 )
-from promptkit.cli.output.files import check_output, write_file
-from promptkit.cli.output.terminal import escape_control_chars, usage_error
+from promptkit.cli.output.terminal import (
+    check_output,
+    escape_control_chars,
+    usage_error,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,8 +17,8 @@ from promptkit.cli.input.params import (
     read_address,
     window_option,
 )
-from promptkit.cli.output.files import check_output, write_file
 from promptkit.cli.output.terminal import (
+    check_output,
     clip,
     count_nouns,
     escape_control_chars,
@@ -26,6 +26,7 @@ from promptkit.cli.output.terminal import (
     print_note,
     show_spinner,
     usage_error,
+    write_file,
 )
 from promptkit.errors import TranscriptFormatError
 

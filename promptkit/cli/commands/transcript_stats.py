@@ -18,7 +18,7 @@ from promptkit.lab.replay import (
     log_conversation,
     log_path,
 )
-from promptkit.lab.replay.request_log import PARTS
+from promptkit.lab.replay.conversation_log import PARTS
 from promptkit.tokens import read_prices
 from promptkit.transcript import Entry, build_view
 from promptkit.transcript.log.statistics import TranscriptTotals

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 import attrs
 from rich.console import Console
@@ -33,10 +33,6 @@ from promptkit.providers import Reply
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript import Checkpoint, InMemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 TRANSCRIPT_NAME = "demo.jsonl"
 """The file name of the transcript in breadcrumbs. It is kept in memory, so that the output does not
@@ -316,8 +312,7 @@ def _describe_end(event: CompactionCommitted | CompactionFailed) -> str:
 
 
 def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> None:
-    summary = escape_control_chars(strip_breadcrumb(checkpoint.summary))
-    lines = summary.splitlines()
+    lines = escape_control_chars(strip_breadcrumb(checkpoint.summary)).splitlines()
     console.print(f"\nThe last summary is a message of {len(lines):,} lines:\n")
     for line in lines[:SUMMARY_LINES]:
         console.print(Text(clip(f"  {line}", _width(console)), style="green"), soft_wrap=True)

@@ -149,10 +149,9 @@ def _find_named(module: ModuleType) -> tuple[str, Mapping[str, Callable[..., obj
     }
     if components:
         return "components", components
-    functions = inspect.getmembers(module, inspect.isfunction)
     return "functions", {
         name: value
-        for name, value in functions
+        for name, value in inspect.getmembers(module, inspect.isfunction)
         if value.__module__ == module.__name__ and not name.startswith("_")
     }
 

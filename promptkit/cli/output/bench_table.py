@@ -85,17 +85,16 @@ def print_run(run: Run) -> None:
             + (f"; tokenising alone {_milliseconds(sweep.floor)}" if sweep.floor else "")
         )
         console.print()
-        headings = (
-            "budget",
-            "used",
-            "filled",
-            "dropped",
-            "stable\nprefix",
-            *(("cold", "warm") if sweep.floor else ()),
-        )
         print_table(
             console,
-            headings,
+            (
+                "budget",
+                "used",
+                "filled",
+                "dropped",
+                "stable\nprefix",
+                *(("cold", "warm") if sweep.floor else ()),
+            ),
             [_cells(sweep, point, at) for at, point in enumerate(sweep.points)],
             gap=2,
             first="right",

@@ -197,10 +197,9 @@ class ImportJob:
                 raise
             result = import_recording(file, format_name=self.format_name)
         counts: dict[str, Json] = attrs.asdict(result.counts)
-        written = {} if target is None else {"transcript": str(target)}
         row = {
             "file": file,
-            **written,
+            **({} if target is None else {"transcript": str(target)}),
             "format": result.format,
             "entries": result.entries,
             **counts,

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import PromptKitError
-from promptkit.lab.corpus.inputs import is_pattern, list_inputs
-from promptkit.lab.corpus.output import check_output, write_rows
+from promptkit.lab.corpus.files import check_output, is_pattern, list_inputs, write_rows
 from promptkit.lab.corpus.state import CorpusError, FileOutcome, RunState, open_state
 from promptkit.lab.engines import Engine, LostItem, run_each
 from promptkit.lab.recordings.reading.remote import is_remote

@@ -305,11 +305,10 @@ class RunState:
 
     def read(self) -> Iterator[tuple[str, FileOutcome]]:
         """Yield the name of each file, and what came of it, in order."""
-        query = (
+        for name, name_checksum, *fields, checksum in self._database.execute(
             "SELECT name, files.checksum, number, lines, totals, errors, outcomes.checksum "
             "FROM files JOIN outcomes USING (number) ORDER BY number"
-        )
-        for name, name_checksum, *fields, checksum in self._database.execute(query):
+        ):
             number, lines, totals, errors = fields
             _check_row(name_checksum, number, name)
             _check_row(checksum, *fields)

@@ -12,27 +12,27 @@ import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import write_output
-from promptkit.lab.recordings.formats.anthropic import AnthropicFormat
+from promptkit.lab.recordings.formats.chat_messages import AnthropicFormat, OpenAIChatFormat
 from promptkit.lab.recordings.formats.claude_code import ClaudeCodeFormat
 from promptkit.lab.recordings.formats.codex import CodexFormat
 from promptkit.lab.recordings.formats.gemini_cli import GeminiCliFormat
 from promptkit.lab.recordings.formats.mini_swe_agent import MiniSweAgentFormat
-from promptkit.lab.recordings.formats.openai_chat import OpenAIChatFormat
 from promptkit.lab.recordings.formats.openhands import OpenHandsFormat
 from promptkit.lab.recordings.formats.pi import PiFormat
 from promptkit.lab.recordings.formats.promptkit import PromptkitFormat, batches_from_items
 from promptkit.lab.recordings.formats.swe_agent import SweAgentFormat
 from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.lab.recordings.reading.format import (
-    MAX_LINE_BYTES,
+    MAX_RECORD_BYTES,
     Batch,
     RecordingFormat,
+    RecordingSource,
     has_long_start,
+    open_source,
     read_head,
 )
-from promptkit.lab.recordings.reading.json_values import as_object, as_text
+from promptkit.lab.recordings.reading.json_texts import as_object, as_text
 from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.recordings.reading.source import RecordingSource, open_source
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.reprs import describe_fields
 from promptkit.tools import is_error_result
@@ -249,26 +249,23 @@ class RecordingTotals:
     @property
     def result(self) -> ImportResult:
         """The totals of all batches that were read."""
-        return ImportResult(
-            format=self._format_name,
-            counts=self._counts,
-            entries=self._entries,
-            kept_by_name=dict(self._kept.most_common()),
-            skipped=tuple(self._skipped),
-            relocated=tuple(self._relocated),
-            relocated_count=self._relocated_count,
-        )
-
-    @property
-    def _counts(self) -> RecordingCounts:
         states = Counter(self._calls.values())
-        return RecordingCounts(
+        counts = RecordingCounts(
             **self._figures,
             unanswered=sum(
                 count for state, count in states.items() if state & CALLED and not state & ANSWERED
             ),
             orphaned=states[ANSWERED],
             repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
+        )
+        return ImportResult(
+            format=self._format_name,
+            counts=counts,
+            entries=self._entries,
+            kept_by_name=dict(self._kept.most_common()),
+            skipped=tuple(self._skipped),
+            relocated=tuple(self._relocated),
+            relocated_count=self._relocated_count,
         )
 
     def _add_entry(self, entry: Entry, scope: str) -> None:
@@ -371,7 +368,7 @@ def detect_format(source: RecordingSource) -> RecordingFormat:
         problem = "the file is empty."
     elif has_long_start(source):
         problem = (
-            f"its first line has more than {MAX_LINE_BYTES:,} bytes, so the format cannot be detected. "
+            f"its first line has more than {MAX_RECORD_BYTES:,} bytes, so the format cannot be detected. "
             f"`promptkit import --format NAME` reads it as one of {', '.join(FORMATS)}."
         )
     else:

@@ -19,7 +19,7 @@ from promptkit.bench.plot import (
     format_page,
     format_size,
 )
-from promptkit.lab.replay.results import SHOWN
+from promptkit.lab.replay.results import SHOWN, FileResult, PolicyResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from promptkit.lab.replay.results import FileResult, PolicyResult
 
 MAX_FILES = 12
 """Files that one picture can show."""

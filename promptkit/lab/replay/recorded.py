@@ -133,7 +133,6 @@ class RecordedBill:
         replayed = sum((each.replayed for each in requests), summaries)
         replayed_price = sum(by_model[each.model].cost(each.replayed) for each in requests)
         simulated_price = sum(by_model[each.model].cost(each.simulated) for each in requests)
-        scale = mean_tokens(model) / mean_tokens(self.main_model)
         return BillTotals(
             requests=len(requests),
             billed=billed,
@@ -141,7 +140,7 @@ class RecordedBill:
             billed_price=summaries_price
             + sum(by_model[each.model].cost(each.billed) for each in requests),
             replayed_price=summaries_price + replayed_price,
-            model_price=scale * price.cost(replayed),
+            model_price=mean_tokens(model) / mean_tokens(self.main_model) * price.cost(replayed),
             misses=len(self.misses),
             repeated=sum(each.repeated for each in requests),
             own_misses=sum(each.simulated != each.replayed for each in requests),

@@ -203,7 +203,6 @@ class Simulation:
             summarize_with_model: Let the model write the summaries, through OpenAI's API.
             on_request: Called with each request.
         """
-        digest = hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()
         terms = ReplayTerms(
             budget=self._budget,
             tokenizer=self._tokenizer,
@@ -211,7 +210,7 @@ class Simulation:
             tools=self._recording.tools,
             system=self._recording.system,
             request_tokens=self._request_tokens,
-            rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
+            rng=random.Random(hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
             clock=lambda: 0.0,
             summary_tokens=self._rules.summary_tokens,
         )

@@ -219,7 +219,6 @@ class Backend:
 
     def _delay(self, exchange: Exchange, delay: Delay) -> None:
         exchange.fault = "Delay"
-        self.counters.add(faults=1)
         self.queue.remove(exchange.number)  # later requests may be answered first
         self.closing.wait(delay.seconds)
 

@@ -10,7 +10,7 @@ from promptkit.lab.recordings.reading.conversations import (
     JsonMember,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_object,
     as_objects,
@@ -26,8 +26,7 @@ from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.source import RecordingSource
+    from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
 
 NAME = "mini_swe_agent"
 PROVIDER = "responses"
@@ -75,8 +74,7 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
     if record.get("role") == "exit":
         message, *_ = read_chat_message({"role": "user", "content": record.get("content")}, NAME)
         return [message, CustomEntry(name=f"{NAME}.exit", data=omit_fields(record, {"content"}))]
-    payloads = read_chat_message(record, NAME, usage=usage, model=model, finish=finish)
-    return payloads or [
+    return read_chat_message(record, NAME, usage=usage, model=model, finish=finish) or [
         CustomEntry(name=f"{NAME}.{as_text(record.get('role')) or 'message'}", data=record)
     ]
 

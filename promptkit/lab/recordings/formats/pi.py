@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
-from promptkit.lab.recordings.reading.format import Batch, FileHead
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
+from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_blocks,
     as_count,
@@ -42,7 +42,6 @@ from promptkit.transcript import (
 )
 
 if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.transcript.log.entries import Author
 
 NAME = "pi"
@@ -130,10 +129,7 @@ class _Reader:
         is_message = any(
             isinstance(entry.payload, MessageEntry | Checkpoint | CustomMessage | BranchSummary)
             for entry in entries
-        )
-        is_message = is_message or (
-            record.get("type") == "message" and isinstance(record.get("message"), Mapping)
-        )
+        ) or (record.get("type") == "message" and isinstance(record.get("message"), Mapping))
         if own is not None:
             self._by_line_id[own] = (entries[0].id, entries[-1].id)
         self._by_index.append(entries[0].id)
@@ -290,9 +286,8 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
                 tool_call_id=call_id or "",
                 name=name,
             )
-            result = mark_error(result, failed=message.get("isError") is True)
             return [
-                MessageEntry(message=result),
+                MessageEntry(message=mark_error(result, failed=message.get("isError") is True)),
                 *keep_fields(NAME, omit_fields(extra, {"toolCallId", "toolName"})),
             ]
         case "custom" | "hookMessage":
@@ -320,29 +315,28 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
     extra_by_call: dict[str, Json] = {}
     for block in as_objects(message.get("content")):
         if block.get("type") == "toolCall":
-            name, arguments = (
-                as_text(block.get("name")) or "",
-                dump_arguments(block.get("arguments")),
-            )
             calls.append(
-                ToolCall(id=as_text(block.get("id")) or "", name=name, arguments=arguments)
+                ToolCall(
+                    id=as_text(block.get("id")) or "",
+                    name=as_text(block.get("name")) or "",
+                    arguments=dump_arguments(block.get("arguments")),
+                )
             )
             if call_extra := omit_fields(block, {"type", "id", "name", "arguments"}):
                 extra_by_call[calls[-1].id] = call_extra
-    reply = MessageEntry(
-        message=Message(
-            role="assistant",
-            content=tuple(_read_parts(message.get("content"), api)),
-            tool_calls=tuple(calls),
-        ),
-        usage=_read_usage(as_object(message.get("usage"))),
-        model=as_text(message.get("model")),
-        finish=FINISHES.get(
-            as_text(message.get("stopReason")) or "", as_text(message.get("stopReason"))
-        ),
-    )
     return [
-        reply,
+        MessageEntry(
+            message=Message(
+                role="assistant",
+                content=tuple(_read_parts(message.get("content"), api)),
+                tool_calls=tuple(calls),
+            ),
+            usage=_read_usage(as_object(message.get("usage"))),
+            model=as_text(message.get("model")),
+            finish=FINISHES.get(
+                as_text(message.get("stopReason")) or "", as_text(message.get("stopReason"))
+            ),
+        ),
         *keep_fields(
             NAME,
             {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.format import Batch, FileHead
+from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
 from promptkit.transcript import (
     BranchSummary,
     Checkpoint,
@@ -21,11 +21,6 @@ from promptkit.transcript.stores.jsonl.reader import (
     StoredEntry,
     TranscriptReader,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 
 class PromptkitFormat:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from promptkit.lab.recordings.reading.conversations import (
     ConversationWriter,
@@ -10,8 +10,8 @@ from promptkit.lab.recordings.reading.conversations import (
     JsonMember,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource, read_head
+from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_text,
     keep_fields,
@@ -19,11 +19,6 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.messages import Message
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 NAME = "swe_agent"
 HISTORY, STEPS = ("history", None), ("trajectory", None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from promptkit.lab.recordings.reading.conversations import (
     ConversationWriter,
@@ -10,12 +10,7 @@ from promptkit.lab.recordings.reading.conversations import (
     JsonMember,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.source import RecordingSource
+from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource, read_head
 
 
 class TauBenchFormat(JsonFormat):

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import Batch
-from promptkit.lab.recordings.reading.json_stream import JsonPath, split_members
-from promptkit.lab.recordings.reading.json_values import JsonObject, as_object
+from promptkit.lab.recordings.reading.format import Batch, RecordingSource
+from promptkit.lab.recordings.reading.json_texts import (
+    JsonObject,
+    JsonPath,
+    as_object,
+    split_members,
+)
 from promptkit.lab.recordings.reading.messages import read_chat_message
 from promptkit.transcript import (
     CustomEntry,
@@ -24,7 +28,6 @@ from promptkit.transcript import (
 )
 
 if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
     from promptkit.messages import Json
 
 PathPattern: TypeAlias = tuple[str | None, ...]
@@ -146,8 +149,9 @@ class ConversationWriter:
 
     def add_record(self, member: JsonMember, payloads: Sequence[EntryPayload]) -> Batch:
         """Add the entries of one message; without any, its record becomes a custom entry."""
-        custom = CustomEntry(name=f"{self._format_name}.message", data=member.value)
-        return self.add(payloads or [custom])
+        return self.add(
+            payloads or [CustomEntry(name=f"{self._format_name}.message", data=member.value)]
+        )
 
     def add(
         self,
@@ -196,8 +200,9 @@ class ConversationWriter:
         """Keep a value that should be a message in a custom entry, and report the problem."""
         batch = self.add([CustomEntry(name=f"{self._format_name}.bad_record", data=member.value)])
         place = ".".join(map(str, member.path[1:])) or "the text"
-        problem = ReadProblem(line=1, detail=f"{place}: no JSON object.")
-        return attrs.evolve(batch, skipped=(problem,))
+        return attrs.evolve(
+            batch, skipped=(ReadProblem(line=1, detail=f"{place}: no JSON object."),)
+        )
 
 
 class EntryChain:
@@ -248,8 +253,9 @@ def _digest(payload: EntryPayload) -> str:
     text = repr(payload)
     if name := DIGEST_NAMES.get(type(payload)):
         text = name + text[len(type(payload).__name__) :]
-    text = text.replace("CacheBreakpointPart(", "BoundaryPart(")
-    text = text.replace(", written_1h_tokens=0)", ")")
+    text = text.replace("CacheBreakpointPart(", "BoundaryPart(").replace(
+        ", written_1h_tokens=0)", ")"
+    )
     return hashlib.blake2s(
         text.encode("utf-8", errors="backslashreplace"), digest_size=4
     ).hexdigest()

@@ -47,13 +47,12 @@ def fetch_file(address: Path | str) -> Generator[Path | str]:
     if not isinstance(address, str) or not is_remote(address):
         yield address
         return
-    url = address
     with tempfile.TemporaryDirectory(prefix="promptkit-") as folder:
-        copy = Path(folder, re.sub(r"[^\w.-]", "_", url.rpartition("/")[2])[-200:] or "file")
-        if urlsplit(url).scheme == _HUB:
-            _copy_from_hub(url, copy)
+        copy = Path(folder, re.sub(r"[^\w.-]", "_", address.rpartition("/")[2])[-200:] or "file")
+        if urlsplit(address).scheme == _HUB:
+            _copy_from_hub(address, copy)
         else:
-            _copy_object(url, copy)
+            _copy_object(address, copy)
         yield copy
 
 
