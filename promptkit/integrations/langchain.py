@@ -31,7 +31,6 @@ from promptkit.integrations.windows import (
 from promptkit.messages import (
     Message,
     OpaquePart,
-    ToolCall,
     ToolDefinition,
     Usage,
     as_mapping,
@@ -68,11 +67,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
-    from langchain_core.messages import InvalidToolCall, ToolCall as LangChainToolCall
+    from langchain_core.messages import InvalidToolCall
 
     from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.fitting.fit import Fitted
-    from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
+    from promptkit.tokens import NamedModel, Tokenizer
     from promptkit.transcript import Transcript
 
     Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type
@@ -281,7 +280,9 @@ class _RequestReader:
         instructions = (
             None if request.system_message is None else request.system_message.text or None
         )
-        budget = _find_budget(request.model, name) if self.budget is None else self.budget
+        budget = self.budget
+        if budget is None and not knows_window(name):
+            budget = budget_from_limits(name, as_mapping(request.model.profile))
         return ModelFacts(model=name, budget=budget, instructions=instructions, tools=tools)
 
     def _read_tools(self, given: Sequence[object]) -> tuple[ToolDefinition, ...]:
@@ -302,11 +303,6 @@ def _find_name(model: BaseChatModel) -> str:
         if isinstance(value, str) and value:
             return value
     return type(model).__name__
-
-
-def _find_budget(model: BaseChatModel, name: str) -> ContextBudget | None:
-    """Return the budget from what LangChain knows of a model; None if promptkit knows its window by its name, or LangChain does not know it."""
-    return None if knows_window(name) else budget_from_limits(name, as_mapping(model.profile))
 
 
 def _read_tool(tool: object) -> list[ToolDefinition]:
@@ -369,17 +365,16 @@ def _read_broken_call(call: InvalidToolCall) -> dict[str, object]:
     }
 
 
-def _write(message: Message) -> BaseMessage:
-    return convert_to_messages(to_chat([message]))[0]
-
-
 # Any: LangChain's union of its message classes
 def _write_all(messages: Sequence[BaseMessage | Message]) -> list[Any]:
     """Return the messages to send.
 
     Summaries, and results that the state lacks, are not LangChain's yet.
     """
-    return [_write(message) if isinstance(message, Message) else message for message in messages]
+    return [
+        convert_to_messages(to_chat([message]))[0] if isinstance(message, Message) else message
+        for message in messages
+    ]
 
 
 def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
@@ -390,7 +385,7 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
         valid, invalid = original.tool_calls, original.invalid_tool_calls
         left = match_calls([call["id"] for call in (*valid, *invalid)], shortened.tool_calls)
         update["tool_calls"] = [
-            _rebuild_call(own, call)
+            {**own, "id": call.id, "args": json.loads(call.arguments)}
             for own, call in zip(valid, left, strict=False)
             if call is not None
         ]
@@ -402,11 +397,6 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
     elif isinstance(original, ToolMessage):
         update["tool_call_id"] = shortened.tool_call_id
     return original.model_copy(update=update)
-
-
-def _rebuild_call(own: LangChainToolCall, call: ToolCall) -> LangChainToolCall:
-    """Return a copy of a tool call with the id, and with the arguments as they are shown."""
-    return {**own, "id": call.id, "args": json.loads(call.arguments)}
 
 
 def _show(request: Request, issued: IssuedRequest) -> Request:

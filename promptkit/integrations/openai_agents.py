@@ -267,16 +267,16 @@ class TranscriptSession:
     def _read_items(self) -> list[TResponseInputItem]:
         items: list[TResponseInputItem] = []
         for entry in self.transcript.path():
-            payload = entry.payload
-            if not isinstance(payload, CustomEntry):
-                continue
-            if payload.name == _ITEM:
-                # as `add_items` was given it
-                items.append(cast("TResponseInputItem", copy_json(payload.data)))
-            elif payload.name == _POP and items:
-                items.pop()
-            elif payload.name == _CLEAR:
-                items.clear()
+            match entry.payload:
+                case CustomEntry(name=name, data=data) if name == _ITEM:
+                    # as `add_items` was given it
+                    items.append(cast("TResponseInputItem", copy_json(data)))
+                case CustomEntry(name=name) if name == _POP:
+                    del items[-1:]
+                case CustomEntry(name=name) if name == _CLEAR:
+                    items.clear()
+                case _:
+                    continue
         return items
 
     async def _append(self, *entries: CustomEntry) -> None:

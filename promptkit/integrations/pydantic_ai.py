@@ -331,18 +331,21 @@ def _read_response(response: ModelResponse) -> Message:
 
 
 def _read_part(part: ModelRequestPart) -> Message:
-    if isinstance(part, SystemPromptPart):
-        return Message(role="system", content=part.content)
-    if isinstance(part, UserPromptPart):
-        given = part.content
-        return Message(
-            role="user",
-            content=[given] if isinstance(given, str) else [_read_content(each) for each in given],
-        )
-    if isinstance(part, ToolReturnPart):
-        return Message(
-            role="tool", content=part.model_response_str(), tool_call_id=part.tool_call_id
-        )
+    match part:
+        case SystemPromptPart():
+            return Message(role="system", content=part.content)
+        case UserPromptPart(content=str(text)):
+            return Message(role="user", content=text)
+        case UserPromptPart():
+            return Message(role="user", content=[_read_content(each) for each in part.content])
+        case ToolReturnPart():
+            text = part.model_response_str()
+            return Message(role="tool", content=text, tool_call_id=part.tool_call_id)
+        case _:
+            return _read_other(part)
+
+
+def _read_other(part: ModelRequestPart) -> Message:
     # a request to try again, whose classes differ by version
     respond = getattr(part, "model_response", None)
     text: object = respond() if callable(respond) else getattr(part, "content", None)

@@ -25,7 +25,7 @@ from promptkit.files import write_output
 from promptkit.providers import Model, ModelOptions, Reply, with_options
 from promptkit.providers.model import COMPACTION, Finish, pass_text
 from promptkit.reprs import describe
-from promptkit.testing.snapshots.diff import diff_lines
+from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import shorten_media
 from promptkit.testing.snapshots.markdown import fence_json
 from promptkit.testing.snapshots.requests import HttpRequest, format_request
@@ -57,26 +57,20 @@ MAX_LINES = 100
 """Lines of a difference that an error shows."""
 
 
+@attrs.define
 class NotRecordedError(AssertionError):
-    """A RecordedModel that replays received a request that it has no record of.
+    """A RecordedModel that replays received a request that it has no record of."""
 
-    `nearest` is the file of the record that differs least, None if there is none. `difference`
-    holds the lines that differ, each place under the headings of its message, part or tool.
-    """
-
-    def __init__(self, folder: Path, nearest: Path | None, difference: Sequence[str]) -> None:
-        super().__init__(folder, nearest, difference)
-        self.folder = folder
-        self.nearest = nearest
-        self.difference = tuple(difference)
+    folder: Path
+    nearest: Path
+    """The file of the record that differs least."""
+    difference: Sequence[str]
+    """The lines that differ, each place under the headings of its message, part or tool."""
 
     def __str__(self) -> str:
-        shown = list(self.difference[:MAX_LINES])
-        if len(self.difference) > MAX_LINES:
-            shown.append(f"… and {len(self.difference) - MAX_LINES:,} more lines")
-        nearest = f"Compared with the nearest record, {self.nearest}:" if self.nearest else ""
         advice = f"{self.folder} has no record of this request. If the request is right, delete the folder and record it again."
-        return "\n".join(filter(None, (advice, nearest, *shown)))
+        nearest = f"Compared with the nearest record, {self.nearest}:"
+        return "\n".join((advice, nearest, *show_first(self.difference, MAX_LINES)))
 
 
 @attrs.frozen(kw_only=True)
@@ -258,7 +252,7 @@ class RecordedModel:
             (diff_lines(record.request, request), record.path) for record in self._records.values()
         ]
         difference, path = min(differences, key=lambda each: len(each[0]))
-        return NotRecordedError(self.folder, path, difference)
+        return NotRecordedError(self.folder, path, tuple(difference))
 
 
 def _read_record(path: Path) -> _Record:

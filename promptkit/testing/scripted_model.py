@@ -69,32 +69,28 @@ def summary_answer(text: str, *, sections: Sequence[str] = SECTIONS) -> str:
     return "\n".join(("<summary>", sections[0], text, *sections[1:], "</summary>"))
 
 
+@attrs.define
 class NoStepLeftError(AssertionError):
-    """A ScriptedModel received more requests than it has steps.
+    """A ScriptedModel received more requests than it has steps."""
 
-    `request` is the first request without a step, `steps` the number of steps.
-    """
-
-    def __init__(self, request: Request, steps: int) -> None:
-        super().__init__(request, steps)
-        self.request = request
-        self.steps = steps
+    request: Request
+    """The first request without a step."""
+    steps: int
+    """The number of steps."""
 
     def __str__(self) -> str:
         steps = "its only step is" if self.steps == 1 else f"its {self.steps} steps are"
         return f"ScriptedModel received another request, but {steps} used up. The request:\n{self.request}"
 
 
+@attrs.define
 class StepsLeftError(AssertionError):
-    """A ScriptedModel received fewer requests than it has steps.
+    """A ScriptedModel received fewer requests than it has steps."""
 
-    `steps` are those left, `requests` all that came.
-    """
-
-    def __init__(self, steps: Sequence[Step], requests: Sequence[Request]) -> None:
-        super().__init__(steps, requests)
-        self.steps = tuple(steps)
-        self.requests = tuple(requests)
+    steps: Sequence[Step]
+    """Those left."""
+    requests: Sequence[Request]
+    """All that came."""
 
     def __str__(self) -> str:
         left = "\n".join(f"  {shorten(repr(step))}" for step in self.steps)
@@ -202,7 +198,7 @@ class ScriptedModel:
         if requests > steps:
             raise NoStepLeftError(self.requests[steps], steps)
         if requests < steps:
-            raise StepsLeftError(self._steps[requests:], self.requests)
+            raise StepsLeftError(self._steps[requests:], tuple(self.requests))
 
     def __enter__(self) -> Self:
         return self

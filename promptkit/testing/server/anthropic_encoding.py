@@ -199,14 +199,6 @@ def _encode_usage(reply: ServerReply) -> JsonObject:
     }
 
 
-def _refuse_messages(tokens: int, _: int, window: int) -> HttpAnswer | None:
-    return (
-        None
-        if tokens <= window
-        else api_error(400, f"prompt is too long: {tokens} tokens > {window} maximum")
-    )
-
-
 def _check_messages(exchange: Exchange) -> None:
     exchange.checked = check_messages(
         exchange.body, exchange.headers, counts=exchange.path == COUNT_TOKENS
@@ -215,7 +207,11 @@ def _check_messages(exchange: Exchange) -> None:
 
 MESSAGES_API = Api(
     check=_check_messages,
-    refuse_size=_refuse_messages,
+    refuse_size=lambda tokens, _, window: (
+        api_error(400, f"prompt is too long: {tokens} tokens > {window} maximum")
+        if tokens > window
+        else None
+    ),
     write_count=lambda tokens: {"input_tokens": tokens},
     write=lambda exchange, reply: encode_message(
         reply, exchange.checked or CheckedMessages(prefix="")

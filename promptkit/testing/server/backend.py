@@ -198,24 +198,25 @@ class Backend:
             return self._encode(exchange, self._build_reply(exchange, answer, tokens))
         exchange.fault = type(answer).__name__
         self.counters.add(faults=1)
-        if isinstance(answer, HttpAnswer):
-            return _http_response(answer, exchange)
-        if isinstance(answer, MalformedBody):
-            broken = b'{"id": "broken", "choi'
-            event = b"event: message_start\ndata: " if exchange.path == MESSAGES else b"data: "
-            return HttpResponse(
-                status=200,
-                body=iter([event + broken + b"\n\n"]) if exchange.stream else broken,
-                headers=JSON,
-            )
-        if isinstance(answer, ConnectionReset | TruncatedBody):
-            complete = self._encode(
-                exchange, self._build_reply(exchange, PLACEHOLDER_REPLY, tokens), counted=False
-            )
-            return attrs.evolve(
-                complete, cut="reset" if isinstance(answer, ConnectionReset) else "truncated"
-            )
-        return HttpResponse(status=None)
+        match answer:
+            case HttpAnswer():
+                return _http_response(answer, exchange)
+            case MalformedBody():
+                broken = b'{"id": "broken", "choi'
+                event = b"event: message_start\ndata: " if exchange.path == MESSAGES else b"data: "
+                return HttpResponse(
+                    status=200,
+                    body=iter([event + broken + b"\n\n"]) if exchange.stream else broken,
+                    headers=JSON,
+                )
+            case ConnectionReset() | TruncatedBody():
+                reply = self._build_reply(exchange, PLACEHOLDER_REPLY, tokens)
+                return attrs.evolve(
+                    self._encode(exchange, reply, counted=False),
+                    cut="reset" if isinstance(answer, ConnectionReset) else "truncated",
+                )
+            case _:
+                return HttpResponse(status=None)
 
     def _delay(self, exchange: Exchange, delay: Delay) -> None:
         exchange.fault = "Delay"

@@ -183,21 +183,21 @@ def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObj
     """
     sent = exchange.body.get("input")
     items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
-    user_messages = [
-        dict(item)
+    asked = [
+        item.get("content")
         for item in map(as_mapping, items)
         if item.get("type", "message") == "message" and item.get("role") == "user"
     ]
-    for index, item in enumerate(user_messages):
-        content = item.get("content")
-        parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else content
-        user_messages[index] = {
+    user_messages = [
+        {
             "id": f"msg_{exchange.number}_{index}",
             "type": "message",
             "role": "user",
             "status": "completed",
-            "content": parts,
+            "content": [{"type": "input_text", "text": sent}] if isinstance(sent, str) else sent,
         }
+        for index, sent in enumerate(asked)
+    ]
     text = f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted."
     sealed = base64.b64encode(text.encode()).decode()
     output = [

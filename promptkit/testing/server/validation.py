@@ -237,17 +237,21 @@ class _ResponsesItems:
         ):
             self._check_reasoning()
         self.reasoning = _check_text(item, "id", place) if kind == "reasoning" else None
-        if kind == "message":
-            role = _check_choice(item.get("role"), tuple(RESPONSES_CONTENT), f"input[{place}].role")
-            _check_content(item.get("content"), RESPONSES_CONTENT[role], f"input[{place}].content")
-        elif kind == "function_call":
-            _check_text(item, "name", place)
-            _check_text(item, "arguments", place)
-            self.calls.add(_check_call_id(item, place))
-        elif kind == "function_call_output":
-            self._add_output(item, place)
-        elif kind == "compaction":
-            _check_text(item, "encrypted_content", place)
+        match kind:
+            case "message":
+                where = f"input[{place}]"
+                role = _check_choice(item.get("role"), tuple(RESPONSES_CONTENT), f"{where}.role")
+                _check_content(item.get("content"), RESPONSES_CONTENT[role], f"{where}.content")
+            case "function_call":
+                _check_text(item, "name", place)
+                _check_text(item, "arguments", place)
+                self.calls.add(_check_call_id(item, place))
+            case "function_call_output":
+                self._add_output(item, place)
+            case "compaction":
+                _check_text(item, "encrypted_content", place)
+            case _:
+                pass
 
     def _add_output(self, item: Mapping[str, Any], place: int) -> None:  # Any: as above
         call_id = _check_call_id(item, place)
@@ -435,12 +439,7 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
     items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
     for item in map(as_mapping, items):
         _append_item(messages, item)
-    chat = {
-        "model": body.get("model"),
-        "messages": messages,
-        "tool_choice": body.get("tool_choice"),
-    }
-    chat["tools"] = [
+    tools = [
         {
             "type": "function",
             "function": {
@@ -451,40 +450,44 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
         }
         for tool in map(as_mapping, as_sequence(body.get("tools")))
     ]
-    return chat
+    return {
+        "model": body.get("model"),
+        "messages": messages,
+        "tool_choice": body.get("tool_choice"),
+        "tools": tools,
+    }
 
 
 def _append_item(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:  # Any: as above
-    kind = item.get("type", "message")
-    if kind == "message":
-        messages.append(
-            {"role": item.get("role"), "content": _convert_content(item.get("content"))}
-        )
-    elif kind == "function_call":
-        call = {
-            "id": item.get("call_id"),
-            "type": "function",
-            "function": {"name": item.get("name"), "arguments": item.get("arguments")},
-        }
-        if messages and messages[-1]["role"] == "assistant":
-            messages[-1].setdefault("tool_calls", []).append(call)
-        else:
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-    elif kind == "function_call_output":
-        messages.append(
-            {
-                "role": "tool",
-                "tool_call_id": item.get("call_id"),
-                "content": _convert_content(item.get("output")),
+    match item.get("type", "message"):
+        case "message":
+            messages.append(
+                {"role": item.get("role"), "content": _convert_content(item.get("content"))}
+            )
+        case "function_call":
+            if not messages or messages[-1]["role"] != "assistant":
+                messages.append({"role": "assistant", "content": None})
+            call = {
+                "id": item.get("call_id"),
+                "type": "function",
+                "function": {"name": item.get("name"), "arguments": item.get("arguments")},
             }
-        )
-    else:  # reasoning and compaction items
-        texts = [
-            extract_text(item.get("summary")),
-            extract_text(item.get("content")),
-            _decode_encrypted(item.get("encrypted_content")),
-        ]
-        messages.append({"role": "assistant", "content": "".join(texts)})
+            messages[-1].setdefault("tool_calls", []).append(call)
+        case "function_call_output":
+            messages.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": item.get("call_id"),
+                    "content": _convert_content(item.get("output")),
+                }
+            )
+        case _:  # reasoning and compaction items
+            texts = [
+                extract_text(item.get("summary")),
+                extract_text(item.get("content")),
+                _decode_encrypted(item.get("encrypted_content")),
+            ]
+            messages.append({"role": "assistant", "content": "".join(texts)})
 
 
 def _convert_content(content: object) -> object:

@@ -214,7 +214,16 @@ class PromptGenerator:
                 ("tools", self._generate_round),
                 ("rounds", self._generate_tool_round),
             ),
-            *(self._list_enabled(("reserve", self._generate_reserve)) if depth == 0 else ()),
+            *(
+                self._list_enabled(
+                    (
+                        "reserve",
+                        lambda: self._count_element(Reserve(tokens=self.draw(st.integers(0, 5)))),
+                    )
+                )
+                if depth == 0
+                else ()
+            ),
             *self._list_enabled(("attached", self._generate_reference_or_metadata)),
         ]
         if depth < MAX_DEPTH:
@@ -361,9 +370,6 @@ class PromptGenerator:
     def _count_element(self, made: PromptElement) -> Child:
         self.left -= 1
         return made
-
-    def _generate_reserve(self) -> Child:
-        return self._count_element(Reserve(tokens=self.draw(st.integers(0, 5))))
 
     def _generate_reference_or_metadata(self) -> Child:
         to = self._mark("{}.py")

@@ -224,7 +224,10 @@ class _View:
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
         self._has_media = False
-        self._pairer = ToolCallPairer(allow_early_results=False, describe_turn=self._describe_item)
+        self._pairer = ToolCallPairer(
+            allow_early_results=False,
+            describe_turn=lambda at: f"entry {self._unpaired[at].entry_id}",
+        )
         self._checkpoint = checkpoint = begin.checkpoint
         if checkpoint is not None and begin.lost is not None:
             why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
@@ -280,9 +283,6 @@ class _View:
             repairs=(*self._repairs, *pairer.repairs),
             has_media=self._has_media,
         )
-
-    def _describe_item(self, index: int) -> str:
-        return f"entry {self._unpaired[index].entry_id}"
 
     def _checkpoint_items(self, entry: Entry) -> Iterator[ViewItem]:
         """Yield the messages that replace what a checkpoint summarized."""

@@ -182,7 +182,7 @@ class SqlStore:
                     "n": last_number + at,
                     "i": _escape(entry.id),
                     "r": record,
-                    "w": _extract_terms(entry),
+                    "w": encode_words(extract_words("\n".join(list_lines(entry)))),
                 }
                 for at, (entry, record) in enumerate(zip(entries, records, strict=True), 1)
             ]
@@ -550,11 +550,6 @@ def _escape(text: str) -> str:
 
 def _unescape(text: str) -> str:
     return str(json.loads(f'"{text}"'))
-
-
-def _extract_terms(entry: Entry) -> list[str]:
-    """Return the terms under which an entry is found."""
-    return encode_words(extract_words("\n".join(list_lines(entry))))
 
 
 def _format_vector(terms: list[str]) -> str | None:
