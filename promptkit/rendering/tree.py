@@ -255,11 +255,8 @@ class Enclosure:
     """The position of the first text."""
     end: int
     """The position of the last text."""
-    living: int = attrs.field(init=False)
+    living: int
     """The position from which on a living child is searched for."""
-
-    def __attrs_post_init__(self) -> None:
-        self.living = self.start
 
 
 def is_literal(item: Item) -> TypeGuard[Leaf]:

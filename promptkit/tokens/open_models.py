@@ -121,8 +121,8 @@ class _TemplateTokenizer(Tokenizer):
         Chat templates do not write names, and few write ids of tool calls.
         """
         if tool_calls:
-            calls = [_write_call(call) for call in tool_calls]
-            return Count(self._measure_calls(calls, "" if text is False else _TEXT), exact=False)
+            calls, content = list(map(_write_call, tool_calls)), "" if text is False else _TEXT
+            return Count(self._measure_calls(calls, content), exact=False)
         tokens = self._measured.get(role)
         if tokens is None:
             tokens = self._measured[role] = max(0, self._measure_role(role))
@@ -281,8 +281,9 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
         self, messages: Sequence[Mapping[str, Json]], message: Mapping[str, Json]
     ) -> int:
         """Count what one more message adds to a conversation."""
-        before = self._measure(messages, reply=False)
-        return self._measure([*messages, message], reply=False) - before
+        return self._measure([*messages, message], reply=False) - self._measure(
+            messages, reply=False
+        )
 
     def _measure(
         self,
@@ -345,10 +346,12 @@ class MistralTokenizer(_TemplateTokenizer):
         chat: Any = tokenizer  # Any: as above
         self._chat = chat
         self._vocabulary = chat.instruct_tokenizer.tokenizer
-        requests = _import_package("mistral_common.protocol.instruct.request", _MISTRAL_HINT)
-        self._requests = requests.ChatCompletionRequest
-        exceptions = _import_package("mistral_common.exceptions", _MISTRAL_HINT)
-        self._refusals = exceptions.MistralCommonException
+        self._requests = _import_package(
+            "mistral_common.protocol.instruct.request", _MISTRAL_HINT
+        ).ChatCompletionRequest
+        self._refusals = _import_package(
+            "mistral_common.exceptions", _MISTRAL_HINT
+        ).MistralCommonException
 
     @property
     def name(self) -> str:

@@ -88,8 +88,7 @@ def prepare_node(node: Node, element: PromptElement) -> None:
 
 def open_node(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
     """Return the children of an element, or None if a component or an Expandable has to be awaited."""
-    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
-    return handler.open(context, node, element)
+    return (_RESOLVED.get(type(element)) or _resolve(type(element))).open(context, node, element)
 
 
 def close_node(context: ElementContext, node: Node) -> Children | None:
@@ -319,8 +318,8 @@ def _cut_to_budget(
 
 
 def _find_piece_ends(content: str, separator: str | re.Pattern[str]) -> Iterator[int]:
-    pattern = re.compile(re.escape(separator)) if isinstance(separator, str) else separator
-    for match in pattern.finditer(content):
+    pattern = re.escape(separator) if isinstance(separator, str) else separator
+    for match in re.finditer(pattern, content):
         if match.start() > 0:
             yield match.start()
     if content:
@@ -426,8 +425,12 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     )
     head, marker = {"head": 1.0, "tail": 0.0}.get(element.keep, element.ratio), element.marker
     cut = sizer.truncate(content, tokens, head=head, marker=marker)
-    length = len(cut) - len(marker) if cut and cut != content else len(content)
-    shorter = list_shorter_texts(content, length, head=head, marker=marker)
+    shorter = list_shorter_texts(
+        content,
+        len(cut) - len(marker) if cut and cut != content else len(content),
+        head=head,
+        marker=marker,
+    )
     node.is_cut = cut != content and element.max_tokens is None
     if (
         not cut
@@ -575,9 +578,12 @@ def _open_prioritized_list(
 
 def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Children | None:
     context.add_rounds(node, element)
-    find_labels = cache(partial(describe_rounds, element.rounds))
     node.run = Run(
-        node, element.order, element.priorities, marker=element.marker, find_labels=find_labels
+        node,
+        element.order,
+        element.priorities,
+        marker=element.marker,
+        find_labels=cache(partial(describe_rounds, element.rounds)),
     )
     node.run.dropped, node.run.unspent = element.dropped, element.unspent
     return ()

@@ -201,8 +201,7 @@ class Expansion:
     ) -> ComponentRun:
         if self.seconds is not None:
             self.seconds[node] += perf_counter()
-        children = flatten(result, type(element).__name__)
-        run = ComponentRun(element, children, sizing)
+        run = ComponentRun(element, flatten(result, type(element).__name__), sizing)
         self.runs.store(run)
         return run
 
@@ -365,9 +364,15 @@ class Expansion:
                     "a CacheBreakpoint must be a direct child of a message: move it into one.",
                     path=format_path(node),
                 )
-            part = CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
             node.items.append(
-                Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element)
+                Leaf(
+                    node,
+                    "",
+                    HIGHEST_PRIORITY,
+                    STARTS_LINE_NEVER,
+                    part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl),
+                    element=element,
+                )
             )
 
     def _schedule(self, node: Node, index: int) -> None:
@@ -413,9 +418,8 @@ def _refuse_cycle(node: Node) -> None:
     for each in reversed(chain):
         first = outer.setdefault((id(each.element), each.component_depth), each)
         if first is not each:
-            name = type(each.element).__name__
             raise TreeError(
-                f"{name} contains itself, again at {format_path(each)}: take it out of its own children and props.",
+                f"{type(each.element).__name__} contains itself, again at {format_path(each)}: take it out of its own children and props.",
                 path=format_path(first),
             )
 

@@ -104,10 +104,9 @@ class Sizer:
         if tokens is None:
             if len(self._frames) >= MAX_FRAMES:
                 self._frames.clear()
-            count = self.tokenizer.count_framing(
+            tokens = self._frames[key] = self.tokenizer.count_framing(
                 role, name=name, tool_calls=calls, tool_call_id=call_id, text=text
-            )
-            tokens = self._frames[key] = count.tokens
+            ).tokens
         return tokens
 
     def count_item(self, item: MessageItem) -> int:
@@ -154,14 +153,12 @@ class Sizer:
         The result is kept for this render and the next: a long log is tokenised once.
         """
         key = text, tokens, head, marker
-        cut = self._truncated.get(key)
-        if cut is None:
-            cut = self._earlier_truncated.get(key)
-            if cut is None:
-                cut = truncate_text(
-                    text, tokens, head=head, marker=marker, tokenizer=self.tokenizer
-                )
-            self._truncated[key] = cut
+        known = self._truncated.get(key, self._earlier_truncated.get(key))
+        self._truncated[key] = cut = (
+            truncate_text(text, tokens, head=head, marker=marker, tokenizer=self.tokenizer)
+            if known is None
+            else known
+        )
         return cut
 
     def share_counts(self, other: Sizer) -> None:
@@ -305,12 +302,11 @@ class Sizer:
         if self._stays(node):
             node.needed = node.whole
             return
-        plain = (
+        node.needed = sum(member.needed for member in members) + sum(
             self.count_item(item)
             for item in node.items
             if type(item) is MessageItem and self._stays(item)
         )
-        node.needed = sum(plain) + sum(member.needed for member in members)
 
     def _stays(self, item: Node | MessageItem) -> bool:
         """Return whether an item may exceed its share because pruning cannot make it smaller."""

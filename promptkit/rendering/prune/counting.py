@@ -108,11 +108,10 @@ class BackwardScan:
 
     def _count_markers(self, state: int) -> int:
         """Count the markers in a state. Counting per state avoids the markers of states that are never kept."""
-        found = ((run.node, run.find_marker(state)) for run in self._recorded)
         return sum(
             self.sizer.count_item(marker[1])
-            for node, marker in found
-            if marker is not None and is_node_alive(node, state)
+            for run in self._recorded
+            if (marker := run.find_marker(state)) is not None and is_node_alive(run.node, state)
         )
 
     def unspent_at(self, state: int) -> int:
@@ -128,15 +127,17 @@ class BackwardScan:
         steps = self.steps
         # Counts at joins are not quite monotone: an earlier state may be without the slack.
         while self.state and self._content - self._slack <= room:
-            step = steps[self.state - 1]
             # A restored text that is too long for the budget need not be counted: it is in every
             # earlier state, so none of them fits.
-            if self._restores_too_long(step, shortest, budget):
+            if self._restores_too_long(steps[self.state - 1], shortest, budget):
                 break
             self.step_back()
-        states = range(self.state, len(self.steps) + 1)
         return next(
-            (state for state in states if self.tokens_at(state) + self.unspent_at(state) <= budget),
+            (
+                state
+                for state in range(self.state, len(steps) + 1)
+                if self.tokens_at(state) + self.unspent_at(state) <= budget
+            ),
             None,
         )
 
@@ -218,8 +219,6 @@ class BackwardScan:
     def _undo(self, change: Change) -> None:
         if isinstance(change, LeafLinked):
             self._count_linked(change.leaf, -1)
-            undo(change)
-            return
         undo(change)
         if isinstance(change, LeafUnlinked):
             self._count_linked(change.leaf, 1)

@@ -118,13 +118,12 @@ def _count(root: Node, sizer: Sizer) -> int:
                 continue
             elif item.role is not None:
                 total += measure(item, sizer)
-            elif item.settled_tokens == _UNKNOWN:
-                item.settled_tokens = measure(item, sizer)
-                total += item.settled_tokens
-            elif item.settled_tokens is not None:
-                total += item.settled_tokens
-            else:
+            elif item.settled_tokens is None:
                 stack.append(item)
+            else:
+                if item.settled_tokens == _UNKNOWN:
+                    item.settled_tokens = measure(item, sizer)
+                total += item.settled_tokens
     return total
 
 
@@ -179,8 +178,12 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageIt
                 )
             else:
                 places[change.parent, change.position] = None
-    found = (parent.items[position] for parent, position in places if _is_below(parent, root))
-    return [item for item in found if isinstance(item, MessageItem | Node)]
+    return [
+        item
+        for parent, position in places
+        if _is_below(parent, root)
+        and isinstance(item := parent.items[position], MessageItem | Node)
+    ]
 
 
 def _forget_settled(step: list[Change], root: Node) -> None:

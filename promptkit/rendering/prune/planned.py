@@ -194,8 +194,7 @@ class _Counts:
             line = lines[position]
             tokens = line.tokens
             if tokens < 0:
-                text = line.text
-                if self._find_excess(text):
+                if self._find_excess(line.text):
                     break
                 tokens = line.tokens = count(line.ended)
             content += tokens
