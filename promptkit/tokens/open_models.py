@@ -65,29 +65,24 @@ class _TemplateTokenizer(Tokenizer):
     @abstractmethod
     def _count(self, text: str) -> int:
         """Count the tokens of a text, without looking into the cache."""
-        ...
 
     @abstractmethod
     def _measure(
         self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()
     ) -> int:
         """Count the tokens of a conversation that ends with a user message or a tool result, and of the start of the reply."""
-        ...
 
     @abstractmethod
     def _measure_assistant(self) -> int:
         """Count what an assistant message has apart from its content."""
-        ...
 
     @abstractmethod
     def _measure_calls(self, calls: Sequence[Mapping[str, Json]], content: str) -> int:
         """Count what tool calls and the frame of their message have, apart from its content."""
-        ...
 
     @abstractmethod
     def _measure_result(self) -> int:
         """Count what a tool result has apart from its content."""
-        ...
 
     def count(self, text: str) -> int:
         """Count the tokens of a text.

@@ -18,9 +18,9 @@ from promptkit.rendering.paths import Paths, format_path
 from promptkit.rendering.prune.candidates import is_never_removed
 from promptkit.rendering.prune.counting import BackwardScan, Overhead
 from promptkit.rendering.prune.limits import prune_from_first, prune_from_last
-from promptkit.rendering.prune.removal_order import RemovalOrder, Step, list_prefix
+from promptkit.rendering.prune.removal_order import RemovalOrder, Step, list_prefix, take_back
 from promptkit.rendering.prune.removals import PrunedTree, list_removals
-from promptkit.rendering.prune.undo_log import ItemRemoved, SubtreeRemoved, mark_step, undo
+from promptkit.rendering.prune.undo_log import ItemRemoved, SubtreeRemoved
 from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.subtree import build_messages, iter_message_places, iter_messages, measure
 from promptkit.rendering.tree import (
@@ -362,14 +362,7 @@ def end_before_last_message(root: Node, steps: list[Step]) -> LastMessage | None
     """
     last = find_last_message(root, len(steps), steps)
     if last is not None:
-        for step in reversed(steps[last.step :]):
-            if isinstance(step, tuple):
-                run, entry = step
-                run.take_back(entry)
-            else:
-                for change in reversed(step):
-                    undo(change)
-                    mark_step(change, NEVER_REMOVED)
+        take_back(steps[last.step :])
         del steps[last.step :]
     return last
 
