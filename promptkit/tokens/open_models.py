@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from operator import methodcaller
 from pathlib import Path
@@ -497,7 +497,7 @@ def _compile_template(template: str) -> Template:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
-    environment.filters["tojson"] = _write_json
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     # A tag of transformers that marks what the assistant writes, and writes nothing itself.
     plain = (
         template.replace("endgeneration", "endif")
@@ -507,12 +507,6 @@ def _compile_template(template: str) -> Template:
     return environment.from_string(
         plain, globals={"raise_exception": refuse, "strftime_now": _format_now}
     )
-
-
-def _write_json(
-    value: object, *, ensure_ascii: bool = False, indent: int | None = None, sort_keys: bool = False
-) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, sort_keys=sort_keys)
 
 
 def _format_now(form: str) -> str:

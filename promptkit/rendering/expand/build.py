@@ -41,12 +41,9 @@ def build_node(element: PromptElement, parent: Node) -> Node:
         node.text_priority = HIGHEST_PRIORITY
     elif not element.pass_priority:
         node.in_prioritized = True
-    if element.pass_priority:
-        node.passes_priority = True
-    if element.required:
-        node.required = True
-    if parent.in_fallback:
-        node.in_fallback = True
+    node.passes_priority = element.pass_priority
+    node.required = element.required
+    node.in_fallback = parent.in_fallback
     parent.append_node(node)
     _check_flex(element, node)
     return node

@@ -24,6 +24,7 @@ from promptkit.rendering.tree import (
     MessageItem,
     Node,
     Run,
+    is_below,
     is_literal,
     iter_upwards,
 )
@@ -64,11 +65,7 @@ class RenderTree:
     def find_last_breakpoint(self, root: Node) -> Leaf | None:
         """Return the last cache breakpoint at or below a node. Content before it is protected from pruning."""
         return next(
-            (
-                leaf
-                for leaf in reversed(self.cache_breakpoints)
-                if root.index <= leaf.parent.index <= root.last_index
-            ),
+            (leaf for leaf in reversed(self.cache_breakpoints) if is_below(leaf.parent, root)),
             None,
         )
 

@@ -205,18 +205,13 @@ class Sizer:
     def _settle_budget(self, node: Node) -> Sequence[tuple[int, Node]]:
         if node.budget is not None:
             return ()
-        if node.replaces:
-            if node.replaces.budget is None:
-                return ((BUDGET, node.replaces),)
-            node.budget = node.replaces.budget
-            return ()
-        parent = node.parent
-        if parent is None:
-            node.budget = 0
-            return ()
-        if parent.budget is None:
-            return ((BUDGET, parent),)
-        return self._settle_share(parent, node.group_index)
+        source = node.replaces or node.parent
+        if source is not None and source.budget is None:
+            return ((BUDGET, source),)
+        if source is not None and node.replaces is None:
+            return self._settle_share(source, node.group_index)
+        node.budget = 0 if source is None else source.budget
+        return ()
 
     def _settle_share(self, parent: Node, index: int) -> Sequence[tuple[int, Node]]:
         """Set the shares of a container's flex group, or return the goals that must be settled first."""
@@ -267,7 +262,7 @@ class Sizer:
                 for item in node.items
             )
             share = max(0, node.budget - size) // plain if plain else 0
-            size += self.sum_plain_members(node, share) if plain else 0
+            size += self.sum_plain_members(node, share)
         self._settle_needed(node)
         node.used = max(min(node.budget, size), node.needed)
         return ()

@@ -20,10 +20,10 @@ from promptkit.rendering.prune.undo_log import (
     LeafLinked,
     LeafUnlinked,
     SubtreeRemoved,
-    undo,
+    apply,
 )
 from promptkit.rendering.subtree import iter_leaves, iter_messages
-from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, Run, is_node_alive
+from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, Run, is_below, is_node_alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +80,7 @@ class BackwardScan:
         self._messages = 0
         self._systems = 0
         self._entries: dict[Node, _MessageTokens] = {}
-        self._recorded = [run for run in recorded if self._is_inside(run.node)]
+        self._recorded = [run for run in recorded if is_below(run.node, root)]
         if root.is_active:
             self._add_root(self.state)
         # without markers, from the last state on, for the states that the scan has reached
@@ -182,7 +182,12 @@ class BackwardScan:
             return False
         parent = item.parent
         message = parent.message
-        if message is None or message.is_blank or parent.in_fallback or not self._is_inside(parent):
+        if (
+            message is None
+            or message.is_blank
+            or parent.in_fallback
+            or not is_below(parent, self.root)
+        ):
             return False
         return self.sizer.tokenizer.lower_bound(item.text) > budget
 
@@ -219,7 +224,7 @@ class BackwardScan:
     def _undo(self, change: Change) -> None:
         if isinstance(change, LeafLinked):
             self._count_linked(change.leaf, -1)
-        undo(change)
+        apply(change, taken=False)
         if isinstance(change, LeafUnlinked):
             self._count_linked(change.leaf, 1)
         elif isinstance(change, SubtreeRemoved):
@@ -248,17 +253,13 @@ class BackwardScan:
 
         Other items that the same step removed come back with changes of their own.
         """
-        if parent.message is not None or not self._is_inside(parent):
+        if parent.message is not None or not is_below(parent, self.root):
             return  # inside a message, the leaves come back one by one
         if type(item) is Node:
             for message in iter_messages(item, self.state + 1, markers=False):
                 self._add(message)
         elif type(item) is MessageItem:
             self._add_item(item)
-
-    def _is_inside(self, node: Node) -> bool:
-        """Return whether a node is in the subtree that is counted."""
-        return self.root.index <= node.index <= self.root.last_index
 
     def _add(self, item: Node | MessageItem) -> None:
         if type(item) is MessageItem:
@@ -366,12 +367,10 @@ class BackwardScan:
         if entry.root.leaf_count == 1:
             # the only leaf of its message has no joins
             tokens, shrinkable = self._base.count(leaf.text) if leaf.text else 0, 0
-        elif leaf.part is not None:
-            tokens, shrinkable = joins.count_part(leaf, entry.span)
+        elif leaf.part is None and not leaf.is_empty:
+            tokens, shrinkable = joins.count_text(leaf, entry.span)
         else:
-            tokens, shrinkable = (joins.count_empty if leaf.is_empty else joins.count_text)(
-                leaf, entry.span
-            )
+            tokens, shrinkable = joins.count_around(leaf, entry.span)
         entry.base_tokens += sign * tokens
         entry.part_tokens += sign * part_tokens
         entry.content = self._scale(entry.base_tokens) + entry.part_tokens

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from promptkit.rendering.prune.counting import BackwardScan, Overhead
 from promptkit.rendering.prune.undo_log import CallRemoved, Change, ItemRemoved
 from promptkit.rendering.subtree import iter_message_places, measure
-from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, Run
+from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, Run, is_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -181,8 +181,7 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageIt
     return [
         item
         for parent, position in places
-        if _is_below(parent, root)
-        and isinstance(item := parent.items[position], MessageItem | Node)
+        if is_below(parent, root) and isinstance(item := parent.items[position], MessageItem | Node)
     ]
 
 
@@ -196,11 +195,7 @@ def _forget_settled(step: list[Change], root: Node) -> None:
             if isinstance(change, CallRemoved)
             else None
         )
-        while node is not None and not _is_below(node, root):
+        while node is not None and not is_below(node, root):
             if node.settled_tokens is not None:
                 node.settled_tokens = _UNKNOWN
             node = node.parent
-
-
-def _is_below(node: Node, root: Node) -> bool:
-    return root.index <= node.index <= root.last_index

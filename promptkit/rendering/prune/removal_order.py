@@ -49,11 +49,10 @@ from promptkit.rendering.prune.undo_log import (
     LeafLinked,
     LeafUnlinked,
     SubtreeRemoved,
+    apply,
     link_fallback,
     mark_step,
-    redo,
     set_counted,
-    undo,
     unlink,
 )
 from promptkit.rendering.tree import (
@@ -240,7 +239,7 @@ class RemovalOrder:
         for step in steps[undone:state]:
             if isinstance(step, list):
                 for change in step:
-                    redo(change)
+                    apply(change, taken=True)
             else:
                 run, entry = step
                 run.count_item(entry, -1)
@@ -538,7 +537,7 @@ def take_back(steps: list[Step]) -> None:
 
 def _roll_back(changes: list[Change]) -> None:
     for change in reversed(changes):
-        undo(change)
+        apply(change, taken=False)
         mark_step(change, NEVER_REMOVED)
 
 
