@@ -306,7 +306,8 @@ def _make_settings() -> str:
     lines = [
         *_head("Settings of the presets", "="),
         "A preset takes its settings as one value, which :py:obj:`~promptkit.compaction.load_settings`",
-        "reads from a file and from environment variables. Sizes are in tokens, shares are numbers from 0 to 1.",
+        'reads from a file and from environment variables. Sizes are in tokens, as a number or as text such as ``"8k"``,',
+        "shares are numbers from 0 to 1.",
         "",
     ]
     for name, make in PRESETS.items():
@@ -324,8 +325,11 @@ def _make_settings() -> str:
 def _make_events() -> str:
     lines = [
         *_head("Events", "="),
-        "Values that :py:obj:`~promptkit.compaction.Events` sends to its subscribers. They are defined in",
-        "``promptkit.compaction.run.events``.",
+        "Values that :py:obj:`~promptkit.compaction.Events` sends to its subscribers. All are imported from one place:",
+        "",
+        ".. code-block:: python",
+        "",
+        *_indent("from promptkit.compaction import CompactionCommitted, Events, TurnEnded"),
         "",
     ]
     for cls in get_args(Event):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from promptkit import AgentSession, Message, ToolCall, Usage, tool
 from promptkit.agent import Forked, Handoff, Isolated
 from promptkit.cli.commands.transcript import transcript as command
-from promptkit.compaction.run.events import ToolCalled
+from promptkit.compaction import ToolCalled
 from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
 from promptkit.errors import MaxStepsExceededError, TranscriptError
 from promptkit.providers import Reply

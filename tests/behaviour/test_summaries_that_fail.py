@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import AgentSession, ContextBudget, Tool, ToolDefinition
-from promptkit.compaction import PRESETS
-from promptkit.compaction.run.events import CompactionCommitted, Event, Events, RequestPruned
+from promptkit.compaction import PRESETS, CompactionCommitted, Event, Events, RequestPruned
 from promptkit.errors import ContextWindowFullError, RateLimitedError
 from promptkit.messages import Message, ToolCall
 from promptkit.providers.model import COMPACTION

@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from promptkit import AgentSession, ContextBudget, Tool, ToolDefinition
+from promptkit.compaction import CompactionCommitted, Event, Events
 from promptkit.compaction.presets.vscode import VSCode, vscode
-from promptkit.compaction.run.events import CompactionCommitted, Event, Events
 from promptkit.messages import ToolCall
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import api_error, serve

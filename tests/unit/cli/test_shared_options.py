@@ -150,3 +150,12 @@ def test_a_url_of_no_store_says_which_there_are(capsys: pytest.CaptureFixture[st
     ):
         assert main([*command, "mysql://host/talks"]) in (1, 2)
         assert "mysql:// is no store of transcripts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["chat", "compact"])
+@pytest.mark.parametrize("address", ["mysql://host/talks", "sqlite:///talks.db#42"])
+def test_a_command_that_writes_to_a_file_takes_no_url_for_a_path(
+    command: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, address]) == 2
+    assert f"{address} is a URL, and this command takes a file" in capsys.readouterr().err

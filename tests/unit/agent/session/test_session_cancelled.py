@@ -30,13 +30,15 @@ from promptkit import (
     ToolDefinition,
     Transcript,
 )
-from promptkit.compaction import ArchiveDirectory, CompactionHooks, PreCompactResult
-from promptkit.compaction.run.events import (
+from promptkit.compaction import (
+    ArchiveDirectory,
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
+    CompactionHooks,
     CompactionStarted,
     Events,
+    PreCompactResult,
     SummaryDiscarded,
     ToolCalled,
     ToolReturned,
