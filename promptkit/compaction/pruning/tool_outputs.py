@@ -547,7 +547,8 @@ class CappedView:
                 if content == message.content
                 else attrs.evolve(item, message=attrs.evolve(message, content=content))
             )
-        self._tools.update((call.id, call.name) for call in message.tool_calls)
+        for call in message.tool_calls:
+            self._tools[call.id] = call.name
         if message.role != "tool":
             follows = following is not None and is_user_request(following)
             # what a checkpoint repeats was shown before
