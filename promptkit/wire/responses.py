@@ -277,29 +277,27 @@ class _ItemReader:
     """True if `answer` contains an item of the type `message`."""
 
     def add(self, where: str, item: WireRecord) -> None:
-        kind = item.get("type") or ("message" if "role" in item else None)
-        if kind == "message" and item.get("role") == "assistant":
-            if self.has_message and not self.answer.calls:
+        match item.get("type") or ("message" if "role" in item else None):
+            case "message" if item.get("role") == "assistant":
+                if self.has_message and not self.answer.calls:
+                    self.close()
+                self._add_answer(where, item)
+            case "message":
                 self.close()
-            self._add_answer(where, item)
-        elif kind == "message":
-            self.close()
-            self.messages.append(_read_input_message(where, item))
-        elif kind == "function_call":
-            self.answer.add_call(
-                read_call(item, where),
-                omit_fields(item, "type", "call_id", "name", "arguments"),
-            )
-        elif kind == "function_call_output" and isinstance(call_id := item.get("call_id"), str):
-            self.close()
-            fields = omit_fields(item, "type", "call_id", "output")
-            content = (
-                *fields_part(fields, "responses.message"),
-                *read_content(item.get("output"), "responses", where),
-            )
-            self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
-        else:
-            self.answer.add_parts([OpaquePart(value=item, provider="responses")])
+                self.messages.append(_read_input_message(where, item))
+            case "function_call":
+                fields = omit_fields(item, "type", "call_id", "name", "arguments")
+                self.answer.add_call(read_call(item, where), fields)
+            case "function_call_output" if isinstance(call_id := item.get("call_id"), str):
+                self.close()
+                fields = omit_fields(item, "type", "call_id", "output")
+                content = (
+                    *fields_part(fields, "responses.message"),
+                    *read_content(item.get("output"), "responses", where),
+                )
+                self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
+            case _:
+                self.answer.add_parts([OpaquePart(value=item, provider="responses")])
 
     @property
     def is_between(self) -> bool:

@@ -228,7 +228,10 @@ class _View:
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
         self._has_media = False
-        self._pairer = ToolCallPairer(allow_early_results=False, describe_turn=self._describe_item)
+        self._pairer = ToolCallPairer(
+            allow_early_results=False,
+            describe_turn=lambda at: f"entry {self._unpaired[at].entry_id}",
+        )
         self._checkpoint = checkpoint = begin.checkpoint
         if checkpoint is not None and begin.lost is not None:
             why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
@@ -276,17 +279,13 @@ class _View:
         summary = ""
         if entry and isinstance(entry.payload, Checkpoint):
             summary = _edited_text(entry.payload.summary, self._edits.get(entry.id))
-        repairs = (*self._repairs, *pairer.repairs)
         return first, TranscriptView(
             items=tuple(self._items),
             checkpoint_id=entry.id if entry else None,
             summary=summary or None,
-            repairs=repairs,
+            repairs=(*self._repairs, *pairer.repairs),
             has_media=self._has_media,
         )
-
-    def _describe_item(self, index: int) -> str:
-        return f"entry {self._unpaired[index].entry_id}"
 
     def _checkpoint_items(self, entry: Entry) -> Iterator[ViewItem]:
         """Yield the messages that replace what a checkpoint summarized."""
@@ -528,7 +527,8 @@ def escape_block_tags(text: str) -> str:
     >>> print(escape_block_tags("<plan> </ PLAN> <div>"))
     <\plan> <\/ PLAN> <div>
     """
-    return _BLOCK_TAG.sub(r"<\\", text)
+    # a template would be looked up by the hash of the pattern, which takes longer than the search
+    return _BLOCK_TAG.sub(lambda _: "<\\", text)
 
 
 def _tag_message(tag: str, text: str) -> Message:
