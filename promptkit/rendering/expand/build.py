@@ -129,6 +129,7 @@ def build_round(messages: Sequence[Message]) -> MessageItem:
     """Build the item of a round of a recorded conversation."""
     sources = messages if isinstance(messages, tuple) else tuple(messages)
     kept = tuple(filter(None, map(show_message, sources)))
+    kept = sources if kept == sources else kept
     item = MessageItem(None, sources[0].role, kept[0].text if kept else "", HIGHEST_PRIORITY)
     item.sources, item.messages = sources, kept
     return item

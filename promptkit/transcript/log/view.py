@@ -207,6 +207,10 @@ class ViewBuilder:
         return self._snapshot
 
 
+_CHANGES_EARLIER = (Checkpoint, Reset, Edit)
+"""The entries that change how earlier ones are viewed."""
+
+
 class _View:
     """A view that can be extended."""
 
@@ -248,8 +252,7 @@ class _View:
         entries = tuple(path[length:])
         self._path = path
         if any(
-            isinstance(entry.payload, Checkpoint | Reset | Edit) or _reads_model(entry)
-            for entry in entries
+            isinstance(entry.payload, _CHANGES_EARLIER) or _reads_model(entry) for entry in entries
         ):
             return False
         if self._omitted_calls and any(
@@ -312,19 +315,17 @@ class _View:
         for entry in entries:
             edit = self._edits.get(entry.id)
             match entry.payload:
-                case Setting(name=name, value=str(value)) if name == MODEL_SETTING:
-                    self._model = value
-                case MessageEntry(quotes=(_, *_)) if find is not None and edit is None:
-                    self._add_message(
-                        entry, restore_quotes(entry.payload, find), edit, unfinished=False
-                    )
-                case MessageEntry(message=message, finish=finish):
+                case MessageEntry() as payload if payload.quotes and find and edit is None:
+                    self._add_message(entry, restore_quotes(payload, find), edit, unfinished=False)
+                case MessageEntry() as payload:
                     self._add_message(
                         entry,
-                        self._without_cut_calls(entry, message),
+                        self._without_cut_calls(entry, payload.message),
                         edit,
-                        unfinished=finish in UNREPLAYABLE_FINISHES,
+                        unfinished=payload.finish in UNREPLAYABLE_FINISHES,
                     )
+                case Setting(name=name, value=str(value)) if name == MODEL_SETTING:
+                    self._model = value
                 case CustomMessage(message=message):
                     self._add_message(entry, message, edit, unfinished=False)
                 case BranchSummary(summary=summary) if text := _edited_text(summary, edit):
@@ -359,13 +360,14 @@ class _View:
     def _add_message(
         self, entry: Entry, message: Message, edit: Edit | None, *, unfinished: bool
     ) -> None:
-        calls = {call.id for call in message.tool_calls}
+        calls = {call.id for call in message.tool_calls} if message.tool_calls else set()
         if (edit is not None and edit.content is None) or (unfinished and calls):
             self._hidden_calls |= calls
             return
         if message.role == "tool" and message.tool_call_id in self._hidden_calls:
             return
-        self._hidden_calls -= calls
+        if self._hidden_calls:
+            self._hidden_calls -= calls
         unpruned = (
             message
             if edit is not None
@@ -378,21 +380,15 @@ class _View:
             message = attrs.evolve(message, content=edit.content)
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without content
-        kind: Literal["message", "custom_message"] = (
-            "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
-        )
+        own = entry.payload if isinstance(entry.payload, MessageEntry) else None
         self._add(
             ViewItem(
                 message=message,
                 entry_id=entry.id,
-                recorded=entry.message
-                if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes
-                else None,
+                recorded=own.message if own and own.quotes and edit is None else None,
                 unpruned=unpruned,
-                kind=kind,
-                model=entry.payload.model or self._model
-                if isinstance(entry.payload, MessageEntry) and message.role == "assistant"
-                else None,
+                kind="message" if own else "custom_message",
+                model=own.model or self._model if own and message.role == "assistant" else None,
             )
         )
 
