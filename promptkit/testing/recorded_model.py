@@ -23,7 +23,7 @@ from promptkit import Message, ToolDefinition, Usage
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, TranscriptError
 from promptkit.files import write_output
 from promptkit.providers import Model, ModelOptions, Reply, with_options
-from promptkit.providers.model import Finish  # noqa: TC001  # cattrs reads the annotations
+from promptkit.providers.model import Finish  # cattrs reads the annotations
 from promptkit.reprs import describe
 from promptkit.testing.snapshots.diff import diff_lines
 from promptkit.testing.snapshots.documents import shorten_media

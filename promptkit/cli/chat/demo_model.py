@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.providers import Reply
 from promptkit.rendering.expand.sizing import Sizer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 SCRIPTED = "scripted"
 """The name of the scripted model in transcripts."""

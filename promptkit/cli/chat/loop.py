@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 import attrs
 import click
@@ -27,6 +26,7 @@ from promptkit import (
     Transcript,
     Usage,
 )
+from promptkit.agent import ContextUsage
 from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
 from promptkit.cli.chat.sandbox import Folder
 from promptkit.cli.chat.screen import PROMPT, CompactionNotices, Screen
@@ -38,14 +38,10 @@ from promptkit.cli.output.transcript import first_line, short_id
 from promptkit.compaction import Events, ExtractiveSummarizer
 from promptkit.compaction.planning.blocks import is_summary, is_user_request
 from promptkit.errors import NoPendingMessageError, TranscriptError
+from promptkit.rendering import Removal
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript import Checkpoint, Edit, Entry
-
-if TYPE_CHECKING:
-    from promptkit.agent import ContextUsage
-    from promptkit.rendering import Removal
-
 
 MAX_ROWS = 8
 """Rows of a list of messages or removals that are printed."""

@@ -7,13 +7,15 @@ import contextlib
 import re
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from promptkit.cli.output.terminal import count_nouns, escape_control_chars
+from promptkit.compaction import Event
+from promptkit.compaction.run.background import Background
 from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,
@@ -22,12 +24,6 @@ from promptkit.compaction.run.events import (
     DecisionMade,
     SummaryDiscarded,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from promptkit.compaction import Event
-    from promptkit.compaction.run.background import Background
 
 PROMPT = "> "
 

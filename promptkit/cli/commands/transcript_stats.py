@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import click
 
+from promptkit import Message
 from promptkit.cli.output.terminal import escape_control_chars, read_width
 from promptkit.lab.replay import (
     ConversationLog,
@@ -24,11 +26,6 @@ from promptkit.transcript import Entry, build_view
 from promptkit.transcript.log.statistics import TranscriptTotals
 from promptkit.transcript.stores.addresses import open_reader
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from promptkit import Message
 
 Figures = dict[str, Any]  # Any: figures, and groups of them
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import attrs
 import click
@@ -20,6 +21,7 @@ from promptkit.cli.output.terminal import (
     read_width,
     usage_error,
 )
+from promptkit.messages import Json
 from promptkit.transcript import (
     BranchSummary,
     Checkpoint,
@@ -38,12 +40,6 @@ from promptkit.transcript import (
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.stores.addresses import open_reader
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from promptkit.messages import Json
 
 STYLES = {
     "system": "magenta",

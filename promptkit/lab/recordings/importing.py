@@ -25,13 +25,12 @@ from promptkit.lab.recordings.reading.format import (
     MAX_RECORD_BYTES,
     Batch,
     RecordingFormat,
-    RecordingSource,
     has_long_start,
-    open_source,
     read_head,
 )
-from promptkit.lab.recordings.reading.json_texts import as_object, as_text
+from promptkit.lab.recordings.reading.json_values import as_object, as_text
 from promptkit.lab.recordings.reading.remote import fetch_file
+from promptkit.lab.recordings.reading.source import RecordingSource, open_source
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.reprs import describe_fields
 from promptkit.tools import is_error_result

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.messages import Message, OpaquePart
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import Tokenizer
 from promptkit.transcript import message_to_json
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -13,17 +13,13 @@ with a message.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from promptkit.lab.replay.message_counts import MessageCount
 from promptkit.tokens import BilledTokens
 from promptkit.tokens.models import CACHE_MINIMUM
 from promptkit.wire.breakpoints import find_breakpoints
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.lab.replay.message_counts import MessageCount
 
 PREFIX_STEP = 128
 """Tokens by which longer prefixes grow in OpenAI's cache."""

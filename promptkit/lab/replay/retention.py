@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -24,13 +24,9 @@ from promptkit.compaction.planning.names import (
     iter_words,
     remove_name_list,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
-    from promptkit.lab.replay.recordings import Recording
-    from promptkit.messages import Message
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
+from promptkit.lab.replay.recordings import Recording
+from promptkit.messages import Message
 
 OPENING = 120
 """Characters of the words of a user message that a summary must contain, so that the message counts

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import Batch, FileHead, IdAllocator, RecordingSource
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.lab.recordings.reading.format import Batch, FileHead, IdAllocator
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_count,
     as_list,
@@ -33,6 +33,7 @@ from promptkit.lab.recordings.reading.messages import (
     read_anthropic_content,
     usage_from_anthropic,
 )
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, Part, ToolCall, Usage
 from promptkit.providers.anthropic.response import FINISHES
 from promptkit.transcript import (
