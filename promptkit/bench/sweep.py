@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
 from importlib.metadata import version
+from itertools import takewhile
 from statistics import median
 from typing import NoReturn, cast
 
@@ -325,12 +326,8 @@ def _sweep(subject: _Subject, budgets: Sequence[int], *, repeat: int, depth: int
 
 
 def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer: Sizer) -> int:
-    tokens = 0
-    for message, unchanged in zip(messages, whole, strict=False):
-        if message != unchanged:
-            break
-        tokens += sizer.count_message(message)
-    return tokens
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(messages, whole, strict=False))
+    return sum(sizer.count_message(message) for message, _ in same)
 
 
 def _timed(

@@ -10,7 +10,7 @@ last answer of one is beside the result of the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
@@ -330,35 +330,25 @@ class _Reader:
         call_ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
         answer = conversation.answer
         follows_answer = answer is not None and self._find_parent(record) == (conversation, answer)
-        payloads: list[EntryPayload] = [MessageEntry(message=result) for result in blocks.results]
+        payloads: list[tuple[EntryPayload, str]] = [
+            (MessageEntry(message=result), uuid) for result in blocks.results
+        ]
         if blocks.parts or not payloads:
-            payloads.append(MessageEntry(message=Message(role="user", content=tuple(blocks.parts))))
+            said = Message(role="user", content=tuple(blocks.parts))
+            payloads.append((MessageEntry(message=said), uuid))
         if fields := _read_extra_fields(record, message):
-            payloads.append(fields)
+            payloads.append((fields, f"{uuid}-fields"))
         if answer is not None and (
             any(call.id in call_ids for call in answer.calls)
             or (follows_answer and (call_ids or not answer.is_answered))
         ):
             answer.answered_calls |= call_ids
-            for payload in payloads:
-                self._tree.append(
-                    conversation,
-                    payload,
-                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
-                )
-            self._tree.places[uuid] = (conversation, answer)
+            self._tree.place(uuid, conversation, payloads, answer)
         else:
             self._tree.write_answer(conversation)
             parent = self._parent_id(record, conversation, may_be_root=not call_ids)
             parent = self._write_session_setting(record, conversation, parent)
-            for payload in payloads:
-                parent = self._tree.write(
-                    conversation,
-                    payload,
-                    parent,
-                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
-                )
-            self._tree.places[uuid] = (conversation, parent or uuid)
+            self._tree.place(uuid, conversation, payloads, parent)
         self._read_last_answer(as_object(record.get("toolUseResult")), uuid)
 
     def _read_last_answer(self, result: JsonObject, uuid: str) -> None:
@@ -395,16 +385,14 @@ class _Reader:
         """
         entry = CustomEntry(name=_entry_name(record), data=record)
         shown = self._read_shown(record)
-        payloads = [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
+        payloads: list[tuple[EntryPayload, str]] = (
+            [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
+        )
         if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
-            for payload, preferred_id in payloads:
-                self._tree.append(conversation, payload, preferred_id)
-            self._tree.places[uuid] = (conversation, conversation.answer)
+            self._tree.place(uuid, conversation, payloads, conversation.answer)
         else:
             parent = self._parent_id(record, conversation, may_be_root=False)
-            for payload, preferred_id in payloads:
-                parent = self._tree.write(conversation, payload, parent, preferred_id)
-            self._tree.places[uuid] = (conversation, parent or uuid)
+            self._tree.place(uuid, conversation, payloads, parent)
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
         """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""
@@ -631,6 +619,21 @@ class SessionTree:
         return self._write(
             conversation, payload, parent, self.time, self.ids.allocate(preferred_id)
         )
+
+    def place(
+        self,
+        uuid: str,
+        conversation: RecordedConversation,
+        payloads: Sequence[tuple[EntryPayload, str]],
+        after: HeldAnswer | str | None,
+    ) -> None:
+        """Add the entries of a line, with the ids that they should have, after the answer that is held or after an entry."""
+        for payload, preferred_id in payloads:
+            if isinstance(after, HeldAnswer):
+                self.append(conversation, payload, preferred_id)
+            else:
+                after = self.write(conversation, payload, after, preferred_id)
+        self.places[uuid] = (conversation, after or uuid)
 
     def append(
         self, conversation: RecordedConversation, payload: EntryPayload, preferred_id: str
