@@ -201,7 +201,6 @@ def _encode(row: Mapping[str, object]) -> bytes:
 def _summarize(run: RunState, on_totals: Callable[[Json], object]) -> CorpusSummary:
     files = rows = failures = 0
     errors: list[str] = []
-    outcome: FileOutcome
     for name, outcome in run.read():
         files += 1
         rows += outcome.lines.count(b"\n")

@@ -60,9 +60,6 @@ class MessageCounts:
     def __getitem__(self, number: int) -> MessageCount:
         return self._all[number]
 
-    def __len__(self) -> int:
-        return len(self._all)
-
     def count_messages(self, messages: Sequence[Message]) -> list[MessageCount]:
         """Return the counts of messages, in their order."""
         known = self._by_identity
@@ -74,12 +71,6 @@ class MessageCounts:
             # found by value: keeping the identity would cost memory, because policies create many
             # such messages
             return count
-        count = self._by_value[key] = self._add(message)
-        self._by_identity[id(message)] = count
-        self._kept_messages.append(message)
-        return count
-
-    def _add(self, message: Message) -> MessageCount:
         tokens = written = self._count(message)
         if not self._shows_thinking and any(map(is_thinking, message.content)):
             content = tuple(part for part in message.content if not is_thinking(part))
@@ -95,6 +86,8 @@ class MessageCounts:
             role=message.role,
             call_ids=frozenset(call.id for call in message.tool_calls),
         )
+        self._by_value[key] = self._by_identity[id(message)] = count
+        self._kept_messages.append(message)
         self._all.append(count)
         return count
 

@@ -195,9 +195,6 @@ class PrefixTree:
         self._added = 0
         self._last_number = 0
 
-    def __len__(self) -> int:
-        return len(self._children)
-
     def count_kept(self, messages: Sequence[MessageCount]) -> int:
         """Return how many messages a path has in common with the newest one."""
         before = self._path
