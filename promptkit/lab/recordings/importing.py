@@ -223,10 +223,9 @@ class RecordingTotals:
         self._figures: Counter[str] = Counter()
         self._calls: dict[tuple[str, str], int] = {}
         self._kept: Counter[str] = Counter()
-        self._entries = 0
+        self._entries = self._relocated_count = 0
         self._skipped: list[ReadProblem] = []
         self._relocated: list[ReadProblem] = []
-        self._relocated_count = 0
 
     def read_entries(self, batches: Iterable[tuple[RecordingFormat, Batch]]) -> Iterator[Entry]:
         """Yield the entries of batches, and add them up on the way."""

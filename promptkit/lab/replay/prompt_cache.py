@@ -192,8 +192,7 @@ class PrefixTree:
         """The number of the last path with a prefix, for those that the newest path does not have."""
         self.last_used: dict[int, float] = {}
         """The time at which a prefix was last used, by its number. The cache sets it."""
-        self._added = 0
-        self._last_number = 0
+        self._added = self._last_number = 0
 
     def count_kept(self, messages: Sequence[MessageCount]) -> int:
         """Return how many messages a path has in common with the newest one."""

@@ -100,9 +100,7 @@ class _Reader:
         self._tree = SessionTree()
         self._conversations = ConversationIndex()
         self._message_ids: set[str] = set()  # ids of the model's answers
-        self._number = 0
-        self._messages = 0
-        self._attachments = 0
+        self._number = self._messages = self._attachments = 0
         self._queue: list[Json] = []  # commands that were queued while the model worked
         self._taken: list[Json] = []  # those that it was shown
         self._relocated: list[ReadProblem] = []
