@@ -706,7 +706,7 @@ def _run_in_file(options: ChatOptions, file: Path) -> int:
         events=Events(notices),
         on_tool_call=on_tool_call,
     )
-    notices.watch_background(chat.session.compaction.background)
+    notices.background = chat.session.compaction.background
     with chat:
         return _ChatLoop(options, chat, screen, notices).run()
 
