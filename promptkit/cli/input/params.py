@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,6 +30,28 @@ class ParsedType(click.ParamType[T]):
             return self._parse(str(value))
         except PromptKitError as error:
             self.fail(str(error), param, ctx)
+
+
+class TranscriptFile(click.Path):
+    """The path of a transcript that a command writes to. A URL is refused, and not taken for a path."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path, or fail."""
+        if "://" in str(value):
+            self.fail(
+                f"{value} is a URL, and this command takes a file: write a path, such as talk.jsonl.",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
 
 
 class NameType(click.ParamType[str]):

@@ -18,10 +18,10 @@ import attrs
 
 from promptkit.compaction.planning.names import (
     MAX_LENGTH,
+    find_words,
     is_common,
     is_name,
     iter_texts,
-    iter_words,
     remove_name_list,
 )
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
@@ -165,7 +165,7 @@ class RecordingUses:
             yield from self._words_of(text)
 
     def _words_of(self, text: str) -> Iterator[str]:
-        for word in iter_words(text):
+        for word in find_words(text):
             below = word.removeprefix(f"{self._directory}/")
             yield below if is_name(below) else word
 

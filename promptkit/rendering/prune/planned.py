@@ -18,8 +18,6 @@ from promptkit.rendering.subtree import build_messages
 from promptkit.rendering.tree import MessageItem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.rendering.expand.sizing import Sizer
 
 
@@ -57,9 +55,9 @@ class KeptPlan:
                         stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
                         break
                     add(
-                        _build(unit)
-                        if isinstance(unit, MessageItem)
-                        else unit.message or _build(unit)
+                        unit.message
+                        if isinstance(unit, LinesMessage)
+                        else (unit.messages or build_messages(unit, 0))[0]
                     )
                 elif rank == partial:
                     if depth < len(levels):
@@ -69,7 +67,7 @@ class KeptPlan:
                         break
                     if self.lines is not None:
                         message, first = self.lines
-                        add(_join(message, sorted(message.ranked[first:])))
+                        add(message.join(sorted(message.ranked[first:])))
             else:
                 stack.pop()
         return tuple(messages)
@@ -77,35 +75,6 @@ class KeptPlan:
 
 _NONE: Final = -1
 """The rank of a unit that is kept in part, where there is none."""
-
-
-def _build(unit: MessageItem | PlannedMessage | LinesMessage | ContainerPlan) -> Message:
-    """Build the message of a unit, and keep it there for other renders."""
-    if isinstance(unit, PlannedMessage):
-        calls = () if unit.call is None else (unit.call,)
-        content = (unit.text,) if unit.text else ()
-        unit.message = Message(
-            role=unit.role,
-            content=content,
-            name=unit.element.name,
-            tool_calls=calls,
-            tool_call_id=unit.answers,
-        )
-        return unit.message
-    if isinstance(unit, LinesMessage):
-        unit.message = _join(unit, range(len(unit.lines)))
-        return unit.message
-    if not isinstance(unit, MessageItem):
-        raise TypeError(f"{type(unit).__name__} is no message.")
-    return build_messages(unit, 0)[0]
-
-
-def _join(message: LinesMessage, positions: Sequence[int]) -> Message:
-    """Build a message of its lines at these positions."""
-    lines = message.lines
-    texts = [lines[position].ended for position in positions]
-    texts[-1] = lines[positions[-1]].text
-    return Message(role=message.role, content=("".join(texts),), name=message.element.name)
 
 
 def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> KeptPlan | None:  # noqa: C901  # one pass over units, of which a prompt can have very many
@@ -124,12 +93,14 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
         The state, or None if not even the last state fits, or if only the tree tells what fits.
     """
     counts = _Counts(sizer, budget)
-    total = sum(map(counts.count_planned, root.fixed))
+    total = sum(map(counts.count, root.fixed))
     if total > room:
         return None
-    waits_for_user = root.has_user and not any(message.role == "user" for message in root.fixed)
+    waits_for_user = "user" in root.roles and not any(
+        message.role == "user" for message in root.fixed
+    )
     # for the message that is never removed
-    waits = waits_for_user or not (root.has_user or root.fixed)
+    waits = waits_for_user or not ("user" in root.roles or root.fixed)
     last_user = root.last_user  # until it is kept
     path: list[tuple[ContainerPlan, int]] = []
     lines: tuple[LinesMessage, int] | None = None
@@ -185,31 +156,26 @@ class _Counts:
         self._budget = budget
         self._shortest = max(LONG, budget)
 
-    def count(self, unit: MessageItem | PlannedMessage | Pair) -> int:
+    def count(self, unit: MessageItem | Pair) -> int:
         """Count the tokens of a message, or of a call and its result.
 
         A text that surely exceeds the budget is not counted.
         """
-        if isinstance(unit, MessageItem):
-            return self._find_excess(unit.text) or self._sizer.count_item(unit)
-        if isinstance(unit, PlannedMessage):
-            return self.count_planned(unit)
-        call, result = unit
-        return self.count_planned(call) + self.count_planned(result)
-
-    def count_planned(self, message: PlannedMessage) -> int:
-        """Count the tokens of a message as `count` does."""
-        if message.tokens < 0:
-            text = message.text
-            excess = self._find_excess(text)
-            if excess:
-                return excess
-            calls = () if message.call is None else (message.call,)
-            frame = self._sizer.count_frame(
-                message.role, message.element.name, calls, message.answers, text=bool(text)
+        if not isinstance(unit, MessageItem):
+            call, result = unit
+            return self.count(call) + self.count(result)
+        if unit.tokens < 0 and (excess := self._find_excess(unit.text)):
+            return excess
+        if unit.tokens < 0 and isinstance(unit, PlannedMessage):
+            message = Message(
+                role=unit.role,
+                content=(unit.text,) if unit.text else (),
+                name=unit.name,
+                tool_calls=() if unit.call is None else (unit.call,),
+                tool_call_id=unit.answers,
             )
-            message.tokens = frame + (self._sizer.tokenizer.count(text) if text else 0)
-        return message.tokens
+            unit.messages, unit.tokens = (message,), self._sizer.count_message(message)
+        return self._sizer.count_item(unit)
 
     def prune_lines(self, message: LinesMessage, room: int) -> tuple[int, int]:
         """Find the first state of a message that fits: the index in `ranked` of its first line, and its tokens.
@@ -218,7 +184,7 @@ class _Counts:
         have less tokens, but never less than the end of its last line.
         """
         count, scale = self._base.count, self._scale
-        frame = self._sizer.count_text_frame(message.role, message.element.name)
+        frame = self._sizer.count_frame(message.role, message.element.name)
         room -= frame
         lines, ranked = message.lines, message.ranked
         index = best = len(ranked)
@@ -228,8 +194,7 @@ class _Counts:
             line = lines[position]
             tokens = line.tokens
             if tokens < 0:
-                text = line.text
-                if self._find_excess(text):
+                if self._find_excess(line.text):
                     break
                 tokens = line.tokens = count(line.ended)
             content += tokens
