@@ -394,8 +394,7 @@ class Transcript:
 
     def _build_entries(self, payloads: Iterable[EntryPayload]) -> list[Entry]:
         """Build entries of payloads, each the child of the one before it, and check what they refer to."""
-        entries: list[Entry] = []
-        ids: set[str] = set()
+        entries: dict[str, Entry] = {}
         call_ids: set[str] = set()
         parent = self.leaf
         for payload in payloads:
@@ -404,24 +403,22 @@ class Transcript:
             if (
                 not entry.id
                 or entry.id in self._by_id
-                or entry.id in ids
+                or entry.id in entries
                 or (self._new_id is not _new_id and entry.id in self)
             ):
                 raise TranscriptError(
                     f"the new id {entry.id!r} was used before: `new_id` must return a different id each time."
                 )
             self._check_references(entry, call_ids)
-            entries.append(entry)
-            ids.add(entry.id)
+            entries[entry.id] = entry
             parent = entry.id
-        return entries
+        return [*entries.values()]
 
     def _check_references(self, entry: Entry, call_ids: set[str]) -> None:
         """Raise TranscriptError if an entry refers to one that does not exist.
 
         `call_ids` are the tool calls of the same batch.
         """
-        scope: str | None = None
         match entry.payload:
             case Edit(target=target) | Checkpoint(first_kept=str() as target) if (
                 self._find_on_path(target) is None
@@ -430,7 +427,7 @@ class Transcript:
             case BranchSummary(leaf=target) | Label(target=target) if target not in self:
                 scope = "in this transcript"
             case _:
-                target = ""
+                target = scope = ""
         if scope:
             raise TranscriptError(
                 f"the {entry.kind} refers to the entry {target!r}, which is not {scope}."
