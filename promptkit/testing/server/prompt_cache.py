@@ -23,8 +23,7 @@ from threading import Lock
 from typing import Any
 from zlib import crc32
 
-from promptkit import ImagePart, ToolDefinition, Usage
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import ImagePart, ToolDefinition, Usage, as_mapping, as_sequence
 from promptkit.testing.server.anthropic_validation import list_blocks
 from promptkit.testing.server.validation import extract_text
 from promptkit.tokens import Tokenizer, tokenizer_for

@@ -10,15 +10,20 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
-from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall
-from promptkit.messages import CacheBreakpointPart, Json
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+)
 from promptkit.wire.parts import parse_data_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MAX_HEADLINE = 72
 """Characters of a message that its headline quotes."""

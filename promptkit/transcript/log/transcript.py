@@ -286,7 +286,11 @@ class Transcript:
         """
         with self._lock:
             if expect not in {None, self.leaf or ""}:
-                raise TranscriptConflictError(expect or "", self._path_after(expect or ""))
+                path = self.path()
+                known = find_entry(path, expect or "")
+                raise TranscriptConflictError(
+                    expect or "", path[0 if known is None else known + 1 :]
+                )
             return self._append(payloads, attempts=MAX_CONFLICTS if expect is None else 1)
 
     def _append(
@@ -446,11 +450,6 @@ class Transcript:
             raise TranscriptError(
                 f"a tool result answers the call {message.tool_call_id!r}, which is not on this path: append the call first."
             )
-
-    def _path_after(self, entry_id: str) -> Sequence[Entry]:
-        path = self.path()
-        index = find_entry(path, entry_id)
-        return path[0 if index is None else index + 1 :]
 
     def _add_loaded(
         self, loaded: LoadedEntries, *, is_first_load: bool = False

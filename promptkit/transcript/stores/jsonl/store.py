@@ -442,12 +442,10 @@ class JsonlStore:
                 index.extend_index(self.path, before)
         except (OSError, sqlite3.Error, index.IndexDamagedError, TranscriptError) as error:
             self._discard_index()
-            self._report_no_index(getattr(error, "strerror", None) or error)
+            why = getattr(error, "strerror", None) or error
+            self.index_problem = f"{self.path} has no index: {why}."
         except index.NotIndexableError as error:
-            self._report_no_index(error)
-
-    def _report_no_index(self, why: object) -> None:
-        self.index_problem = f"{self.path} has no index: {why}."
+            self.index_problem = f"{self.path} has no index: {error}."
 
     def _discard_index(self) -> None:
         from promptkit.transcript.stores.jsonl.index import discard_index
