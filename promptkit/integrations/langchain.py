@@ -201,8 +201,11 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self._reader = _RequestReader(budget, None if model is None else model_name(model))
         own = _ChatModel(summarizer) if isinstance(summarizer, BaseChatModel) else summarizer
-        options = WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events)
-        self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
+        self._windows = ThreadWindows(
+            WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events),
+            transcripts=transcripts,
+            max_threads=max_threads,
+        )
 
     def __repr__(self) -> str:
         return describe(

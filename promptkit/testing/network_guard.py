@@ -32,7 +32,6 @@ from pathlib import Path
 from threading import Lock, current_thread
 from traceback import walk_stack
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
-from unittest.mock import patch
 
 import attrs
 
@@ -265,8 +264,11 @@ _wrapped = ExitStack()
 def _wrap_socket_methods() -> None:
     for name in _METHODS:
         if hasattr(socket.socket, name):  # Windows has no sendmsg
-            guarded = _guard_method(getattr(socket.socket, name))
-            _wrapped.enter_context(patch.object(socket.socket, name, guarded))
+            if name in vars(socket.socket):
+                _wrapped.callback(setattr, socket.socket, name, vars(socket.socket)[name])
+            else:  # it is inherited
+                _wrapped.callback(delattr, socket.socket, name)
+            setattr(socket.socket, name, _guard_method(getattr(socket.socket, name)))
 
 
 P = ParamSpec("P")

@@ -72,11 +72,10 @@ class PromptCache:
 
 def _chain_digests(scope: str, pieces: Iterable[bytes]) -> list[bytes]:
     """Return for each piece a digest of it and of all pieces before it in a scope."""
-    first = blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest()
     digests = accumulate(
         pieces,
         lambda before, piece: blake2b(piece, digest_size=16, key=before).digest(),
-        initial=first,
+        initial=blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest(),
     )
     return [*digests][1:]
 

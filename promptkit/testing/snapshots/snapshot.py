@@ -249,9 +249,9 @@ class WireSnapshot(PromptSnapshot):
             raise TypeError(
                 "a request has its size already: compare the prompt with prompt_snapshot.at(budgets=…)."
             )
-        requests = as_sequence(prompt) or (prompt,)
         return "\n\n".join(
-            format_request(read_request(request), stabilizer) for request in requests
+            format_request(read_request(request), stabilizer)
+            for request in (as_sequence(prompt) or (prompt,))
         )
 
 

@@ -6,7 +6,6 @@ import threading
 import time
 import uuid
 from bisect import bisect_left
-from itertools import count
 from typing import TYPE_CHECKING
 
 import attrs
@@ -305,16 +304,17 @@ class Transcript:
         if not payloads:
             return []
         leaf = self.leaf
-        for attempt in count(1):
+        while True:
             entries = self._build_entries(payloads)
             try:
                 self.store.append(entries, expect=self._last_stored_id)
                 break
             except TranscriptConflictError:
+                attempts -= 1
                 self.refresh()
                 if stay:
                     self._set_leaf(leaf)
-                if attempt >= attempts:
+                if attempts <= 0:
                     raise
         self._last_stored_id = entries[-1].id
         for entry in entries:

@@ -360,12 +360,15 @@ class JsonlStore:
         archives = now.header.archives if now else ()
         if count or any(archive.last == before.last_id for archive in archives):
             return count
-        if not self._read_archives and archives:
-            reader = TranscriptReader(self.path)
-            if any(
-                isinstance(item, StoredEntry) and item.entry.id == before.last_id for item in reader
-            ):
-                return 0
+        if (
+            archives
+            and not self._read_archives
+            and any(
+                isinstance(item, StoredEntry) and item.entry.id == before.last_id
+                for item in TranscriptReader(self.path)
+            )
+        ):
+            return 0
         raise TranscriptError(
             f"{self.path} was removed, cut or replaced since it was read: the entry {before.last_id!r} is gone. Nothing was written."
         )
