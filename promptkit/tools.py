@@ -191,9 +191,9 @@ class Tool:
             or not is_instance(max_tokens, int)
             or max_tokens < MIN_RESULT_TOKENS
         ):
-            wanted = f"at least {MIN_RESULT_TOKENS}, and a whole number, or None"
             raise InvalidArgumentError(
-                f"max_tokens of the tool {self.definition.name!r} must be {wanted}, not {max_tokens!r:.80}."
+                f"max_tokens of the tool {self.definition.name!r} must be at least {MIN_RESULT_TOKENS}, and a whole number, or None, "
+                f"not {max_tokens!r:.80}."
             )
 
     def __repr__(self) -> str:
@@ -351,8 +351,9 @@ def tool_definitions(tools: Iterable[AnyTool]) -> tuple[ToolDefinition, ...]:
     """
     if is_instance(tools, (Tool, ToolDefinition, str, Mapping)) or not is_instance(tools, Iterable):
         raise TypeError(f"tools must be a list of tools, such as [tool], not {tools!r:.80}.")
-    read = map(as_tool, tools)
-    definitions = tuple(each.definition if isinstance(each, Tool) else each for each in read)
+    definitions = tuple(
+        each.definition if isinstance(each, Tool) else each for each in map(as_tool, tools)
+    )
     names = [definition.name for definition in definitions]
     if len(set(names)) < len(names):
         raise InvalidArgumentError(
@@ -563,9 +564,10 @@ def _read_signature(
         reason = (
             str(error).split("\n", 1)[0].split(". Set `arbitrary_types_allowed", 1)[0].rstrip(".")
         )
-        problem = f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has"
-        problem += f"{ATTRS_PLACES if isinstance(error, PydanticSchemaGenerationError) else ''}."
-        raise InvalidArgumentError(problem) from error
+        places = ATTRS_PLACES if isinstance(error, PydanticSchemaGenerationError) else ""
+        raise InvalidArgumentError(
+            f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has{places}."
+        ) from error
     if strict and (open_place := _find_open_object(schema)):
         raise InvalidArgumentError(
             f"{_locate(function)}: strict=True needs every object to list its fields, and {open_place} of {called} does not. "
@@ -601,9 +603,8 @@ def _check_callable(function: Function) -> None:
         and not holder.endswith("<locals>")
         and next(iter(inspect.signature(function).parameters), None) == "self"
     ):
-        short = inner.__qualname__.rpartition("<locals>.")[2]
         raise InvalidArgumentError(
-            f"{_locate(function)}: {short} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
+            f"{_locate(function)}: {inner.__qualname__.rpartition('<locals>.')[2]} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
         )
 
 

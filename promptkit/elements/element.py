@@ -187,6 +187,15 @@ def signature_names(cls: type[PromptElement]) -> tuple[str, ...]:
     return tuple(prop_name(field) for field in cls.__attrs_attrs__ if field.init)
 
 
+def _list_needed(cls: type[PromptElement]) -> list[str]:
+    """List the props of a class that have no default."""
+    return [
+        prop_name(field)
+        for field in cls.__attrs_attrs__
+        if field.init and field.default is attrs.NOTHING
+    ]
+
+
 def prop_name(field: attrs.Attribute[object]) -> str:
     """Return the name of a prop where an element is written. Its attribute may have another one."""
     return field.alias or field.name
@@ -211,8 +220,9 @@ def _check_arguments(init: Callable[..., None], signature: Signature) -> Callabl
             raise
 
     itself = Parameter("self", Parameter.POSITIONAL_ONLY)
-    parameters = [itself, *signature.parameters.values()]
-    check_arguments.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    check_arguments.__dict__["__signature__"] = signature.replace(
+        parameters=[itself, *signature.parameters.values()]
+    )
     check_arguments.__doc__ = "Set the props."
     return check_arguments
 
@@ -245,11 +255,7 @@ def describe_props(
             else f"its props are {', '.join(own_names or known)}."
         )
         return f"{name} has no prop {prop}: {advice}"
-    missing = [
-        prop_name(field)
-        for field in cls.__attrs_attrs__
-        if field.init and field.default is attrs.NOTHING and prop_name(field) not in props
-    ]
+    missing = [prop for prop in _list_needed(cls) if prop not in props]
     return (
         f"{name} needs {' and '.join(missing)}: write {name}({', '.join(f'{each}=…' for each in missing)})."
         if missing
@@ -259,12 +265,7 @@ def describe_props(
 
 def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: bool = False) -> str:
     """Say how to write an element of this class with these values: as children, or as the props that a component needs."""
-    needed = [
-        prop_name(field)
-        for field in cls.__attrs_attrs__
-        if field.init and field.default is attrs.NOTHING
-    ]
-    problem = ""
+    needed, problem = _list_needed(cls), ""
     try:
         # an iterator may have no end
         flatten([value for value in values if not isinstance(value, Iterator)], cls.__name__)
@@ -718,12 +719,9 @@ def _refuse_cycle(opened: Sequence[object], owner: str) -> None:
 
 
 def _find_place(outer: object, inner: object) -> int:
-    items = cast("Iterable[object]", outer)  # the types of the items are unknown
-    return (
-        next((place for place, item in enumerate(items) if item is inner), 0)
-        if isinstance(outer, Sequence)
-        else 0
-    )
+    # the types of the items are unknown
+    items = cast("Iterable[object]", outer) if isinstance(outer, Sequence) else ()
+    return next((place for place, item in enumerate(items) if item is inner), 0)
 
 
 def _iterate(value: object, owner: str) -> Iterator[object]:

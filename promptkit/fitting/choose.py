@@ -133,10 +133,8 @@ def fit_history(  # noqa: PLR0913  # keywords
         choice = _Choice(granted=dict(fixed), left=room - marker)
         if _grant_required(choice, sizes, users, newest, budget):
             if step:
-                older = sum(
-                    [sizes.measure(at) for at in range(len(messages)) if at not in choice.granted]
-                )
-                choice.left = _round_room(choice.left, older, step)
+                older = [at for at in range(len(messages)) if at not in choice.granted]
+                choice.left = _round_room(choice.left, sum(map(sizes.measure, older)), step)
             _grant_older(choice, sizes, _order_blocks(messages, roles, keep), budget)
         return choice
 

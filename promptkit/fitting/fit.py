@@ -16,7 +16,6 @@ from promptkit.messages import (
     Json,
     Message,
     OpaquePart,
-    Part,
     Repair,
     as_wire_object,
 )
@@ -191,11 +190,8 @@ def fit(  # noqa: PLR0913  # keywords
     shown: list[T] = []
     kept: set[int] = set()
     changed: set[int] = set()
-    parts = [
-        (owners[paired.sources[at]], message)
-        for at, message in zip(fitted.sources, fitted.messages, strict=True)
-    ]
-    for owner, run in groupby(parts, key=lambda part: part[0]):
+    parts = zip(fitted.sources, fitted.messages, strict=True)
+    for owner, run in groupby(parts, key=lambda part: owners[paired.sources[part[0]]]):
         if owner < 0:
             continue  # the instructions
         group, left = read[owner], [message for _, message in run]
@@ -253,15 +249,12 @@ def _is_blank(message: Message) -> bool:
         and not message.tool_calls
         and not message.text.strip()
         and all(
-            isinstance(part, str | CacheBreakpointPart) or _is_border(part)
+            isinstance(part, str | CacheBreakpointPart)
+            # the border between two texts
+            or (isinstance(part, OpaquePart) and (part.provider or "").endswith(".part"))
             for part in message.content
         )
     )
-
-
-def _is_border(part: Part) -> bool:
-    """Return whether a part is the border between two texts, and no content."""
-    return isinstance(part, OpaquePart) and (part.provider or "").endswith(".part")
 
 
 def _read(
@@ -300,11 +293,7 @@ def _find_format(records: Sequence[Mapping[str, Json]]) -> WireFormat:
 
     Plain messages are Chat Completions'.
     """
-    for record in records:
-        form = find_format(record)
-        if form is not None:
-            return form
-    return "chat"
+    return next(filter(None, map(find_format, records)), "chat")
 
 
 def _read_record(index: int, message: object) -> Mapping[str, Json]:

@@ -63,14 +63,9 @@ class Paths:
         item = parent if position is None else parent.items[position]
         if type(item) is Node:
             return str(self._build_path(item, self._full, _append_step))
-        label = [format_label(parent, position)] if position is not None else []
-        return PATH_SEPARATOR.join(
-            [
-                step
-                for step in (str(self._build_path(parent, self._full, _append_step)), *label)
-                if step
-            ]
-        )
+        around = str(self._build_path(parent, self._full, _append_step))
+        label = "" if position is None else format_label(parent, position)
+        return PATH_SEPARATOR.join(filter(None, (around, label)))
 
     def format_public(self, parent: Node, position: int) -> str:
         """Format the path of the item at `position` in a node, without private components."""
@@ -134,9 +129,11 @@ class Paths:
     def _format_short_step(self, parent: Node, position: int) -> str:
         item = parent.items[position]
         if type(item) is Node and item.replaces is not None and item.replaces.parent is not None:
-            replaced = self._format_short_step(item.replaces.parent, item.replaces.position)
-            return f"fallback of {replaced}"
-        step = _format_short_label(parent, position).lstrip("_")
+            return f"fallback of {self._format_short_step(item.replaces.parent, item.replaces.position)}"
+        # the only child of an omitted grouping element takes the position of that element
+        while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
+            parent, position = parent.parent, parent.position
+        step = _format_step(item, position, siblings=len(parent.items)).lstrip("_")
         element = item.element
         if not self._described or element is None or element.label:
             return step
@@ -172,17 +169,6 @@ def _append_label_step(path: Path, node: Node) -> Path:
         if node.element is not None and node.element.label
         else path
     )
-
-
-def _format_short_label(parent: Node, position: int) -> str:
-    """Format the label of an item.
-
-    The only child of an omitted grouping element takes the position of that element.
-    """
-    item = parent.items[position]
-    while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
-        parent, position = parent.parent, parent.position
-    return _format_step(item, position, siblings=len(parent.items))
 
 
 def _describe(element: PromptElement) -> str:

@@ -28,7 +28,7 @@ from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.result.trace_recorder import TraceRecorder
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, NamedModel, tokenizer_for
+from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, tokenizer_for
 from promptkit.tokens.budget import resolve_render_budget
 from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, tool_definitions
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.prune.removal_order import Step
     from promptkit.rendering.prune.removals import PrunedTree
     from promptkit.rendering.tree import Node
-    from promptkit.tokens import Tokenizer
 
 Pairing = Literal["strict", "lenient"]
 """What a render does with tool calls without result and tool results without call: raise an error,
@@ -308,12 +307,11 @@ class Renderer:
     def _build_pruner(self, root: Node, limit_steps: Sequence[tuple[Node, list[Step]]]) -> Pruner:
         tree = materialize(root, prompt_tsx=self._prompt_tsx, keeps_request=self._keeps_request)
         pair_calls(tree, strict=self._pairing == "strict")
-        exact_overhead = self._count_overhead if self._tools else None
         return Pruner(
             tree,
             self._sizer,
             self._overhead,
-            exact_overhead=exact_overhead,
+            exact_overhead=self._count_overhead if self._tools else None,
             limit_steps=limit_steps,
         )
 
@@ -389,7 +387,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
     >>> render(UserMessage()["Hello"], budget=100).messages
     (Message(role='user', content=('Hello',), name=None, tool_calls=(), tool_call_id=None),)
     """
-    renderer = Renderer(
+    return Renderer(
         budget=budget,
         model=model,
         tokenizer=tokenizer,
@@ -399,8 +397,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
         pairing=pairing,
         defaults=defaults,
         trace=trace,
-    )
-    return renderer.render(prompt)
+    ).render(prompt)
 
 
 async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
@@ -420,7 +417,7 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
 
     The arguments are those of `Renderer`, and the errors those of `Renderer.render`.
     """
-    renderer = Renderer(
+    return await Renderer(
         budget=budget,
         model=model,
         tokenizer=tokenizer,
@@ -430,5 +427,4 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
         pairing=pairing,
         defaults=defaults,
         trace=trace,
-    )
-    return await renderer.render_async(prompt)
+    ).render_async(prompt)

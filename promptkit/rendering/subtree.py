@@ -30,13 +30,12 @@ def measure(node: Node, sizer: Sizer, state: int = 0) -> int:
     """Count the exact tokens of a subtree on its own: those of its messages, or of its text and parts inside a message."""
     if node.role is None and (node.message is not None or node.fragment):
         return sum(map(sizer.count_part, join_parts(iter_leaves(node, state))))
-    total = 0
-    for item in iter_messages(node, state):
-        if type(item) is MessageItem:
-            total += sizer.count_item(item)
-        else:
-            total += sum(map(sizer.count_message, build_messages(item, state)))
-    return total
+    return sum(
+        sizer.count_item(item)
+        if type(item) is MessageItem
+        else sum(map(sizer.count_message, build_messages(item, state)))
+        for item in iter_messages(node, state)
+    )
 
 
 def is_empty(node: Node) -> bool:
@@ -154,8 +153,11 @@ def build_messages(item: Node | MessageItem, state: int) -> tuple[Message, ...]:
         for call, removed_at in zip(node.calls, node.calls_removed_at, strict=True)
         if removed_at >= state
     )
-    blank = not any(not isinstance(part, str) or not part.isspace() for part in parts)
-    if blank and not calls and node.role != "tool":
+    if (
+        not calls
+        and node.role != "tool"
+        and all(isinstance(part, str) and part.isspace() for part in parts)
+    ):
         return ()
     return (
         Message(

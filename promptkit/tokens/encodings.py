@@ -179,14 +179,11 @@ def get_encoding(name: str) -> Encoding:
 
     Raises TokenizerError if an encoding does not load; the message says how to provide it.
     """
-    found = _encodings.get(name)
-    if found is not None:
-        return found
-    with _lock:
-        found = _encodings.get(name)
-        if found is None:
-            found = _encodings[name] = _build(name)
-        return found
+    if name not in _encodings:
+        with _lock:
+            if name not in _encodings:
+                _encodings[name] = _build(name)
+    return _encodings[name]
 
 
 LONGEST_TOKEN = 128
@@ -211,9 +208,12 @@ def _build(name: str) -> Encoding:
         return loaded[name]
     bundle = BUNDLED.get(name)
     if bundle is not None:
-        ranks = {token: rank for rank, token in enumerate(load_vocabulary(bundle.vocabulary))}
+        vocabulary = load_vocabulary(bundle.vocabulary)
         return tiktoken.Encoding(
-            name, pat_str=bundle.words, mergeable_ranks=ranks, special_tokens=dict(bundle.special)
+            name,
+            pat_str=bundle.words,
+            mergeable_ranks={token: rank for rank, token in enumerate(vocabulary)},
+            special_tokens=dict(bundle.special),
         )
     _refuse_download(name)
     try:

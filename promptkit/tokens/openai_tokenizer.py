@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from promptkit.errors import TextTooLongError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
-from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding, get_engine
+from promptkit.tokens.encodings import (
+    BUNDLED,
+    EncodingEngine,
+    find_longest_token,
+    get_encoding,
+    get_engine,
+)
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 from promptkit.tokens.tool_schemas import (
@@ -27,8 +33,6 @@ from promptkit.tokens.tool_schemas import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from promptkit.tokens.encodings import EncodingEngine
 
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
@@ -238,12 +242,10 @@ class OpenAITokenizer(Tokenizer):
         """Return the part of the text that the first or last `tokens` of the ids encode, without a character cut in two."""
         if tokens <= 0:
             return ""
-        # Lengths, not the decoded text: it has U+FFFD where the text has a lone surrogate.
-        if keep == "head":
-            return text[: len(self.encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))]
-        return text[
-            len(text) - len(self.encoding.decode_bytes(ids[-tokens:]).decode("utf-8", "ignore")) :
-        ]
+        kept = ids[:tokens] if keep == "head" else ids[-tokens:]
+        # Its length, not the decoded text: that has U+FFFD where the text has a lone surrogate.
+        length = len(self.encoding.decode_bytes(kept).decode("utf-8", "ignore"))
+        return text[:length] if keep == "head" else text[len(text) - length :]
 
     def _find_cut(
         self, text: str, tokens: int, keep: Literal["head", "tail"]
@@ -260,9 +262,11 @@ class OpenAITokenizer(Tokenizer):
                 self._check_length(text)
                 safe, excerpt = True, text
             elif keep == "head":
-                safe, excerpt = self._take_head(text, size)
+                end = self._find_safe_cut(text, size, size + _NEAR)
+                safe, excerpt = end is not None, text[: size if end is None else end]
             else:
-                safe, excerpt = self._take_tail(text, size)
+                start = self._find_safe_cut(text, len(text) - size - _NEAR, len(text) - size)
+                safe, excerpt = start is not None, text[-size if start is None else start :]
             pieces = self._split(excerpt)
             before, left = 0, tokens
             for piece in pieces if keep == "head" else reversed(list(pieces)):
@@ -280,14 +284,9 @@ class OpenAITokenizer(Tokenizer):
                     return None
             size *= 4
 
-    def _take_head(self, text: str, size: int) -> tuple[bool, str]:
-        place = self._safe_cut.search(text, size, size + _NEAR) if self._safe_cut else None
-        return place is not None, text[: place.start() if place else size]
-
-    def _take_tail(self, text: str, size: int) -> tuple[bool, str]:
-        start = len(text) - size
-        place = self._safe_cut.search(text, start - _NEAR, start) if self._safe_cut else None
-        return place is not None, text[place.start() if place else start :]
+    def _find_safe_cut(self, text: str, start: int, end: int) -> int | None:
+        place = self._safe_cut.search(text, start, end) if self._safe_cut else None
+        return None if place is None else place.start()
 
     def _split(self, text: str) -> Iterator[str]:
         """Yield the pieces of a long text, whose counts add up, since they end at safe cuts."""

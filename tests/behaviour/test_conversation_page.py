@@ -10,7 +10,7 @@ import pytest
 
 from promptkit import Transcript, Usage
 from promptkit.lab.replay import LogOptions, log_path
-from promptkit.lab.replay.conversation_log import RECORDED, ConversationLog, expand_change
+from promptkit.lab.replay.conversation_log import RECORDED, ConversationLog
 from promptkit.lab.replay.conversation_page import (
     CONVERSATION,
     SCRIPTS,
@@ -24,6 +24,7 @@ from tests.browser.chromium import browser, find, opened
 from tests.browser.reading import CONTRASTS, OUTSIDE
 from tests.browser.talks import agent_log, compacted_talk, hostile_log, long_log, talk_log
 from tests.conversations import assistant_message, call_message, result_message, user_message
+from tests.unit.lab.replay.conversations import expand_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from promptkit import AgentSession, Message, ToolCall, Usage
+from promptkit import AgentSession, Message, ToolCall, Usage, tool
 from promptkit.agent import Forked, Handoff, Isolated
 from promptkit.cli.commands.transcript import transcript as command
 from promptkit.compaction import ToolCalled
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DOCUMENT = summary_answer("The parser scatters.", sections=HANDOFF_SECTIONS)
 
 
+@tool
 def write_file(path: str, content: str) -> str:
     """Write a file."""
     return f"{path} has {len(content)} characters"

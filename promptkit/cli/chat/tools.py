@@ -156,8 +156,7 @@ def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[s
 
 def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[str, str, str]:
     text, path = _text(arguments, "text"), _text(arguments, "path", ".")
-    wanted = text.casefold()
-    if not wanted:
+    if not (wanted := text.casefold()):
         refuse("text must not be empty.")
     found: list[str] = []
     stopped = ""
@@ -225,11 +224,9 @@ def _text(arguments: Mapping[str, object], name: str, default: str | None = None
 
 
 def _number(arguments: Mapping[str, object], name: str, default: int | None) -> int | None:
-    value = arguments.get(name)
-    if value is None:
+    if (value := arguments.get(name)) is None:
         return default
-    number = read_integer(value)
-    if number is None:
+    if (number := read_integer(value)) is None:
         refuse(f"{name} must be a whole number.")
     return number
 

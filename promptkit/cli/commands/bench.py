@@ -164,7 +164,7 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     if as_json:
         click.echo(text, nl=False)
     else:
-        from promptkit.cli.output.bench_table import print_run
+        from promptkit.cli.output.tables import print_run
 
         print_run(run)
     if earlier and baseline:

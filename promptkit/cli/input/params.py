@@ -154,8 +154,7 @@ def _parse_size(text: str) -> int:
 
 def _parse_share(text: str) -> float:
     """Read a share of 1: `5%` or `0.05`. More than 100 % is accepted, because a time may double."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip(), re.ASCII)
-    if not match:
+    if not (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip(), re.ASCII)):
         raise InvalidArgumentError(f"invalid share {text!r}: use 5% or 0.05.")
     return float(match[1]) / (100 if match[2] else 1)
 

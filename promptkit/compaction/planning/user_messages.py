@@ -319,9 +319,10 @@ class UserMessageHistory:
             return ""
         first_open = len(messages) - unanswered
         marks = [OPEN if at >= first_open else ANSWERED for at in range(len(messages))]
+        frames = {mark: tokenizer.count(mark) + 1 for mark in (OPEN, ANSWERED)}
         texts = [self._shorten(escape_block_tags(text), tokenizer) for text in messages]
         lines = [
-            _HistoryLine(mark, text, tokenizer.count(mark) + 1, tokenizer.count(text))
+            _HistoryLine(mark, text, frames[mark], tokenizer.count(text))
             for mark, text in zip(marks, texts, strict=True)
         ]
         text = _format_history([each.mark + each.text for each in lines], omitted=0)
@@ -506,13 +507,10 @@ def _fit(
         line = lines[order[rank]]
         reserved = min(before[rank], for_others)
         room = max(left - reserved, min(left, SHORTENED_TOKENS + line.frame))
-        shown = truncate_text(
-            line.text,
-            min(room, most) - line.frame,
-            head=0.5,
-            marker=MARKER,
-            tokenizer=tokenizer,
-        )
+        room = min(room, most) - line.frame
+        shown = line.text
+        if room < max(1, line.tokens):
+            shown = truncate_text(shown, room, head=0.5, marker=MARKER, tokenizer=tokenizer)
         if shown != line.text and shown in {"", MARKER}:
             break
         kept[order[rank]] = line.mark + shown

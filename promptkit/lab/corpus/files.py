@@ -177,8 +177,10 @@ def check_output(output: Path | str, *, force: bool) -> None:
         raise CorpusError(
             f"rows are written as JSON lines or as Parquet: name {output} with the suffix .jsonl or .parquet."
         )
-    if suffix == ".parquet":
-        _check_parquet()
+    if suffix == ".parquet" and find_spec("pyarrow") is None:
+        raise CorpusError(
+            "Parquet needs pyarrow: run `pip install 'pyarrow>=17'`, or `pip install '.[parquet]'` in a checkout of promptkit."
+        )
     if is_remote(output):
         exists = remote_exists(str(output))
     else:
@@ -219,13 +221,6 @@ def write_rows(output: Path | str, read_lines: Callable[[], Iterable[bytes]]) ->
         write_output(Path(output), write)
     except OSError as error:
         raise CorpusError(f"cannot write {output}: {error.strerror or error}.") from error
-
-
-def _check_parquet() -> None:
-    if find_spec("pyarrow") is None:
-        raise CorpusError(
-            "Parquet needs pyarrow: run `pip install 'pyarrow>=17'`, or `pip install '.[parquet]'` in a checkout of promptkit."
-        )
 
 
 def _write_parquet(file: BinaryIO, read_lines: Callable[[], Iterable[bytes]]) -> None:

@@ -185,9 +185,10 @@ def _run(job: CorpusJob, file: str) -> FileOutcome:
         return _describe_failed(file, str(error))
     except Exception as error:  # noqa: BLE001  # a defect that one file meets must not cost the others their results
         return _describe_failed(file, f"{type(error).__name__}: {error}")
-    errors = tuple(str(row["error"]) for row in result.rows if "error" in row)
     return FileOutcome(
-        lines=b"".join(map(_encode, result.rows)), totals=json.dumps(result.totals), errors=errors
+        lines=b"".join(map(_encode, result.rows)),
+        totals=json.dumps(result.totals),
+        errors=tuple(str(row["error"]) for row in result.rows if "error" in row),
     )
 
 

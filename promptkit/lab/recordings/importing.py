@@ -16,11 +16,10 @@ from promptkit.lab.recordings.formats.chat_messages import AnthropicFormat, Open
 from promptkit.lab.recordings.formats.claude_code import ClaudeCodeFormat
 from promptkit.lab.recordings.formats.codex import CodexFormat
 from promptkit.lab.recordings.formats.gemini_cli import GeminiCliFormat
-from promptkit.lab.recordings.formats.mini_swe_agent import MiniSweAgentFormat
 from promptkit.lab.recordings.formats.openhands import OpenHandsFormat
 from promptkit.lab.recordings.formats.pi import PiFormat
 from promptkit.lab.recordings.formats.promptkit import PromptkitFormat, batches_from_items
-from promptkit.lab.recordings.formats.swe_agent import SweAgentFormat
+from promptkit.lab.recordings.formats.swe_agent import MiniSweAgentFormat, SweAgentFormat
 from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.lab.recordings.reading.format import (
     MAX_RECORD_BYTES,
@@ -234,10 +233,12 @@ class RecordingTotals:
         """Yield the entries of batches, and add them up on the way."""
         for recording_format, batch in batches:
             self._format_name = recording_format.name
-            self._figures["conversations"] += batch.conversations
-            self._figures["messages"] += batch.messages
-            self._figures["attachments"] += batch.attachments
-            self._figures["skipped_lines"] += len(batch.skipped)
+            self._figures.update(
+                conversations=batch.conversations,
+                messages=batch.messages,
+                attachments=batch.attachments,
+                skipped_lines=len(batch.skipped),
+            )
             self._entries += len(batch.entries)
             self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
             self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
@@ -280,19 +281,19 @@ class RecordingTotals:
                 pass
 
     def _add_message(self, message: Message, scope: str) -> None:
-        for part in message.content:
-            self._figures["images"] += isinstance(part, ImagePart)
-            if isinstance(part, OpaquePart):
-                self._figures["thinking"] += (
-                    as_text(as_object(part.value).get("type")) in THINKING_TYPES
-                )
-        self._figures["tool_calls"] += len(message.tool_calls)
+        opaque = [part for part in message.content if isinstance(part, OpaquePart)]
+        self._figures.update(
+            images=sum(isinstance(part, ImagePart) for part in message.content),
+            thinking=sum(
+                as_text(as_object(part.value).get("type")) in THINKING_TYPES for part in opaque
+            ),
+            tool_calls=len(message.tool_calls),
+        )
         for call in message.tool_calls:
             state = self._calls.get((scope, call.id), 0)
             self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
         if message.role == "tool":
-            self._figures["tool_results"] += 1
-            self._figures["tool_errors"] += is_error_result(message)
+            self._figures.update(tool_results=1, tool_errors=is_error_result(message))
             key = (scope, message.tool_call_id or "")
             self._calls[key] = self._calls.get(key, 0) | ANSWERED
 

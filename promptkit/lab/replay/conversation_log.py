@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import attrs
@@ -115,8 +116,9 @@ class LoggedRequest:
     """Whether the cached tokens are those of a simulated prompt cache, because no provider's
     figures were recorded."""
     change: tuple[int, ...]
-    """The messages that it shows, as a change of those of the request before: pairs of numbers,
-    read by `expand_change`."""
+    """The messages that it shows, as a change of those of the request before: pairs of a start and a
+    length. A start from 0 on is a place in the request before; a negative one, -1 - n, begins with
+    the message of the number n."""
     difference: FirstDifference | None = None
     """The first block that differs from the request before. None: it begins with all of that
     request, or it is the first one."""
@@ -257,7 +259,8 @@ class RequestLogger:
         for number in shown[len(before) :] if appended else shown:
             message = self._messages.all[number]
             self._sums[message.part] += message.tokens
-        difference = None if appended else self._find_difference(before, shown)
+        both = ([self._messages.all[number].message for number in some] for some in (before, shown))
+        difference = None if appended else find_first_difference(*both)
         self._shown = list(shown)
         sums = dict(self._sums)
         first = self._messages.all[shown[0]].part if shown else "unrecorded"
@@ -277,12 +280,6 @@ class RequestLogger:
                 difference=difference,
             )
         )
-
-    def _find_difference(
-        self, before: Sequence[int], shown: Sequence[int]
-    ) -> FirstDifference | None:
-        both = ([self._messages.all[number].message for number in some] for some in (before, shown))
-        return find_first_difference(*both)
 
     def finish(self, name: str, summaries_billed: BilledTokens) -> RequestLog:
         """Return the log. `summaries_billed` is what all summaries were billed."""
@@ -307,8 +304,7 @@ def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]
     change: list[int] = []
     at = new = 0
     while at < len(shown):
-        place = places.get(shown[at])
-        if place is None:
+        if (place := places.get(shown[at])) is None:
             at += 1
             continue
         change += _new_runs(shown, new, at)
@@ -331,22 +327,6 @@ def _new_runs(shown: Sequence[int], start: int, end: int) -> Iterator[int]:
             length += 1
         yield from (-1 - shown[start], length)
         start += length
-
-
-def expand_change(before: Sequence[int], change: Sequence[int]) -> list[int]:
-    """Return the messages that a request shows.
-
-    Args:
-        before: Those of the request before.
-        change: Pairs of a start and a length. A start from 0 on is a place in `before`; a negative
-            one, -1 - n, begins with the number n.
-    """
-    shown: list[int] = []
-    for start, length in zip(change[::2], change[1::2], strict=True):
-        shown += (
-            before[start : start + length] if start >= 0 else range(-1 - start, -1 - start + length)
-        )
-    return shown
 
 
 class CountedMessageFinder:
@@ -382,8 +362,7 @@ class CountedMessageFinder:
         # The newest messages are a tail of the conversation, so each place is found from the end.
         next_number = reply
         for at in range(len(counts) - 1, start - 1, -1):
-            places = self._numbers.get(counts[at].number)
-            if places is None:
+            if (places := self._numbers.get(counts[at].number)) is None:
                 continue
             index = bisect_left(places, next_number)
             found[at] = next_number = places[index - 1] if index else places[-1]
@@ -409,8 +388,7 @@ class CountedMessageFinder:
 
     def _add_changed(self, count: MessageCount, reply: int) -> int:
         """Add a message that is a form of an earlier one, and return its number; -1 if it is none."""
-        original = self._messages.find_original(count.message, reply)
-        if original is None:
+        if (original := self._messages.find_original(count.message, reply)) is None:
             return -1
         changed = LoggedMessage(
             message=count.message, tokens=count.tokens, kind="changed", original=original
@@ -723,7 +701,9 @@ class _RecordedRequests:
         self._views = RecordedViews(path, counts)
         self._by_entry = {message.entry_id: number for number, message in enumerate(messages.all)}
         self._places = {entry.id: at for at, entry in enumerate(path)}
-        self._said_before = _count_before(path)
+        # for each entry the number of messages before it
+        said = (entry.message is not None and is_shown(entry.message) for entry in path)
+        self._said_before = list(accumulate(said, initial=0))
         self._others: dict[tuple[str, int], int] = {}
         self._shown: list[int] = []
 
@@ -740,8 +720,7 @@ class _RecordedRequests:
         if original is not None and self._messages.all[original].message == item.message:
             return original
         key = item.entry_id, count.number
-        number = self._others.get(key)
-        if number is None:
+        if (number := self._others.get(key)) is None:
             number = self._others[key] = self._messages.add(self._describe(item, count, original))
         return number
 
@@ -768,11 +747,3 @@ class _RecordedRequests:
         end = self._places.get(first_kept, place) if first_kept is not None else place
         resets = (at for at in range(end - 1, -1, -1) if isinstance(self._path[at].payload, Reset))
         return self._said_before[next(resets, 0)], self._said_before[end]
-
-
-def _count_before(path: Sequence[Entry]) -> list[int]:
-    """Return for each entry the number of messages before it."""
-    counts = [0]
-    for entry in path:
-        counts.append(counts[-1] + (entry.message is not None and is_shown(entry.message)))
-    return counts

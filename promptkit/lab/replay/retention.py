@@ -154,8 +154,7 @@ class RecordingUses:
 
     def items_in(self, message: MessageCount) -> frozenset[tuple[str, str]]:
         """Return the items that a message contains."""
-        items = self._items.get(message.number)
-        if items is None:
+        if (items := self._items.get(message.number)) is None:
             pairs = self._pairs.intersection(self._iter_pairs(message.message))
             items = self._items[message.number] = frozenset(
                 [("line", line) for line in iter_lines(message.message) if line in self._lines]

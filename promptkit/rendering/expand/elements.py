@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable
 from functools import cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
@@ -88,8 +89,7 @@ def prepare_node(node: Node, element: PromptElement) -> None:
 
 def open_node(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
     """Return the children of an element, or None if a component or an Expandable has to be awaited."""
-    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
-    return handler.open(context, node, element)
+    return (_RESOLVED.get(type(element)) or _resolve(type(element))).open(context, node, element)
 
 
 def close_node(context: ElementContext, node: Node) -> Children | None:
@@ -302,37 +302,19 @@ def _cut_to_budget(
     counted_end = 0  # a safe cut: the text before it has `counted_tokens`
     base = tokenizer.base
     safe_cut = base.safe_cut
-    for end in _find_piece_ends(content, separator):
+    pattern = re.escape(separator) if isinstance(separator, str) else separator
+    starts = (match.start() for match in re.finditer(pattern, content) if match.start() > 0)
+    for end in chain(starts, [len(content)]):
         tokens = base.count(content[counted_end:end])
         if tokenizer.scale(counted_tokens + tokens) > budget:
             break
         fitting_end = end
-        cut = (
-            _find_last_cut(safe_cut, content, counted_end + 1, end)
-            if safe_cut is not None
-            else None
-        )
+        cuts = safe_cut.finditer(content, counted_end + 1, end) if safe_cut is not None else ()
+        cut = max((match.start() for match in cuts if match.start() < end), default=None)
         if cut is not None:
             counted_tokens += tokens - base.count(content[cut:end])
             counted_end = cut
     return content[:fitting_end]
-
-
-def _find_piece_ends(content: str, separator: str | re.Pattern[str]) -> Iterator[int]:
-    pattern = re.compile(re.escape(separator)) if isinstance(separator, str) else separator
-    for match in pattern.finditer(content):
-        if match.start() > 0:
-            yield match.start()
-    if content:
-        yield len(content)
-
-
-def _find_last_cut(safe_cut: re.Pattern[str], content: str, start: int, end: int) -> int | None:
-    last = None
-    for match in safe_cut.finditer(content, start, end):
-        if match.start() < end:
-            last = match.start()
-    return last
 
 
 # Tag: writes its two lines, and drops them if its content is empty.
@@ -340,7 +322,7 @@ def _find_last_cut(safe_cut: re.Pattern[str], content: str, start: int, end: int
 
 def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
     attributes = "".join(
-        f' {key}="{_escape_attribute(_require_text(value, key, node))}"'
+        f' {key}="{escape_attribute(_require_text(value, key, node))}"'
         for key, value in element.attributes.items()
     )
     if not element.children:
@@ -371,7 +353,7 @@ def _require_text(value: object, attribute: str, node: Node) -> str:
     )
 
 
-def _escape_attribute(value: str) -> str:
+def escape_attribute(value: str) -> str:
     """Escape an attribute value as XML.
 
     The standard library's function would import its HTTP client.
@@ -426,8 +408,12 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     )
     head, marker = {"head": 1.0, "tail": 0.0}.get(element.keep, element.ratio), element.marker
     cut = sizer.truncate(content, tokens, head=head, marker=marker)
-    length = len(cut) - len(marker) if cut and cut != content else len(content)
-    shorter = list_shorter_texts(content, length, head=head, marker=marker)
+    shorter = list_shorter_texts(
+        content,
+        len(cut) - len(marker) if cut and cut != content else len(content),
+        head=head,
+        marker=marker,
+    )
     node.is_cut = cut != content and element.max_tokens is None
     if (
         not cut
@@ -575,9 +561,12 @@ def _open_prioritized_list(
 
 def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Children | None:
     context.add_rounds(node, element)
-    find_labels = cache(partial(describe_rounds, element.rounds))
     node.run = Run(
-        node, element.order, element.priorities, marker=element.marker, find_labels=find_labels
+        node,
+        element.order,
+        element.priorities,
+        marker=element.marker,
+        find_labels=cache(partial(describe_rounds, element.rounds)),
     )
     node.run.dropped, node.run.unspent = element.dropped, element.unspent
     return ()

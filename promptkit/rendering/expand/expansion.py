@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from itertools import takewhile
 from time import perf_counter
@@ -200,8 +200,7 @@ class Expansion:
     ) -> ComponentRun:
         if self.seconds is not None:
             self.seconds[node] += perf_counter()
-        children = flatten(result, type(element).__name__)
-        run = ComponentRun(element, children, sizing)
+        run = ComponentRun(element, flatten(result, type(element).__name__), sizing)
         self.runs.store(run)
         return run
 
@@ -326,7 +325,7 @@ class Expansion:
         for index, group in enumerate(ordered):
             for member in group.nodes:
                 member.group_index = index
-        self._schedule(node, 0)
+        self._schedule(ordered)
         return False
 
     def _build_node(self, element: PromptElement, parent: Node) -> Node:
@@ -358,18 +357,22 @@ class Expansion:
                     "a CacheBreakpoint must be a direct child of a message: move it into one.",
                     path=format_path(node),
                 )
-            part = CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
             node.items.append(
-                Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element)
+                Leaf(
+                    node,
+                    "",
+                    HIGHEST_PRIORITY,
+                    STARTS_LINE_NEVER,
+                    part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl),
+                    element=element,
+                )
             )
 
-    def _schedule(self, node: Node, index: int) -> None:
-        """Schedule the nodes of a flex group, or of the next group that has any. There is one."""
-        if node.layout:
-            groups = node.layout.groups
-            while not groups[index].nodes:
-                index += 1
-            self._stack.extend(reversed(groups[index].nodes))
+    def _schedule(self, groups: Sequence[FlexGroup]) -> bool:
+        """Schedule the nodes of the first flex group that has any. Return whether there is one."""
+        nodes = next((group.nodes for group in groups if group.nodes), ())
+        self._stack.extend(reversed(nodes))
+        return bool(nodes)
 
     def _complete(self, node: Node) -> None:
         """Close a node whose subtree is rendered and each ancestor that this completes, then schedule the next flex group."""
@@ -386,12 +389,9 @@ class Expansion:
             group.unfinished -= 1
             if group.unfinished:
                 return
-            if any(later.nodes for later in parent.layout.groups[node.group_index + 1 :]):
-                self._schedule(parent, node.group_index + 1)
+            if self._schedule(parent.layout.groups[node.group_index + 1 :]):
                 return
             node = parent
-            if node.parent is None:
-                return
 
 
 def _refuse_cycle(node: Node) -> None:
@@ -406,9 +406,8 @@ def _refuse_cycle(node: Node) -> None:
     for each in reversed(chain):
         first = outer.setdefault((id(each.element), each.component_depth), each)
         if first is not each:
-            name = type(each.element).__name__
             raise TreeError(
-                f"{name} contains itself, again at {format_path(each)}: take it out of its own children and props.",
+                f"{type(each.element).__name__} contains itself, again at {format_path(each)}: take it out of its own children and props.",
                 path=format_path(first),
             )
 
@@ -450,9 +449,11 @@ def grow_expandables(
         if not isinstance(element, Expandable):
             continue
         size = sizer.tokens_used(node)  # what it reported, at most its share unless it always stays
-        room = limit - used
-        for limited in _find_limits(node, root):
-            room = min(room, (limited.limit or 0) - measure(limited, sizer))
+        between = takewhile(lambda above: above is not root, iter_upwards(node.parent))
+        limits = [
+            above.limit - measure(above, sizer) for above in between if above.limit is not None
+        ]
+        room = min([limit - used, *limits])
         if room <= 0:
             continue
         try:
@@ -480,9 +481,3 @@ def _is_alive_below(node: Node, root: Node) -> bool:
             return False
         node = parent
     return True
-
-
-def _find_limits(node: Node, root: Node) -> list[Node]:
-    """Return the nodes with a limit between a node and `root`."""
-    between = takewhile(lambda above: above is not root, iter_upwards(node.parent))
-    return [above for above in between if above.limit is not None]

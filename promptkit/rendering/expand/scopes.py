@@ -52,8 +52,9 @@ class Scopes:
 
     def _find_writer(self, node: Node) -> Node | None:
         """Return the component whose `render` wrote the element of a node, or None if none did."""
-        unknown = takewhile(lambda above: above not in self._writers, iter_upwards(node))
-        for each in reversed(list(unknown)):
+        for each in reversed(
+            list(takewhile(lambda above: above not in self._writers, iter_upwards(node)))
+        ):
             parent = each.parent
             if parent is None:
                 self._writers[each] = None
@@ -82,8 +83,7 @@ class Scopes:
 
 
 def _is_component(node: Node) -> bool:
-    above = node.parent.component_depth if node.parent is not None else 0
-    return node.component_depth > above
+    return node.component_depth > (node.parent.component_depth if node.parent is not None else 0)
 
 
 def _iter_items(values: Iterable[object]) -> Iterator[object]:

@@ -223,10 +223,8 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
                 if is_never_removed(item):
                     continue
                 if text_last and is_literal(item):
-                    encloses = (
-                        bool(parent.enclosures) and find_enclosure(parent, position) is not None
-                    )
-                    texts.append((_LAST, encloses, order, parent, position))
+                    encloses = parent.enclosures and find_enclosure(parent, position)
+                    texts.append((_LAST, bool(encloses), order, parent, position))
                     continue
             if type(item) is Node:
                 if item.required:

@@ -184,7 +184,7 @@ class _Counts:
         have less tokens, but never less than the end of its last line.
         """
         count, scale = self._base.count, self._scale
-        frame = self._sizer.count_text_frame(message.role, message.element.name)
+        frame = self._sizer.count_frame(message.role, message.element.name)
         room -= frame
         lines, ranked = message.lines, message.ranked
         index = best = len(ranked)
@@ -194,8 +194,7 @@ class _Counts:
             line = lines[position]
             tokens = line.tokens
             if tokens < 0:
-                text = line.text
-                if self._find_excess(text):
+                if self._find_excess(line.text):
                     break
                 tokens = line.tokens = count(line.ended)
             content += tokens

@@ -279,8 +279,11 @@ class PlanCache:
 def _open_container(element: PromptElement) -> ContainerPlan | None:
     """Return the plan of a container before its children are planned, or None if it is not static."""
     try:
-        is_static = is_plain_container(type(element)) and is_plain(element)
-        return ContainerPlan(element, read_priority(element, _OUTSIDE)) if is_static else None
+        return (
+            ContainerPlan(element, read_priority(element, _OUTSIDE))
+            if is_plain_container(type(element)) and is_plain(element)
+            else None
+        )
     except TreeError:
         return None
 

@@ -251,21 +251,12 @@ def _read_changes(step: list[Change], state: int, reason: str) -> Iterator[Remov
     for change in step:
         # An item inside something that the same step removed is not reported on its own.
         if isinstance(change, ItemRemoved) and change.parent not in removed_nodes:
-            node, position, why, partner = (
-                change.parent,
-                change.position,
-                change.reason,
-                change.partner,
-            )
+            node, position = change.parent, change.position
         elif isinstance(change, CallRemoved) and change.message not in removed_nodes:
-            node, position, why, partner = (
-                change.message,
-                -change.call - 1,
-                change.reason,
-                change.partner,
-            )
+            node, position = change.message, -change.call - 1
         else:
             continue
+        why, partner = change.reason, change.partner
         emptied = node.items[position] if why == "empty" else None
         # a container that was emptied has the reason of its first removed item
         while why == "empty":
@@ -273,7 +264,8 @@ def _read_changes(step: list[Change], state: int, reason: str) -> Iterator[Remov
             if cause is None:
                 why = "budget"
             else:
-                why, partner, emptied = cause.reason, cause.partner, _find_removed_node(cause)
+                why, partner = cause.reason, cause.partner
+                emptied = cause.parent.items[cause.position]
         yield RemovedItem(
             0,
             node,
@@ -294,9 +286,3 @@ def find_priority(node: Node, position: int) -> float:
         if node.run is not None and node.run.is_recorded
         else node.items[position].priority
     )
-
-
-def _find_removed_node(change: ItemRemoved) -> Node:
-    """Return the node that a change removed, or the parent of the leaf that it removed."""
-    item = change.parent.items[change.position]
-    return item if type(item) is Node else change.parent

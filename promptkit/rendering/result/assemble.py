@@ -53,11 +53,10 @@ def map_sources(root: Node, state: int) -> tuple[SourceSpan, ...]:
                 spans.extend(_map_message(item, number, state))
                 number += 1
             continue
-        is_marker = item.element is None and not item.sources
         path = (
-            f"{format_path(parent)}{PATH_SEPARATOR}marker"
-            if is_marker
-            else format_path(parent, position)
+            format_path(parent, position)
+            if item.element is not None or item.sources
+            else f"{format_path(parent)}{PATH_SEPARATOR}marker"
         )
         for message in build_messages(item, state):
             spans += [

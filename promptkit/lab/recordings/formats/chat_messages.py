@@ -6,14 +6,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from promptkit.errors import TranscriptFormatError
-from promptkit.lab.recordings.reading.conversations import (
+from promptkit.lab.recordings.reading.format import (
+    Batch,
     ConversationWriter,
+    FileHead,
     JsonFormat,
     JsonMember,
     PathPattern,
+    RecordingSource,
+    read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource, read_head
 from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     JsonPath,

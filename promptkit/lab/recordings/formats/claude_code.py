@@ -15,8 +15,7 @@ from typing import TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.reading.conversations import IdAllocator
-from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
+from promptkit.lab.recordings.reading.format import Batch, FileHead, IdAllocator, RecordingSource
 from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_count,
@@ -136,8 +135,7 @@ class _Reader:
     def _read_record(self, record: JsonObject, size: int) -> None:
         self._tree.time = parse_time(record.get("timestamp")) or self._tree.time
         uuid = as_text(record.get("uuid"))
-        messages = _find_subagent_messages(record)
-        if messages:
+        if messages := _find_subagent_messages(record):
             for message in messages:
                 self._read_subagent_line(record, message, uuid, size)
         elif uuid or isinstance(record.get("message"), Mapping):
@@ -152,8 +150,7 @@ class _Reader:
 
         The children of the progress line become children of its parent.
         """
-        parent = self._find_parent(record)
-        if parent and uuid:
+        if (parent := self._find_parent(record)) and uuid:
             self._tree.places[uuid] = parent
         subagent = self._conversations.find_subagent(_subagent_name(record))
         line = _unwrap_subagent_line(
@@ -462,8 +459,7 @@ class _Reader:
             for part in read_anthropic_content(message.get("content")).parts
             if isinstance(part, str)
         )
-        entry_id = self._tree.write_checkpoint(conversation, text)
-        if entry_id is None:
+        if (entry_id := self._tree.write_checkpoint(conversation, text)) is None:
             parent = self._parent_id(record, conversation, may_be_root=True)
             parent = self._write_session_setting(record, conversation, parent)
             entry_id = self._tree.write(

@@ -10,8 +10,13 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
-from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
+from promptkit.lab.recordings.reading.format import (
+    Batch,
+    EntryChain,
+    FileHead,
+    IdAllocator,
+    RecordingSource,
+)
 from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_blocks,

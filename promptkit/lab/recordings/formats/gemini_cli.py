@@ -10,16 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from promptkit.lab.recordings.reading.conversations import (
+from promptkit.lab.recordings.reading.format import (
+    Batch,
     ConversationWriter,
     EntryChain,
+    FileHead,
     IdAllocator,
     JsonFormat,
     JsonMember,
     PathPattern,
+    RecordingSource,
+    read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource, read_head
 from promptkit.lab.recordings.reading.json_texts import (
     JsonObject,
     as_blocks,
@@ -126,7 +129,7 @@ class _LineReader:
         self._chain = EntryChain(IdAllocator())
         # for each id of a message the entry that it follows
         self._parents: dict[str, str | None] = {}
-        self._held: list[JsonObject] = []
+        self._held: dict[str, JsonObject] = {}
         self._has_begun = False
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
@@ -145,16 +148,14 @@ class _LineReader:
 
     def _hold(self, record: JsonObject) -> Iterator[Batch]:
         """Hold a message. Yields earlier messages that are complete now."""
-        for index, held in enumerate(self._held):
-            if held.get("id") == record.get("id"):
-                self._held[index] = record
-                return
-        if record.get("id") in self._parents:
-            yield Batch(entries=self._chain.add(CustomEntry(name=f"{NAME}.update", data=record)))
+        message_id = str(record["id"])
+        if message_id in self._parents:
+            update = CustomEntry(name=f"{NAME}.update", data=record)
+            yield Batch(entries=self._chain.add(update))
             return
-        if record.get("type") in MESSAGE_TYPES:
+        if message_id not in self._held and record.get("type") in MESSAGE_TYPES:
             yield from self._release()
-        self._held.append(record)
+        self._held[message_id] = record
 
     def _read_session_line(self, record: JsonObject) -> Iterator[Batch]:
         """Read a line about the session, or one that takes back a message and all after it.
@@ -180,8 +181,7 @@ class _LineReader:
 
     def _release(self) -> Iterator[Batch]:
         """Yield the messages that are held."""
-        for record in self._held:
-            message_id = str(record["id"])
+        for message_id, record in self._held.items():
             self._parents.setdefault(message_id, self._chain.tail)
             payloads = _read_message(record)
             is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
@@ -193,7 +193,7 @@ class _LineReader:
                 conversations=int(is_message and not self._has_begun),
             )
             self._has_begun |= is_message
-        self._held = []
+        self._held = {}
 
 
 def _read_message(record: JsonObject) -> list[EntryPayload]:
@@ -256,8 +256,7 @@ def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
 
 
 def _read_usage(tokens: JsonObject) -> Usage | None:
-    input_tokens = as_count(tokens.get("input"))
-    if input_tokens is None:
+    if (input_tokens := as_count(tokens.get("input"))) is None:
         return None
     return Usage(
         input_tokens=input_tokens,

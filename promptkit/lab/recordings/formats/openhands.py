@@ -6,14 +6,17 @@ message, because the next log of the session contains it as a message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import attrs
 
-from promptkit.lab.recordings.reading.conversations import (
+from promptkit.lab.recordings.reading.format import (
+    Batch,
     ConversationWriter,
+    FileHead,
     JsonFormat,
     JsonMember,
+    RecordingSource,
     walk_members,
 )
 from promptkit.lab.recordings.reading.json_texts import (
@@ -31,11 +34,6 @@ from promptkit.lab.recordings.reading.json_texts import (
 from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
 from promptkit.messages import ImagePart, Json, Message, Part, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
 
 NAME = "openhands"
 MESSAGES, EVENT = ("messages", None), (None,)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from promptkit.lab.recordings.reading.conversations import (
+from promptkit.lab.recordings.reading.format import (
+    Batch,
     ConversationWriter,
+    FileHead,
     JsonFormat,
     JsonMember,
+    RecordingSource,
+    read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource, read_head
 
 
 class TauBenchFormat(JsonFormat):

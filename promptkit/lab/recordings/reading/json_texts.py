@@ -352,8 +352,7 @@ def _create_parser(source: RecordingSource, events: list[ijson.Event]) -> ijson.
 
 
 def _has_long_number(file: Readable) -> bool:
-    limit = sys.get_int_max_str_digits()
-    if not limit:
+    if not (limit := sys.get_int_max_str_digits()):
         return False
     long_number, before = b"0" * limit, b""
     with suppress(TranscriptFormatError):  # the parser will report it

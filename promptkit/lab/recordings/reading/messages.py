@@ -84,8 +84,7 @@ def read_chat_message(
         The message, then a custom entry with the fields that promptkit's messages do not have.
         Empty for an unknown role.
     """
-    role = ROLES.get(as_text(record.get("role")) or "")
-    if role is None:
+    if (role := ROLES.get(as_text(record.get("role")) or "")) is None:
         return []
     content = record.get("content")
     results = (
@@ -330,8 +329,7 @@ def usage_from_openai(value: Json) -> Usage | None:
     Their input tokens include the cached ones.
     """
     data = as_object(value)
-    input_tokens = _first_count(data, "prompt_tokens", "input_tokens")
-    if input_tokens is None:
+    if (input_tokens := _first_count(data, "prompt_tokens", "input_tokens")) is None:
         return None
     details = as_object(data.get("prompt_tokens_details")) or as_object(
         data.get("input_tokens_details")

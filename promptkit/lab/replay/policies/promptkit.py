@@ -359,8 +359,7 @@ class _ExtractedAnswer:
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Have the summarizer build and send its requests, and return the extracted summary."""
-        assumed = self.summary_tokens
-        if assumed:
+        if assumed := self.summary_tokens:
             task = attrs.evolve(task, max_tokens=TARGET_SHARE * assumed)
         summary = await ExtractiveSummarizer(tokenizer=self.model.tokenizer).summarize(task)
         if assumed:

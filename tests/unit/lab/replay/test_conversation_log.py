@@ -25,7 +25,6 @@ from promptkit.lab.replay.conversation_log import (
     LogOptions,
     RequestLog,
     RequestLogger,
-    expand_change,
     log_conversation,
     log_path,
 )
@@ -41,7 +40,7 @@ from promptkit.transcript.log.view import build_view
 from tests.behaviour.transcript_strategies import transcripts
 from tests.conversations import assistant_message, user_message
 from tests.examples import examples
-from tests.unit.lab.replay.conversations import long_conversation, write_transcript
+from tests.unit.lab.replay.conversations import expand_change, long_conversation, write_transcript
 
 PRICES = read_prices()
 OPTIONS = LogOptions(prices=PRICES, model="gpt-5")
