@@ -16,6 +16,7 @@ from promptkit.messages import (
     Part,
     ToolCall,
     ToolDefinition,
+    as_mapping,
     copy_json,
 )
 from promptkit.wire.parts import (
@@ -185,7 +186,7 @@ def _convert_message(
                 if call := next((call for call in calls if call.id == call_id), None):
                     calls = [each for each in calls if each is not call]
                     items.append(_convert_call(call) | more)
-            case OpaquePart() if not _is_message_content(part):
+            case OpaquePart() if as_mapping(part.value).get("type") not in CONTENT_TYPES:
                 close()
                 items.append(copy_json(part.value))
             case _:
@@ -201,10 +202,6 @@ def _convert_result(message: Message, output: Part | Payload) -> WireDict:
 
 def _is_placed(part: Part) -> bool:
     return isinstance(part, OpaquePart) and part.provider in PLACED_FIELDS["responses"]
-
-
-def _is_message_content(part: OpaquePart) -> bool:
-    return isinstance(part.value, Mapping) and part.value.get("type") in CONTENT_TYPES
 
 
 def _convert_content(

@@ -467,15 +467,12 @@ class JsonlStore:
             file.write(encode_header(Header(archives=position.header.archives)))
             file.writelines(encode_batch([entry]) for entry in entries)
 
-        def write_old_content(file: BinaryIO) -> None:
-            file.write(old_content)
-
         try:
             mode = stat.S_IMODE(self.path.stat().st_mode)
             old_content = self.path.read_bytes()
             replace_file(
                 self._backup_path(position.header.version, old_content),
-                write_old_content,
+                lambda file: file.write(old_content),
                 mode=mode,
                 locked=True,
             )
