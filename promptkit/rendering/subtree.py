@@ -5,9 +5,12 @@ Functions with a `state` read the tree in that state of the removal order.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from promptkit.messages import CacheBreakpointPart, Message, Part
+from promptkit.rendering.expand.materialize import is_content
 from promptkit.rendering.prune.text_joins import find_separator
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
@@ -64,16 +67,9 @@ def _find_no_content(node: Node) -> bool:
                 continue
             if isinstance(item, Node):
                 stack.append(item)
-            elif _shows_something(item):
+            elif is_content(item):
                 return False
     return True
-
-
-def _shows_something(item: MessageItem | Leaf) -> bool:
-    """Return whether an item has content other than white space and the lines of a Tag."""
-    if isinstance(item, MessageItem):
-        return item.messages != ()
-    return (item.part is not None or bool(item.text.strip())) and not item.is_frame
 
 
 def read_text(node: Node) -> str | None:
@@ -198,29 +194,32 @@ _PLACEHOLDER = Leaf(Node(None, None, 0), "", 0, STARTS_LINE_NEVER)
 def join_parts(leaves: Iterable[Leaf]) -> list[Part]:
     """Join leaves to content parts: adjacent texts become one text, and of adjacent cache breakpoints the last is kept."""
     parts: list[Part] = []
-    run: list[str] = []
+    for _, group in groupby(iter_placed(leaves), key=itemgetter(0)):
+        placed = list(group)
+        part: Part | None = placed[-1][2].part
+        if part is None:
+            part = "".join(text for _, separator, leaf in placed for text in (separator, leaf.text))
+        parts.append(part)
+    return parts
+
+
+def iter_placed(leaves: Iterable[Leaf]) -> Iterator[tuple[int, str, Leaf]]:
+    """Yield (index of the content part, separator before the text, leaf) for each leaf that is not empty.
+
+    Adjacent texts are in one part, and so are adjacent cache breakpoints.
+    """
+    index = -1
     before: Leaf | None = None
     nearest: Leaf | None = None
     for leaf in leaves:
         if leaf.is_empty:
             nearest = leaf  # D7: an empty leaf adds no line break of its own
             continue
-        if leaf.part is None:
-            if before is not None:
-                run.append(find_separator(before, leaf, nearest))
-            run.append(leaf.text)
-            before = nearest = leaf
-            continue
-        if run:
-            parts.append("".join(run))
-            run, before = [], None
-        if (
-            isinstance(leaf.part, CacheBreakpointPart)
-            and parts
-            and isinstance(parts[-1], CacheBreakpointPart)
-        ):
-            parts.pop()
-        parts.append(leaf.part)
-    if run:
-        parts.append("".join(run))
-    return parts
+        separator, is_same = "", False
+        if before is not None and before.part is None and leaf.part is None:
+            separator, is_same = find_separator(before, leaf, nearest), True
+        elif before is not None and isinstance(before.part, CacheBreakpointPart):
+            is_same = isinstance(leaf.part, CacheBreakpointPart)
+        index += not is_same
+        yield index, separator, leaf
+        before = nearest = leaf

@@ -482,9 +482,13 @@ def _is_alive_below(node: Node, root: Node) -> bool:
     """Return whether a node is alive below another."""
     while node is not root:
         parent, position = node.parent, node.position
-        if parent is None or node.in_fallback or parent.items[position : position + 1] != [node]:
-            return False  # in a fallback, or in an alternative that was not kept
-        if parent.removed_at[position] != NEVER_REMOVED:
+        if (
+            parent is None
+            or node.in_fallback
+            # in an alternative that was not kept
+            or parent.items[position : position + 1] != [node]
+            or parent.removed_at[position] != NEVER_REMOVED
+        ):
             return False
         node = parent
     return True
