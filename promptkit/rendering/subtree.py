@@ -80,25 +80,10 @@ def read_text(node: Node) -> str | None:
 
 
 def iter_messages(node: Node, state: int, *, markers: bool = True) -> Iterator[Node | MessageItem]:
-    """Yield the living messages at or below a node, in written order, with the markers of runs or without."""
+    """Iterate over the living messages at or below a node, in written order, with the markers of runs or without."""
     if node.role is not None:
-        yield node
-        return
-    stack = [_iter_items(node, state, markers=markers)]
-    while stack:
-        for item, removed_at in stack[-1]:
-            if removed_at < state:
-                continue
-            if type(item) is MessageItem:
-                yield item
-            elif type(item) is Node and item.activated_at < state:
-                if item.role is not None:
-                    yield item
-                else:
-                    stack.append(_iter_items(item, state, markers=markers))
-                    break
-        else:
-            stack.pop()
+        return iter([node])
+    return (item for _, _, item in iter_message_places(node, state, markers=markers))
 
 
 def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item, int]]:
@@ -112,20 +97,25 @@ def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item
     return zip(items, removed_at, strict=True)
 
 
-def iter_message_places(root: Node, state: int) -> Iterator[tuple[Node, int, Node | MessageItem]]:
+def iter_message_places(
+    root: Node, state: int, *, markers: bool = True
+) -> Iterator[tuple[Node, int, Node | MessageItem]]:
     """Yield (parent, position, message) for each living message below a node, in written order.
 
-    A marker has the place of what it replaces.
+    A marker has the place of what it replaces. Without `markers` there is none.
     """
-    stack = [(root, enumerate(_iter_items(root, state, markers=True)))]
+    stack = [(root, enumerate(_iter_items(root, state, markers=markers)))]
     while stack:
         parent, rest = stack[-1]
         for position, (item, removed_at) in rest:
-            if isinstance(item, Leaf) or not is_item_alive(item, removed_at, state):
+            if removed_at < state or isinstance(item, Leaf):
                 continue
-            if isinstance(item, Node) and item.role is None:
-                stack.append((item, enumerate(_iter_items(item, state, markers=True))))
-                break
+            if isinstance(item, Node):
+                if item.activated_at >= state:
+                    continue
+                if item.role is None:
+                    stack.append((item, enumerate(_iter_items(item, state, markers=markers))))
+                    break
             yield parent, position, item
         else:
             stack.pop()

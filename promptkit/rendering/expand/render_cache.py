@@ -47,6 +47,16 @@ class ComponentRun:
         )
 
 
+def _take_valid(
+    runs: list[ComponentRun], budget: Callable[[], int], find: Callable[[type], object]
+) -> ComponentRun | None:
+    """Take the first run that is valid for a budget and the values that `find` returns."""
+    found = next((run for run in runs if run.is_valid_for(budget, find)), None)
+    if found is not None:
+        runs.remove(found)
+    return found
+
+
 class RenderCache:
     """Caches message items and the children of pure components between renders, by the identity of their elements.
 
@@ -70,11 +80,7 @@ class RenderCache:
 
         A run is for one place of a prompt, since the KeepWith groups that it made are.
         """
-        runs = self._earlier.get(id(element), ())
-        for index, run in enumerate(runs):
-            if run.is_valid_for(budget, find):
-                return self._earlier[id(element)].pop(index)
-        return None
+        return _take_valid(self._earlier.get(id(element), []), budget, find)
 
     def store(self, run: ComponentRun) -> None:
         """Cache a run of a pure component for the next render."""
@@ -123,11 +129,7 @@ class RequestRuns:
         """Return an unused run of an equal component that is valid for a budget and the values that `find` returns."""
         if not self._unused:
             return None
-        runs = self._unused.get(_Value(element), [])
-        found = next((run for run in runs if run.is_valid_for(budget, find)), None)
-        if found is not None:
-            runs.remove(found)
-        return found
+        return _take_valid(self._unused.get(_Value(element), []), budget, find)
 
     def store(self, run: ComponentRun) -> None:
         """Keep a run for the later renders of the request."""
