@@ -257,7 +257,7 @@ def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[i
     newest = next(
         (block for block in _iterate_blocks(roles) if roles[block[0]] != "system"), (0, 0)
     )
-    users = [at for at in (last_user,) if at is not None and at not in fixed]
+    users = [] if last_user is None or last_user in fixed else [last_user]
     return users, [at for at in range(*newest) if at not in fixed and at != last_user]
 
 

@@ -75,9 +75,9 @@ class Scopes:
         if given is None:
             element = component.element
             fields = type(element).__attrs_attrs__ if element is not None else ()
-            values = (getattr(element, field.name) for field in fields)
+            values = _iter_items(getattr(element, field.name) for field in fields)
             given = self._given[component] = frozenset(
-                id(value) for value in _iter_items(values) if isinstance(value, PromptElement)
+                id(value) for value in values if isinstance(value, PromptElement)
             )
         return given
 

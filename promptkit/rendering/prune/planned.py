@@ -72,9 +72,9 @@ def _build_messages(
     return tuple(messages)
 
 
-def prune_plan(
+def prune_plan(  # noqa: C901  # one pass over units, of which a prompt can have very many
     root: ContainerPlan, room: int, sizer: Sizer, *, budget: int
-) -> tuple[tuple[Message, ...], int] | None:  # noqa: C901  # one pass over units, of which a prompt can have very many
+) -> tuple[tuple[Message, ...], int] | None:
     """Find the first state of the removal order that fits.
 
     The last user message without a priority is never removed. Without any, neither is the last of

@@ -79,6 +79,5 @@ def _map_message(node: Node, number: int, state: int) -> Iterator[SourceSpan]:
         start = end + len(separator) if part == current else 0
         current, end = part, start + len(leaf.text)
         if leaf.part is None:
-            position = leaf.position if leaf.element else None
-            path = format_path(leaf.parent, position)
+            path = format_path(leaf.parent, leaf.position if leaf.element else None)
             yield SourceSpan(message=number, part=part, start=start, end=end, path=path)
