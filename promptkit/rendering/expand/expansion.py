@@ -28,14 +28,12 @@ from promptkit.elements import (
     KeepWith,
     Metadata,
     Reference,
-    SystemMessage,
-    UserMessage,
 )
-from promptkit.elements.chat import MessageElement
+from promptkit.elements.chat import ROLES, MessageElement
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
 from promptkit.elements.rounds import Rounds, iter_rounds
 from promptkit.errors import TreeError
-from promptkit.messages import CacheBreakpointPart, Role
+from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.expand.build import (
     LEAF_ELEMENTS,
     build_leaf,
@@ -76,11 +74,6 @@ from promptkit.rendering.tree import (
 if TYPE_CHECKING:
     from promptkit.rendering.expand.sizing import Sizer
 
-_ROLES: dict[type, Role] = {
-    SystemMessage: "system",
-    UserMessage: "user",
-    AssistantMessage: "assistant",
-}
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000
 _SHOWN = 40  # characters of a text in an error
@@ -292,9 +285,10 @@ class Expansion:
                 plain += 1
                 continue
             kind = type(child)
-            role = _ROLES.get(kind)
+            role = ROLES.get(kind)
             if (
                 role is not None
+                and role != "tool"
                 and message is None
                 and isinstance(child, MessageElement)
                 and (built := build_message_item(child, role, node)) is not None
