@@ -40,6 +40,7 @@ from promptkit.messages import (
     Part,
     ToolCall,
     ToolDefinition,
+    as_wire_object,
     is_instance,
 )
 from promptkit.reprs import describe
@@ -203,9 +204,9 @@ class Tool:
 
 Function: TypeAlias = Callable[..., Any]  # Any: a tool may have any arguments and return anything
 
-AnyTool: TypeAlias = Tool | ToolDefinition | Function
-"""Anything accepted as a tool: a tool, a definition that others carry out, or a function that
-becomes one."""
+AnyTool: TypeAlias = Tool | ToolDefinition | Function | Mapping[str, object]
+"""Anything accepted as a tool: a tool, a function that becomes one, or a definition that others
+carry out, also as a dict that OpenAI's or Anthropic's API takes."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that providers accept."""
@@ -304,7 +305,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
 
 
 def as_tool(given: object) -> Tool | ToolDefinition:
-    """Return a tool or a definition as it is, and the tool of a plain function.
+    """Return a tool or a definition as it is, the tool of a plain function, and the definition that a dict has.
 
     Raises:
         TypeError: The value is none of these.
@@ -314,8 +315,30 @@ def as_tool(given: object) -> Tool | ToolDefinition:
         return given
     if callable(given) and not isinstance(given, type):
         return tool(given)
-    raise TypeError(
-        f"a tool is a function, Tool(definition=ToolDefinition(name=…), run=…) or ToolDefinition(name=…), not {given!r:.80}."
+    definition = read_definition(given)
+    if definition is None:
+        raise TypeError(
+            f"a tool is a function, Tool(definition=ToolDefinition(name=…), run=…), ToolDefinition(name=…), or a dict with a name and a schema as the APIs of OpenAI and Anthropic take it, not {given!r:.80}."
+        )
+    return definition
+
+
+def read_definition(given: object) -> ToolDefinition | None:
+    """Read a tool, or the format of a structured reply, as a dict or an SDK object of one of the three APIs.
+
+    None for a provider's own tool, whose definition the provider has, and for any other value.
+    """
+    record = as_wire_object(given) or {}
+    fields = as_wire_object(record.get("function") or record.get("json_schema")) or record
+    name, description, strict = (fields.get(key) for key in ("name", "description", "strict"))
+    schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
+    if not isinstance(name, str) or not (schema or description or record.get("type") == "function"):
+        return None
+    return ToolDefinition(
+        name=name,
+        description=description if isinstance(description, str) else None,
+        parameters=as_wire_object(schema),
+        strict=strict if isinstance(strict, bool) else None,
     )
 
 

@@ -160,11 +160,9 @@ def completion(ctx: click.Context, *, shell: str) -> None:
 
     Names are those of models, policies and presets, and of what a Python file defines.
     """
-    script = get_completion_class(shell)
-    if script is None:  # SHELL is one of those that click has
+    if (script := get_completion_class(shell)) is None:  # SHELL is one of those that click has
         raise click.BadParameter(shell)
-    program = ctx.find_root().command
-    text = script(program, {}, "promptkit", "_PROMPTKIT_COMPLETE").source()
+    text = script(ctx.find_root().command, {}, "promptkit", "_PROMPTKIT_COMPLETE").source()
     click.echo(f"{_WHOLE_TARGETS if shell == 'bash' else ''}{text}")
 
 

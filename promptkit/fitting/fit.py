@@ -50,7 +50,8 @@ class Fitted(Generic[T]):
     tokens: int
     """The size of the request in tokens: messages, framing and tool definitions."""
     exact: bool
-    """True if `tokens` is the number that the provider bills. False if it is an estimate."""
+    """True if `tokens` is the number that the provider bills: without a model, that of gpt-4o. False if
+    it is an estimate."""
     budget: int
     """The most tokens that the request may have."""
     kept: tuple[int, ...]
@@ -110,7 +111,7 @@ def fit(  # noqa: PLR0913  # keywords
             one provider, or with `convert` the messages of a framework.
         budget: The most tokens that the request may have: a number, a text such as `"8k"`, or a
             ContextBudget. Default: the model's context window less the tokens reserved for the
-            reply.
+            reply; 128,000 tokens without a model.
         model: The model's name, or a model object. It decides the tokenizer and the default budget.
         tools: The tools of the request. Their definitions count against the budget.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.

@@ -78,7 +78,7 @@ class Renderer:
         Args:
             budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
                 ContextBudget. Default: the model's context window less the tokens reserved for the
-                reply.
+                reply; 128,000 tokens without a model.
             model: The name of a model such as `gpt-5`, or a model object. It decides the tokenizer
                 and the default budget.
             tokenizer: Counts the tokens. Default: the tokenizer of the model.

@@ -384,9 +384,7 @@ def _build_element(
     if "group" in props:
         props["group"] = (scope, record["group"])
     if "keep_with" in props:
-        props["keep_with"] = {
-            call: (scope, group) for call, group in record["keep_with"].items()
-        }
+        props["keep_with"] = {call: (scope, group) for call, group in record["keep_with"].items()}
     if "rounds" in props:
         props["rounds"] = [list(map(_read_message, messages)) for messages in record["rounds"]]
         props["marker"] = None if record.get("marker") is None else _Markers(record["marker"])

@@ -76,21 +76,24 @@ def to_responses(
     if merge_system:
         messages = merge_system_messages(messages)
     check_messages(messages, "responses")
-    contents = place_parts(messages, "responses", cache=cache)
+    contents, marks = place_parts(messages, "responses", cache=cache)
     items: Payload = []
     for index, (message, content) in enumerate(zip(messages, contents, strict=True)):
+        placed = marks.get(index)
+        if content is message.content and placed is None:  # one text, as most messages are
+            if message.role == "tool":
+                items.append(_convert_result(message, content[0]))
+            else:
+                items.append({"type": "message", "role": message.role, "content": content[0]})
+                items += map(_convert_call, message.tool_calls)
+            continue
+        parts = [(part, placed.get(at) if placed else None) for at, part in enumerate(content)]
         if message.role == "tool":
-            output = _convert_content(
-                index, message, [(part, mark) for part, mark in content if not _is_placed(part)]
-            )
-            result = {
-                "type": "function_call_output",
-                "call_id": message.tool_call_id,
-                "output": output,
-            }
+            shown = [(part, mark) for part, mark in parts if not _is_placed(part)]
+            result = _convert_result(message, _convert_content(index, message, shown))
             items.append(result | collect_message_fields(message, "responses.message"))
         else:
-            items += _convert_message(index, message, content)
+            items += _convert_message(index, message, parts)
     return items
 
 
@@ -205,6 +208,10 @@ def _convert_message(
     return items or [{"type": "message", "role": role, "content": ""}]
 
 
+def _convert_result(message: Message, output: Part | Payload) -> WireDict:
+    return {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
+
+
 def _is_placed(part: Part) -> bool:
     return isinstance(part, OpaquePart) and part.provider in PLACED_FIELDS["responses"]
 
@@ -270,29 +277,27 @@ class _ItemReader:
     """True if `answer` contains an item of the type `message`."""
 
     def add(self, where: str, item: WireRecord) -> None:
-        kind = item.get("type") or ("message" if "role" in item else None)
-        if kind == "message" and item.get("role") == "assistant":
-            if self.has_message and not self.answer.calls:
+        match item.get("type") or ("message" if "role" in item else None):
+            case "message" if item.get("role") == "assistant":
+                if self.has_message and not self.answer.calls:
+                    self.close()
+                self._add_answer(where, item)
+            case "message":
                 self.close()
-            self._add_answer(where, item)
-        elif kind == "message":
-            self.close()
-            self.messages.append(_read_input_message(where, item))
-        elif kind == "function_call":
-            self.answer.add_call(
-                read_call(item, where),
-                omit_fields(item, "type", "call_id", "name", "arguments"),
-            )
-        elif kind == "function_call_output" and isinstance(call_id := item.get("call_id"), str):
-            self.close()
-            fields = omit_fields(item, "type", "call_id", "output")
-            content = (
-                *fields_part(fields, "responses.message"),
-                *read_content(item.get("output"), "responses", where),
-            )
-            self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
-        else:
-            self.answer.add_parts([OpaquePart(value=item, provider="responses")])
+                self.messages.append(_read_input_message(where, item))
+            case "function_call":
+                fields = omit_fields(item, "type", "call_id", "name", "arguments")
+                self.answer.add_call(read_call(item, where), fields)
+            case "function_call_output" if isinstance(call_id := item.get("call_id"), str):
+                self.close()
+                fields = omit_fields(item, "type", "call_id", "output")
+                content = (
+                    *fields_part(fields, "responses.message"),
+                    *read_content(item.get("output"), "responses", where),
+                )
+                self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
+            case _:
+                self.answer.add_parts([OpaquePart(value=item, provider="responses")])
 
     @property
     def is_between(self) -> bool:

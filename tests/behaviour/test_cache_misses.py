@@ -21,14 +21,14 @@ from promptkit import (
 )
 from promptkit.agent import Conversation, TurnHooks
 from promptkit.cli.commands.transcript_stats import collect_stats, print_stats
-from promptkit.compaction import Events
+from promptkit.compaction import CacheMissed, Events
 from promptkit.compaction.policy.decisions import NoAction, Reason
 from promptkit.lab.replay import LogOptions, log_path
 from promptkit.messages import CacheBreakpointPart
 from promptkit.providers import AnthropicModel
 from promptkit.testing import ScriptedModel, WordTokenizer, assert_cache_stable
 from promptkit.tokens import read_prices
-from promptkit.transcript import CacheMissed, InMemoryStore, JsonlStore, MessageEntry
+from promptkit.transcript import InMemoryStore, JsonlStore, MessageEntry
 from tests.conversations import assistant_message, user_message
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ import pytest
 
 from benchmarks.wishes_cache import RULES, TTL, Talk, prefix_breaks
 from promptkit import AgentSession, Message, SyncSession, Tool, ToolCall, ToolDefinition, Transcript
-from promptkit.compaction import Events, ExtractiveSummarizer
+from promptkit.compaction import Events, ExtractiveSummarizer, ToolsChanged
 from promptkit.compaction.planning.selection import KeepLastTurns
-from promptkit.compaction.run.events import ToolsChanged
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.testing import ScriptedModel, assert_cache_stable
 from promptkit.tokens import ContextBudget

@@ -19,8 +19,14 @@ from promptkit import (
     ToolCall,
     Transcript,
 )
-from promptkit.compaction import Events, Summary, SummaryTask, recall_tool
-from promptkit.compaction.run.events import CompactionCommitted, Event
+from promptkit.compaction import (
+    CompactionCommitted,
+    Event,
+    Events,
+    Summary,
+    SummaryTask,
+    recall_tool,
+)
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.compaction.summarizers.losses import Losses, measure_facts
 from promptkit.errors import SummaryError

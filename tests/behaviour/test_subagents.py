@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from promptkit import AgentSession, Message, ToolCall, Usage
+from promptkit import AgentSession, Message, ToolCall, Usage, tool
 from promptkit.agent import Forked, Handoff, Isolated
 from promptkit.cli.commands.transcript import transcript as command
-from promptkit.compaction.run.events import ToolCalled
+from promptkit.compaction import ToolCalled
 from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
 from promptkit.errors import MaxStepsExceededError, TranscriptError
 from promptkit.providers import Reply
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 DOCUMENT = summary_answer("The parser scatters.", sections=HANDOFF_SECTIONS)
 
 
+@tool
 def write_file(path: str, content: str) -> str:
     """Write a file."""
     return f"{path} has {len(content)} characters"

@@ -95,7 +95,10 @@ def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     elif found := SEARCH.search(text):
         planned = [("search", {"text": (found[1] or found[2]).rstrip("?!.,;")})]
     else:
-        planned = [_call_for(name) for name in dict.fromkeys(FILE_NAME.findall(text))][:MAX_FILES]
+        planned = [
+            ("list_files" if name.endswith("/") else "read_file", {"path": name})
+            for name in dict.fromkeys(FILE_NAME.findall(text))
+        ][:MAX_FILES]
         if not planned and LIST.search(text):
             planned = [("list_files", {})]
     asked = sum(message.role == "user" for message in messages)
@@ -105,10 +108,6 @@ def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
         )
         for at, (name, arguments) in enumerate(planned)
     )
-
-
-def _call_for(name: str) -> tuple[str, dict[str, str]]:
-    return ("list_files" if name.endswith("/") else "read_file"), {"path": name}
 
 
 def _transcript_file(messages: Sequence[Message]) -> str | None:
@@ -125,8 +124,7 @@ def _answer(messages: Sequence[Message]) -> str:
     start = len(messages)
     while start and messages[start - 1].role == "tool":
         start -= 1
-    results = messages[start:]
-    if results:
+    if results := messages[start:]:
         calls = {call.id: call for call in messages[start - 1].tool_calls}
         return "\n\n".join(
             _describe_result(calls.get(message.tool_call_id or ""), message.text)

@@ -63,11 +63,13 @@ class Screen:
     @contextlib.contextmanager
     def typing(self) -> Generator[None]:
         """Tell the screen that a prompt is shown while the block runs."""
-        self._set(typing=True)
+        self._typing = True
         try:
             yield
         finally:
-            self._set(typing=False)
+            with self._lock:
+                self._typing = False
+                self._flush()
 
     def write_text(self, piece: str) -> None:
         """Write a part of the model's text."""
@@ -123,15 +125,7 @@ class Screen:
             (empty * (BAR - filled), "bright_black"),
             (f" {tokens:,} of {base:,} tokens{rest}", "bright_black"),
         )
-        with self._lock:
-            self._waiting.append(line)
-            self._flush()
-
-    def _set(self, *, typing: bool) -> None:
-        with self._lock:
-            self._typing = typing
-            if not typing:
-                self._flush()
+        self.print_line(line)
 
     def _take(self, part: str) -> None:
         if part == "\n":

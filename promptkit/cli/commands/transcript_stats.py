@@ -18,7 +18,7 @@ from promptkit.lab.replay import (
     log_conversation,
     log_path,
 )
-from promptkit.lab.replay.request_log import PARTS
+from promptkit.lab.replay.conversation_log import PARTS
 from promptkit.tokens import read_prices
 from promptkit.transcript import Entry, build_view
 from promptkit.transcript.log.statistics import TranscriptTotals
@@ -63,7 +63,9 @@ def collect_stats(
             problems += 1
     path = _read_path(file, totals)
     view = build_view(path)
-    log = _log_requests(path, model)
+    replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
+    counted = 0 < replies <= MAX_REQUESTS
+    log = log_path(path, LogOptions(prices=read_prices(), model=model)) if counted else None
     figures = {
         "file": str(file),
         "bytes": None if isinstance(file, str) else file.stat().st_size,
@@ -102,14 +104,6 @@ def collect_recording_stats(
         "conversation": log.branch,
         "conversations": log.branches,
     }, log
-
-
-def _log_requests(path: Sequence[Entry], model: str | None) -> ConversationLog | None:
-    """Log the requests of a branch; None if it has no reply, or more than MAX_REQUESTS."""
-    replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
-    if not 0 < replies <= MAX_REQUESTS:
-        return None
-    return log_path(path, LogOptions(prices=read_prices(), model=model))
 
 
 def print_stats(figures: Figures) -> None:

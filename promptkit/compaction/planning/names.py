@@ -13,8 +13,9 @@ from functools import lru_cache
 
 from promptkit.messages import Message, as_mapping, as_sequence
 
-# The pattern matches every character at most once: text between two matches is not searched again.
-_RUN = re.compile(r"[\w./~@+\-]+")
+# A run of characters without the punctuation around it. The pattern matches every character at most
+# once: text between two matches is not searched again.
+_RUN = re.compile(r"[\w~@]++(?:[./+\-]++[\w~@]++)*+")
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 
 _PUNCTUATION = "(~).,;:!?"
@@ -49,14 +50,16 @@ def find_names(text: str) -> set[str]:
     `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and
     `ValueError`.
     """
-    words = (run.strip("./-+") for run in set(_RUN.findall(text)))
-    return set(filter(is_name, words))
+    return {
+        word
+        for word in set(_RUN.findall(text))
+        if MIN_LENGTH <= len(word) <= MAX_LENGTH and _is_identifier(word)
+    }
 
 
-def iter_words(text: str) -> Iterator[str]:
-    """Yield the words of a text, each identifier or path as one of them."""
-    words = (match.group().strip("./-+") for match in _RUN.finditer(text))
-    return filter(None, words)
+def find_words(text: str) -> list[str]:
+    """Return the words of a text, each identifier or path as one of them."""
+    return _RUN.findall(text)
 
 
 def is_name(word: str) -> bool:
@@ -124,7 +127,9 @@ def find_figures(text: str) -> Iterator[str]:
     for line in text.splitlines():
         words = line.split()
         for at, word in enumerate(words):
-            if at and 1 < len(word.strip(_PUNCTUATION)) <= MAX_FIGURE and _FIGURE.fullmatch(word):
+            if not at or word.isalpha():  # most words are no figure
+                continue
+            if 1 < len(word.strip(_PUNCTUATION)) <= MAX_FIGURE and _FIGURE.fullmatch(word):
                 near = (each for each in words[max(0, at - 2) : at + 2] if len(each) <= MAX_FIGURE)
                 yield " ".join(near).strip(_PUNCTUATION)
 

@@ -174,7 +174,7 @@ def _find_paths(arguments: Mapping[str, object], rule: FileRule) -> tuple[str, .
     found = [
         path
         for name in rule.arguments
-        if (path := tuple(_iter_texts([arguments.get(name)], rule.arguments)))
+        if name in arguments and (path := tuple(_iter_texts([arguments.get(name)], rule.arguments)))
     ]
     chosen = found if rule.all_arguments else found[:1]
     return tuple(dict.fromkeys(path for paths in chosen for path in paths))

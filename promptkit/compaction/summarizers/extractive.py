@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import attrs
 
 from promptkit.compaction.planning.plan import Summary, SummaryTask
-from promptkit.compaction.planning.user_messages import PROHIBITION, rank_requests
+from promptkit.compaction.planning.user_messages import forbids, rank_requests
 from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
 from promptkit.compaction.summarizers.prompts import neutralize_tags
@@ -220,9 +220,7 @@ class ExtractiveSummary(PromptElement):
         ranks = [float(age) for age in range(len(lines) - 1, -1, -1)]
         if number == 1:
             # as many as stay longer than the newest of the middle, between it and the last
-            late = [
-                at for at in rank_requests(lines)[:-1] if at == 0 or PROHIBITION.search(lines[at])
-            ]
+            late = [at for at in rank_requests(lines)[:-1] if at == 0 or forbids(lines[at])]
             for place, at in enumerate(late):
                 ranks[at] = (len(late) - place) / (len(late) + 1)
         return (

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
 from promptkit.compaction.planning.names import (
-    find_names,
+    find_words,
+    is_name,
     iter_texts,
-    iter_words,
     remove_name_list,
 )
 from promptkit.messages import Json, Message, as_mapping, as_sequence
@@ -123,7 +124,7 @@ def measure_facts(
     return tuple(
         MeasuredFact(fact.kind, fact.text, shown.find_level(fact, earlier) or gone)
         for fact in found
-        if earlier.find_level(fact, earlier)
+        if earlier.shows(fact)
     )
 
 
@@ -144,7 +145,7 @@ def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
     """Return whether messages show a fact, at least by its names."""
     fact = _Fact(kind, text)
     shown = _Shown(messages, (fact,))
-    return shown.find_level(fact, shown) is not None
+    return shown.shows(fact)
 
 
 def _iter_facts(facts: Facts) -> Iterator[_Fact]:
@@ -169,12 +170,14 @@ class _Fact:
         self.kind: FactKind = kind
         self.text = text
         self.line = " ".join(text.split())
-        self.words = tuple(iter_words(text))
+        self.words = tuple(find_words(text))
         self.pairs = frozenset(pairwise(self.words))
         self.forms: tuple[str, ...] = ()
         """The spellings of a path: as a whole, and from each of its folders on."""
-        numbers = frozenset(word for word in self.words if any(map(str.isdigit, word)))
-        self.names = numbers if kind == "figures" else numbers | find_names(text)
+        numbers = frozenset(
+            word for word in self.words if not word.isalpha() and any(map(str.isdigit, word))
+        )
+        self.names = numbers.union(() if kind == "figures" else filter(is_name, self.words))
         if kind == "figures":
             self.pairs = frozenset(pair for pair in self.pairs if not self.names.isdisjoint(pair))
         elif kind == "paths" and len(self.words) == 1:
@@ -193,21 +196,31 @@ class _Shown:
         self.pairs = set[tuple[str, str]]()
         self.beside = defaultdict[str, set[str]](set)
         """The words beside each spelling of a path."""
-        lines = list[str]()
+        self._texts = list[str]()
         for text in chain.from_iterable(map(iter_texts, messages)):
-            lines.append(" ".join(text.split()))
-            words = list(iter_words(text))
+            self._texts.append(text)
+            words = find_words(text)
             self.words |= wanted.intersection(words)
             unlisted = remove_name_list(text)
-            beside = set(pairwise(words if unlisted == text else iter_words(unlisted)))
-            self.pairs |= pairs & beside
-            if not forms.isdisjoint(words):
-                for word, other in beside:
+            unlisted_words = words if unlisted == text else find_words(unlisted)
+            self.pairs |= pairs.intersection(pairwise(unlisted_words))
+            if not forms.isdisjoint(unlisted_words):
+                for word, other in pairwise(unlisted_words):
                     if word in forms:
                         self.beside[word].add(other)
                     if other in forms:
                         self.beside[other].add(word)
-        self.text = "\n".join(lines)
+
+    @cached_property
+    def text(self) -> str:
+        """The texts of the messages, each in one line."""
+        return "\n".join(" ".join(text.split()) for text in self._texts)
+
+    def shows(self, fact: _Fact) -> bool:
+        """Return whether a fact is shown at any level."""
+        if fact.pairs and fact.pairs <= self.pairs and self.words.issuperset(fact.words):
+            return True  # whether its whole text is shown takes long to find in many messages
+        return self.find_level(fact, self) is not None
 
     def find_level(self, fact: _Fact, earlier: _Shown) -> Level | None:
         """Return the level of a fact, whose words stood beside each other as `earlier` has it. None: it is not shown."""

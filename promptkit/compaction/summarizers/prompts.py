@@ -42,6 +42,7 @@ from promptkit.fitting.choose import split_blocks
 from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering import Rendered, render, render_async
+from promptkit.rendering.expand.elements import escape_attribute
 from promptkit.transcript import ViewItem, build_summary_message
 from promptkit.transcript.log.view import match_tags
 
@@ -166,7 +167,8 @@ class SummaryOfMessages(PromptElement):
             sum(map(sizing.count_tokens, self._find_whole_texts(messages[start:end])))
             for start, end in reversed(blocks)
         )
-        first = len(blocks) - count_that_may_fit(sizes, sizing.token_budget)
+        room = sizing.token_budget - self.task.max_tokens
+        first = len(blocks) - count_that_may_fit(sizes, room)
         for number, (start, end) in enumerate(blocks):
             if 0 < number < first:
                 continue
@@ -217,7 +219,10 @@ class SummaryOfText(PromptElement):
         previous = get_previous_summary(self.task)
         entries = list(
             _render_entries(
-                collect_dropped_messages(self.task), self.max_result_tokens, sizing=sizing
+                collect_dropped_messages(self.task),
+                self.max_result_tokens,
+                sizing=sizing,
+                reserved=self.task.max_tokens,
             )
         )
         # removed first
@@ -438,12 +443,16 @@ def _render_kept(task: SummaryTask, budget: int) -> Child:
 
 
 def _render_entries(
-    messages: Sequence[Message], result_tokens: int | None, *, sizing: Sizing | None = None
+    messages: Sequence[Message],
+    result_tokens: int | None,
+    *,
+    sizing: Sizing | None = None,
+    reserved: int = 0,
 ) -> Iterator[PromptElement]:
     """Render messages as tagged text. Each entry is a chunk that is kept or removed as a whole.
 
     With `sizing` they are to be summarized: entries that leave in any case are left out, except the
-    first two.
+    first two. The `reserved` tokens are not for them.
     """
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     written = [message for message in messages if _is_written(message)]
@@ -462,7 +471,7 @@ def _render_entries(
             )
             for place in reversed(range(len(written)))
         )
-        first = len(written) - count_that_may_fit(sizes, sizing.token_budget)
+        first = len(written) - count_that_may_fit(sizes, sizing.token_budget - reserved)
     for place in range(len(written)):
         if 1 < place < first:
             continue
@@ -475,8 +484,17 @@ def _render_entries(
             )
             yield Chunk()[
                 Metadata(value=mark, local=True) if sizing is not None else None,
-                Tag(tag=tag, attributes=attributes)[visible],
+                _tag_text(tag, attributes, visible),
             ]
+
+
+def _tag_text(tag: str, attributes: Mapping[str, str], content: Child) -> Child:
+    """Put tags around a content. A plain text is one text with them, of which a render counts fewer joins."""
+    if not isinstance(content, str) or not content.strip():
+        return Tag(tag=tag, attributes=attributes)[content]
+    named = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.items())
+    end = "" if content.endswith("\n") else "\n"
+    return TextChunk()[f"<{tag}{named}>\n{content}{end}</{tag}>"]
 
 
 def _cap_text(text: str, tokens: int) -> Child:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.errors import PromptKitError
-from promptkit.lab.corpus.inputs import is_pattern, list_inputs
-from promptkit.lab.corpus.output import check_output, write_rows
+from promptkit.lab.corpus.files import check_output, is_pattern, list_inputs, write_rows
 from promptkit.lab.corpus.state import CorpusError, FileOutcome, RunState, open_state
 from promptkit.lab.engines import Engine, LostItem, run_each
 from promptkit.lab.recordings.reading.remote import is_remote
@@ -186,9 +185,10 @@ def _run(job: CorpusJob, file: str) -> FileOutcome:
         return _describe_failed(file, str(error))
     except Exception as error:  # noqa: BLE001  # a defect that one file meets must not cost the others their results
         return _describe_failed(file, f"{type(error).__name__}: {error}")
-    errors = tuple(str(row["error"]) for row in result.rows if "error" in row)
     return FileOutcome(
-        lines=b"".join(map(_encode, result.rows)), totals=json.dumps(result.totals), errors=errors
+        lines=b"".join(map(_encode, result.rows)),
+        totals=json.dumps(result.totals),
+        errors=tuple(str(row["error"]) for row in result.rows if "error" in row),
     )
 
 

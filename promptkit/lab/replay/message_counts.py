@@ -73,8 +73,7 @@ class MessageCounts:
 
     def _find_or_add(self, message: Message) -> MessageCount:
         key = _find_key(message)
-        count = self._by_value.get(key)
-        if count is not None:
+        if (count := self._by_value.get(key)) is not None:
             # found by value: keeping the identity would cost memory, because policies create many
             # such messages
             return count

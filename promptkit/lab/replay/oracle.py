@@ -65,7 +65,7 @@ class PricedConversation:
     """The most tokens of a request. None: unknown."""
     price: Price
     cache: str
-    """The rule of the prompt cache, one of CACHE_RULES."""
+    """The rule of the prompt cache, one of LIFETIMES."""
     cache_lifetime: float | None = None
     """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
     cache_minimum: int = CACHE_MINIMUM

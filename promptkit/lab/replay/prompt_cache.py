@@ -32,11 +32,8 @@ LOOK_BACK = 20
 """Blocks before a breakpoint in which a cached prefix is found."""
 
 LIFETIMES = {"openai": 300.0, "anthropic": 300.0, "anthropic-1h": 3_600.0, "off": 0.0}
-"""Seconds without use until a prefix expires: the minimum that OpenAI documents, and what Anthropic
-guarantees."""
-
-CACHE_RULES = tuple(LIFETIMES)
-"""The names of the cache rules."""
+"""The names of the cache rules, and the seconds without use until a prefix expires: the minimum that
+OpenAI documents, and what Anthropic guarantees."""
 
 MAX_PREFIXES = 100_000
 """Prefixes that a cache remembers. If there are more, it forgets those that were unused for
@@ -95,7 +92,7 @@ class PromptCache:
     breakpoints are those that sessions and windows set.
 
     Args:
-        rule: One of CACHE_RULES.
+        rule: One of LIFETIMES.
         lifetime: Seconds after which an unused prefix leaves the cache. None: as the rule says.
         minimum: Tokens of the shortest prefix that the cache holds.
     """
@@ -228,8 +225,7 @@ class PrefixTree:
         node, known = self.nodes[-1] if kept else 0, kept
         for message in messages[kept:]:
             key = (node, message.number)
-            child = self._children.get(key)
-            if child is None:
+            if (child := self._children.get(key)) is None:
                 self._last_number += 1
                 child = self._children[key] = self._last_number
             else:

@@ -18,10 +18,10 @@ import attrs
 
 from promptkit.compaction.planning.names import (
     MAX_LENGTH,
+    find_words,
     is_common,
     is_name,
     iter_texts,
-    iter_words,
     remove_name_list,
 )
 
@@ -154,8 +154,7 @@ class RecordingUses:
 
     def items_in(self, message: MessageCount) -> frozenset[tuple[str, str]]:
         """Return the items that a message contains."""
-        items = self._items.get(message.number)
-        if items is None:
+        if (items := self._items.get(message.number)) is None:
             pairs = self._pairs.intersection(self._iter_pairs(message.message))
             items = self._items[message.number] = frozenset(
                 [("line", line) for line in iter_lines(message.message) if line in self._lines]
@@ -170,7 +169,7 @@ class RecordingUses:
             yield from self._words_of(text)
 
     def _words_of(self, text: str) -> Iterator[str]:
-        for word in iter_words(text):
+        for word in find_words(text):
             below = word.removeprefix(f"{self._directory}/")
             yield below if is_name(below) else word
 

@@ -213,11 +213,10 @@ def _parse_parts(items: Sequence[Mapping[str, Json]], reasoning_tokens: int) -> 
 def _build_usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Usage:
     read, written, details = names
     tokens = as_tokens(usage.get(read))
-    cached = as_tokens(as_mapping(usage.get(details)).get("cached_tokens"))
     return Usage(
         input_tokens=tokens,
         output_tokens=as_tokens(usage.get(written)),
-        cached_tokens=min(cached, tokens),
+        cached_tokens=min(as_tokens(as_mapping(usage.get(details)).get("cached_tokens")), tokens),
     )
 
 

@@ -319,7 +319,7 @@ def _cut_to_budget(
 
 def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
     attributes = "".join(
-        f' {key}="{_require_text(value, key, node).translate(_ESCAPES)}"'
+        f' {key}="{escape_attribute(_require_text(value, key, node))}"'
         for key, value in element.attributes.items()
     )
     if not element.children:
@@ -350,7 +350,14 @@ def _require_text(value: object, attribute: str, node: Node) -> str:
     )
 
 
-# An attribute value as XML. The standard library's function would import its HTTP client.
+def escape_attribute(value: str) -> str:
+    """Escape an attribute value as XML.
+
+    The standard library's function would import its HTTP client.
+    """
+    return value.translate(_ESCAPES)
+
+
 _ESCAPES = str.maketrans(
     {
         "&": "&amp;",

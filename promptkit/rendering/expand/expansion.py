@@ -15,7 +15,6 @@ import math
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from itertools import takewhile
-from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -31,9 +30,8 @@ from promptkit.elements import (
 )
 from promptkit.elements.chat import ROLES, MessageElement
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
-from promptkit.elements.rounds import Rounds, iter_rounds
 from promptkit.errors import TreeError
-from promptkit.messages import CacheBreakpointPart
+from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.rendering.expand.build import (
     LEAF_ELEMENTS,
     build_leaf,
@@ -53,7 +51,7 @@ from promptkit.rendering.expand.event_loop import (
     PendingAwaitables,
     close_coroutines,
 )
-from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns
+from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns, find_key
 from promptkit.rendering.expand.scopes import Scopes, find_provided
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.subtree import measure
@@ -72,6 +70,7 @@ from promptkit.rendering.tree import (
 )
 
 if TYPE_CHECKING:
+    from promptkit.elements.rounds import Rounds
     from promptkit.rendering.expand.sizing import Sizer
 
 _DEFAULT_GROW = math.inf
@@ -207,17 +206,11 @@ class Expansion:
         cached = {} if is_loose else self.cache.message_items
         find = cached.get
         items: list[MessageItem] = []
-        for messages in iter_rounds(element.rounds):
-            key = id(messages[0])
+        for each in element.rounds:
+            key = id(each) if isinstance(each, Message) else find_key(each)
             item = find(key)
-            # an item holds its messages, so that with the key its first message is the same
-            size = len(messages)
-            if (
-                item is None
-                or len(item.sources) != size
-                or (size > 1 and not all(map(is_, item.sources, messages)))
-            ):
-                item = build_round(messages)
+            if item is None:
+                item = build_round((each,) if isinstance(each, Message) else each)
                 item.tokens = self.sizer.find_tokens(item.messages or ())
                 item.is_loose = is_loose
                 cached[key] = item

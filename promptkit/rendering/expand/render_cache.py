@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.prune.plans import PlanCache
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from promptkit.elements.element import Children, PromptElement, Sizing
     from promptkit.rendering.tree import MessageItem
     from promptkit.tokens import Tokenizer
+
+
+ItemKey: TypeAlias = int | tuple[int, ...]
+
+
+def find_key(sources: Sequence[object]) -> ItemKey:
+    """Return the key of the item that holds an element or the messages of a round: the identities of these."""
+    return id(sources[0]) if len(sources) == 1 else tuple(map(id, sources))
 
 
 class ComponentRun:
@@ -68,7 +76,7 @@ class RenderCache:
     def __init__(self, safe_cut: re.Pattern[str] | None = None) -> None:
         """Create an empty cache. `safe_cut` is that of the tokenizer that counts the plans."""
         self.plans = PlanCache(safe_cut)
-        self.message_items: dict[int, MessageItem] = {}
+        self.message_items: dict[ItemKey, MessageItem] = {}
         self._earlier_items: list[MessageItem] = []
         self._current: dict[int, list[ComponentRun]] = {}
         self._earlier: dict[int, list[ComponentRun]] = {}
@@ -94,7 +102,7 @@ class RenderCache:
         self._earlier, self._current = self._current, {}
         if len(self.message_items) > 2 * (len(message_items) + len(self._earlier_items)) + 1_000:
             self.message_items = {
-                id(item.sources[0] if item.sources else item.element): item
+                find_key(item.sources or (item.element,)): item
                 for item in chain(self._earlier_items, message_items)
             }
         self._earlier_items = message_items

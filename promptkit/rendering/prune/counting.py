@@ -26,7 +26,7 @@ from promptkit.rendering.subtree import iter_leaves, iter_messages
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, Run, is_below, is_node_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.rendering.prune.removal_order import Step
@@ -200,7 +200,7 @@ class BackwardScan:
             item = run.find_item(entry)
             if item is not None and item.messages != ():
                 run.node.live_items += 1
-                self._add_item(item)
+                self._add_items([item])
         else:
             for change in reversed(step):
                 self._undo(change)
@@ -215,11 +215,7 @@ class BackwardScan:
             )
             self._count_leaves(entry)
         else:
-            for item in iter_messages(root, state, markers=False):
-                if type(item) is MessageItem:
-                    self._add_item(item)
-                else:
-                    self._add(item)
+            self._add_items(iter_messages(root, state, markers=False))
 
     def _undo(self, change: Change) -> None:
         if isinstance(change, LeafLinked):
@@ -256,35 +252,40 @@ class BackwardScan:
         if parent.message is not None or not is_below(parent, self.root):
             return  # inside a message, the leaves come back one by one
         if type(item) is Node:
-            for message in iter_messages(item, self.state + 1, markers=False):
-                self._add(message)
+            self._add_items(iter_messages(item, self.state + 1, markers=False))
         elif type(item) is MessageItem:
-            self._add_item(item)
+            self._add_items([item])
 
-    def _add(self, item: Node | MessageItem) -> None:
-        if type(item) is MessageItem:
-            self._add_item(item)
-        elif type(item) is Node and item.is_counted:
-            entry = self._entries.get(item)
-            if entry is None:
-                entry = self._entries[item] = _MessageTokens(item, LeafRange(0, item.leaf_count))
-            if not entry.is_present:
-                self._messages += 1
-                self._systems += item.role == "system"
-                self._count_leaves(entry)
-                self._count_frame(entry)
+    def _add_items(self, added: Iterable[Node | MessageItem]) -> None:
+        content = slack = messages = systems = 0
+        for item in added:
+            if type(item) is not MessageItem:
+                if type(item) is Node and item.is_counted:
+                    self._add_message(item)
+            elif item.messages != ():  # blank
+                tokens = item.tokens
+                if tokens < 0:
+                    tokens = self.sizer.count_item(item)
+                content += tokens
+                if item.is_loose:
+                    slack += tokens
+                messages += 1
+                if item.role == "system":
+                    systems += 1
+        self._content += content
+        self._slack += slack
+        self._messages += messages
+        self._systems += systems
 
-    def _add_item(self, item: MessageItem) -> None:
-        if item.messages == ():
-            return  # blank
-        tokens = item.tokens
-        if tokens < 0:
-            tokens = self.sizer.count_item(item)
-        self._content += tokens
-        if item.is_loose:
-            self._slack += tokens
-        self._messages += 1
-        self._systems += item.role == "system"
+    def _add_message(self, node: Node) -> None:
+        entry = self._entries.get(node)
+        if entry is None:
+            entry = self._entries[node] = _MessageTokens(node, LeafRange(0, node.leaf_count))
+        if not entry.is_present:
+            self._messages += 1
+            self._systems += node.role == "system"
+            self._count_leaves(entry)
+            self._count_frame(entry)
 
     def _remove(self, item: Node | MessageItem) -> None:
         """Remove the message of a fallback that has been deactivated."""

@@ -97,6 +97,7 @@ class Rendered:
         """Whether `tokens` is the number that the provider bills.
 
         It is for text, and for other content if a published formula was checked against bills.
+        Without a model, `tokens` is the number for gpt-4o.
         """
         return self._count_overhead(self.messages).exact and all(
             is_exact(message, self._sizer.tokenizer) for message in self.messages

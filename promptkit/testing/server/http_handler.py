@@ -45,7 +45,6 @@ MAX_BODY = 64 * 1024 * 1024
 
 POSTS = (CHAT, RESPONSES, INPUT_TOKENS, COMPACT, MESSAGES, COUNT_TOKENS)
 IDLE_TIMEOUT = 60  # seconds after which an idle connection is closed
-BLOCK = 65_536  # bytes that are read at once
 POLL_INTERVAL = 0.02  # seconds between two checks whether the client still waits
 
 
@@ -215,10 +214,9 @@ class Handler(BaseHTTPRequestHandler):
         """Print nothing, because the journal has the requests."""
 
     def _record(self, raw: bytes) -> Exchange:
-        path = self.path.partition("?")[0]
         return self._listener.record_request(
             self.command,
-            path,
+            self.path.partition("?")[0],
             {name.lower(): value for name, value in self.headers.items()},
             self.client_address,
             raw,
@@ -244,15 +242,11 @@ class Handler(BaseHTTPRequestHandler):
                 self._listener.backend.refuse(exchange, IllFormedRequestError(problem), status),
             )
             return None
-        blocks: list[bytes] = []
-        remaining = int(length)
-        while remaining and (block := self.rfile.read(min(remaining, BLOCK))):
-            blocks.append(block)
-            remaining -= len(block)
-        if remaining:
+        raw = self.rfile.read(int(length))
+        if len(raw) < int(length):
             self.close_connection = True
             return None
-        return b"".join(blocks)
+        return raw
 
     def _send_unknown(self, exchange: Exchange, *known: str) -> None:
         if exchange.path in (MODELS, *POSTS) and exchange.path not in known:

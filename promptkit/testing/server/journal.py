@@ -104,6 +104,8 @@ class Stats:
     overflows: int = 0
     """Requests that were refused because they do not fit the window."""
     faults: int = 0
+    """Requests that were answered by a fault. An answer that a `Delay` delays is none; no answer at
+    all, an error and a broken body are."""
     beyond_script: int = 0
     """Requests that were refused because the script was used up."""
     input_tokens: int = 0

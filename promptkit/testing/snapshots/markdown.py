@@ -192,16 +192,15 @@ def _describe_part(part: Part) -> str:
             return _join_facts(
                 "Image",
                 _describe_image_source(part),
-                _describe_pixels(part),
+                f"{part.width} by {part.height} pixels" if part.width and part.height else None,
                 part.detail and f"detail {quote_inline(part.detail)}",
             )
         case DocumentPart():
-            tokens = None if part.tokens is None else f"{part.tokens:,} tokens"
             return _join_facts(
                 "Document",
                 quote_inline(part.media_type),
                 describe_base64(part.data),
-                tokens,
+                None if part.tokens is None else f"{part.tokens:,} tokens",
                 part.name and quote_inline(part.name),
             )
         case OpaquePart():
@@ -227,10 +226,6 @@ def _describe_image_source(part: ImagePart) -> str:
         return quote_inline(part.url)
     kind = inside.media_type or part.media_type or "image"
     return f"{quote_inline(kind)}, {describe_base64(inside.data) if inside.is_base64 else _describe_bytes(inside.data.encode(errors='surrogatepass'))}"
-
-
-def _describe_pixels(part: ImagePart) -> str | None:
-    return f"{part.width} by {part.height} pixels" if part.width and part.height else None
 
 
 def describe_base64(data: str) -> str:

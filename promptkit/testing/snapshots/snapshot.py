@@ -22,7 +22,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.files import write_output
 from promptkit.messages import as_sequence
 from promptkit.sizes import read_tokens
-from promptkit.testing.snapshots.diff import diff_lines
+from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
     SnapshotOptions,
@@ -334,12 +334,7 @@ class Mismatch:
     @property
     def shown_lines(self) -> Sequence[str]:
         """The first 400 lines, and how many more there are."""
-        if len(self.lines) <= MAX_SHOWN_LINES:
-            return self.lines
-        return [
-            *self.lines[:MAX_SHOWN_LINES],
-            f"… and {len(self.lines) - MAX_SHOWN_LINES:,} more lines",
-        ]
+        return show_first(self.lines, MAX_SHOWN_LINES)
 
     def __str__(self) -> str:
         if self.is_new:

@@ -41,8 +41,7 @@ def read_usage(payload: EntryPayload) -> Usage | None:
         or payload.model is None
     ):
         return usage
-    tokenizer = tokenizer_for(payload.model, mean=True)
-    written = Sizer(tokenizer).count_message(payload.message)
+    written = Sizer(tokenizer_for(payload.model, mean=True)).count_message(payload.message)
     is_placeholder = usage.output_tokens < PLACEHOLDER_SHARE * written
     return attrs.evolve(usage, output_tokens=written) if is_placeholder else usage
 

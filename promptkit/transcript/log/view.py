@@ -31,6 +31,7 @@ from promptkit.transcript.log.entries import (
     Setting,
 )
 from promptkit.transcript.log.quotes import find_sources, restore_quotes
+from promptkit.wire.parts import have_media
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -142,6 +143,8 @@ class TranscriptView:
     """The text of the checkpoint's summary, without the tags around it."""
     repairs: tuple[Repair, ...] = ()
     """What was changed so that every tool call has a result and every tool result has a call."""
+    has_media: bool = attrs.field(default=False, eq=False, repr=False)
+    """Whether a message of the transcript that is shown has an image or a document."""
 
     __repr__ = describe_fields
 
@@ -220,7 +223,11 @@ class _View:
         self._unpaired: list[ViewItem] = []
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
-        self._pairer = ToolCallPairer(allow_early_results=False, describe_turn=self._describe_item)
+        self._has_media = False
+        self._pairer = ToolCallPairer(
+            allow_early_results=False,
+            describe_turn=lambda at: f"entry {self._unpaired[at].entry_id}",
+        )
         self._checkpoint = checkpoint = begin.checkpoint
         if checkpoint is not None and begin.lost is not None:
             why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
@@ -263,20 +270,19 @@ class _View:
             self._items.append(
                 item if message is item.message else attrs.evolve(item, message=message)
             )
+        added = (item.message for item in self._items[first:])
+        self._has_media = self._has_media or have_media(added)
         entry = self._checkpoint
         summary = ""
         if entry and isinstance(entry.payload, Checkpoint):
             summary = _edited_text(entry.payload.summary, self._edits.get(entry.id))
-        repairs = (*self._repairs, *pairer.repairs)
         return first, TranscriptView(
             items=tuple(self._items),
             checkpoint_id=entry.id if entry else None,
             summary=summary or None,
-            repairs=repairs,
+            repairs=(*self._repairs, *pairer.repairs),
+            has_media=self._has_media,
         )
-
-    def _describe_item(self, index: int) -> str:
-        return f"entry {self._unpaired[index].entry_id}"
 
     def _checkpoint_items(self, entry: Entry) -> Iterator[ViewItem]:
         """Yield the messages that replace what a checkpoint summarized."""
@@ -375,16 +381,13 @@ class _View:
         kind: Literal["message", "custom_message"] = (
             "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
         )
-        recorded = (
-            entry.message
-            if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes
-            else None
-        )
         self._add(
             ViewItem(
                 message=message,
                 entry_id=entry.id,
-                recorded=recorded,
+                recorded=entry.message
+                if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes
+                else None,
                 unpruned=unpruned,
                 kind=kind,
                 model=entry.payload.model or self._model
@@ -528,7 +531,8 @@ def escape_block_tags(text: str) -> str:
     >>> print(escape_block_tags("<plan> </ PLAN> <div>"))
     <\plan> <\/ PLAN> <div>
     """
-    return _BLOCK_TAG.sub(r"<\\", text)
+    # a template would be looked up by the hash of the pattern, which takes longer than the search
+    return _BLOCK_TAG.sub(lambda _: "<\\", text)
 
 
 def _tag_message(tag: str, text: str) -> Message:

@@ -276,11 +276,8 @@ class ObjectStore:
 
     def _fetch(self, sources: Sequence[_Source]) -> list[_Batch] | None:
         """Read objects. None if one of them is a batch that was archived since it was listed."""
-        if len(sources) > 1:
-            with ThreadPoolExecutor(CONNECTIONS) as pool:
-                contents = list(pool.map(self._get, [source.path for source in sources]))
-        else:
-            contents = [self._get(source.path) for source in sources]
+        with ThreadPoolExecutor(CONNECTIONS) as pool:
+            contents = list(pool.map(self._get, [source.path for source in sources]))
         if not all(contents):
             return None
         parsed = (

@@ -217,11 +217,10 @@ class LangChainRun(PolicyRun):
         text = TOO_LONG
         if selected:
             text = await self._write_summary(selected)
-            output = self._terms.counts.tokenizer.count(text)
             self.summary_calls.append(
                 SummaryCall(
                     uncached_tokens=INSTRUCTION_TOKENS + self._terms.count(selected),
-                    output_tokens=output,
+                    output_tokens=self._terms.counts.tokenizer.count(text),
                 )
             )
         self._messages = [Message(role="user", content=(OPENING + text,)), *kept]

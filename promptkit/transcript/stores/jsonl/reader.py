@@ -12,7 +12,7 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import attrs
 
@@ -341,18 +341,7 @@ class _Batch:
     items: list[StoredEntry | ReadProblem] = attrs.field(factory=list["StoredEntry | ReadProblem"])
 
 
-class EntryReader(Protocol):
-    """A `TranscriptReader`, or a reader of another store."""
-
-    partial: bool
-    """Whether older entries are missing."""
-
-    def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
-        """Yield the entries and the problems in their order."""
-        ...
-
-
-def find_problems(reader: EntryReader) -> Iterator[ReadProblem]:
+def find_problems(reader: TranscriptReader) -> Iterator[ReadProblem]:
     """Find the problems of a transcript: unreadable lines, repeated ids, and references to entries that are not before them.
 
     References are not checked if archives are missing or were not read. Raises what iterating over
