@@ -203,7 +203,8 @@ class _Sizes:
             message = self.messages[at]
             for part in message.content:
                 if isinstance(part, str) and len(part) > self._most:
-                    tokens = self._bound(message)
+                    content = measure_content(message, self._most, self._tokenizer)
+                    tokens = count_frame(message, self._tokenizer).tokens + content.total
                     break
             else:
                 tokens = self._count(message)
@@ -243,12 +244,6 @@ class _Sizes:
             self.messages[at], tokens, tokenizer=self._tokenizer, marker=marker
         )
         return shortened, count_message(shortened, self._tokenizer)
-
-    def _bound(self, message: Message) -> int:
-        return (
-            count_frame(message, self._tokenizer).tokens
-            + measure_content(message, self._most, self._tokenizer).total
-        )
 
 
 def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[int], list[int]]:
