@@ -769,8 +769,6 @@ def _describe_bad_child(value: object, owner: str) -> str:
 class Opening:
     """Something that is a child only once it has its own children in brackets, such as `If(files)`."""
 
-    __slots__ = ()
-
 
 def _is_false(value: object) -> bool:
     """Return whether a value is empty or zero, as the left side of `files and Files()` is when there are none."""

@@ -365,8 +365,6 @@ class CountCache:
     most a second count of one text.
     """
 
-    __slots__ = ("_max_bytes", "_room", "counts")
-
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = self._room = max_bytes
         self.counts: dict[str, int] = {}

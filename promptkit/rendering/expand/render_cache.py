@@ -30,15 +30,6 @@ class ComponentRun:
     It holds no Sizing, which would hold the whole tree of the render.
     """
 
-    __slots__ = (
-        "_budget_reads",
-        "_provided_reads",
-        "children",
-        "element",
-        "model",
-        "tokenizer",
-    )
-
     def __init__(self, element: PromptElement, children: Children, sizing: Sizing) -> None:
         self.element = element
         self.children = children
@@ -149,8 +140,6 @@ class _Value:
 
     It hashes all props, unlike an element, which hashes few since it may be deep.
     """
-
-    __slots__ = ("_hash", "element")
 
     def __init__(self, element: PromptElement) -> None:
         self.element = element
