@@ -312,8 +312,8 @@ class Expansion:
         if plain and _DEFAULT_GROW not in groups:
             groups[_DEFAULT_GROW] = []
         ordered = [
-            FlexGroup(groups[grow], plain if grow == _DEFAULT_GROW else 0, grow)
-            for grow in sorted(groups, reverse=True)
+            FlexGroup(nodes, plain if grow == _DEFAULT_GROW else 0, grow, unfinished=len(nodes))
+            for grow, nodes in sorted(groups.items(), key=lambda item: item[0], reverse=True)
         ]
         node.layout = Layout(ordered)
         for index, group in enumerate(ordered):
