@@ -176,9 +176,9 @@ class _Sizes:
 
     messages: Sequence[Message]
     shorten: Shortened
-    _tokenizer: Tokenizer
-    _count: Callable[[Message], int]
-    _most: int
+    tokenizer: Tokenizer
+    count: Callable[[Message], int]
+    most: int
     whole: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
     """The tokens of the messages that were measured, as they are."""
     _least: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
@@ -193,19 +193,19 @@ class _Sizes:
         if tokens is None:
             message = self.messages[at]
             for part in message.content:
-                if isinstance(part, str) and len(part) > self._most:
-                    content = measure_content(message, self._most, self._tokenizer)
-                    tokens = count_frame(message, self._tokenizer).tokens + content.total
+                if isinstance(part, str) and len(part) > self.most:
+                    content = measure_content(message, self.most, self.tokenizer)
+                    tokens = count_frame(message, self.tokenizer).tokens + content.total
                     break
             else:
-                tokens = self._count(message)
+                tokens = self.count(message)
             self.whole[at] = tokens
         return tokens
 
     def measure_exactly(self, at: int) -> int:
         """Return the exact tokens of a message."""
-        if self.whole.get(at, self._most + 1) > self._most:
-            self.whole[at] = self._count(self.messages[at])
+        if self.whole.get(at, self.most + 1) > self.most:
+            self.whole[at] = self.count(self.messages[at])
         return self.whole[at]
 
     def measure_least(self, at: int) -> int:
@@ -214,9 +214,9 @@ class _Sizes:
             return self.measure_exactly(at)
         tokens = self._least.get(at)
         if tokens is None:
-            shortest = shorten_message(self.messages[at], 0, tokenizer=self._tokenizer)
+            shortest = shorten_message(self.messages[at], 0, tokenizer=self.tokenizer)
             tokens = self._least[at] = min(
-                self.measure(at), count_message(shortest, self._tokenizer)
+                self.measure(at), count_message(shortest, self.tokenizer)
             )
             if tokens < self.measure(at):
                 self._shortest[at] = shortest
@@ -232,9 +232,9 @@ class _Sizes:
         if shortest is not None and tokens <= self._least[at]:
             return shortest, self._least[at]
         shortened = shorten_message(
-            self.messages[at], tokens, tokenizer=self._tokenizer, marker=marker
+            self.messages[at], tokens, tokenizer=self.tokenizer, marker=marker
         )
-        return shortened, count_message(shortened, self._tokenizer)
+        return shortened, count_message(shortened, self.tokenizer)
 
 
 def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[int], list[int]]:

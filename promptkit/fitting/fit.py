@@ -292,7 +292,10 @@ def _find_format(records: Sequence[Mapping[str, Json]]) -> WireFormat:
 
     Plain messages are Chat Completions'.
     """
-    return next(filter(None, map(find_format, records)), "chat")
+    for record in records:
+        if (form := find_format(record)) is not None:
+            return form
+    return "chat"
 
 
 def _read_record(index: int, message: object) -> Mapping[str, Json]:

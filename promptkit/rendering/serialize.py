@@ -316,7 +316,8 @@ def _read_message(record: Mapping[str, Any]) -> Message:  # Any: JSON, as in `_b
         for part in map(copy, record["content"])
     ]
     calls = [ToolCall(**call) for call in record["tool_calls"]]
-    return Message(**{**record, "content": content, "tool_calls": calls})
+    rest = {name: value for name, value in record.items() if name not in ("content", "tool_calls")}
+    return Message(content=content, tool_calls=calls, **rest)
 
 
 def _write_markers(element: Rounds, marker: Callable[[int], str]) -> dict[str, Json]:
