@@ -21,6 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 from benchmarks.conversation_idle import measure_decisions, measure_idle
 from benchmarks.conversation_script import FACTS, INSTRUCTIONS, Script, is_summary_request, tools
 from promptkit.agent.session.session import AgentSession
+from promptkit.compaction import CompactionCommitted, CompactionFailed, Events
 from promptkit.compaction.policy.rules import (
     Policy,
     compact_on_demand,
@@ -29,7 +30,6 @@ from promptkit.compaction.policy.rules import (
     first_match,
     on_overflow,
 )
-from promptkit.compaction.run.events import CompactionCommitted, CompactionFailed, Events
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Server, serve
 from promptkit.tokens.budget import ContextBudget

@@ -16,8 +16,8 @@ import attrs
 
 from promptkit import Message, Usage
 from promptkit.agent.session.session import AgentSession
+from promptkit.compaction import CompactionCommitted, Events
 from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.run.events import CompactionCommitted, Events
 from promptkit.compaction.run.state import PendingRequest
 from promptkit.providers import Reply
 from promptkit.rendering.expand.render_cache import RequestRuns
@@ -28,7 +28,7 @@ from promptkit.transcript.log.entries import MessageEntry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from promptkit.compaction.run.events import Event
+    from promptkit.compaction import Event
 
 __all__ = ["IdleResult", "measure_decisions", "measure_idle"]
 

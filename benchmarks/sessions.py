@@ -20,10 +20,7 @@ import openai
 
 from benchmarks.sessions_world import TROUBLES, Files, Model, Task, make_tasks, make_trouble
 from promptkit.agent.session.session import AgentSession
-from promptkit.compaction.policy.decisions import Compact, Wait
-from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.recall.tool import RECALL, recall
-from promptkit.compaction.run.events import (
+from promptkit.compaction import (
     CompactionCommitted,
     Event,
     Events,
@@ -31,6 +28,9 @@ from promptkit.compaction.run.events import (
     RequestSent,
     SummaryAttemptFailed,
 )
+from promptkit.compaction.policy.decisions import Compact, Wait
+from promptkit.compaction.presets import PRESETS
+from promptkit.compaction.recall.tool import RECALL, recall
 from promptkit.errors import (
     ContextWindowFullError,
     MaxStepsExceededError,

@@ -28,12 +28,11 @@ from promptkit import (
     component,
 )
 from promptkit.agent import Conversation
-from promptkit.compaction import Events, ReduceToolResults
+from promptkit.compaction import CacheMissed, Events, ReduceToolResults
 from promptkit.providers import Reply
 from promptkit.testing import WordTokenizer, summary_answer
 from promptkit.tokens import ContextBudget
 from promptkit.tokens.tokenizer import count_message
-from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

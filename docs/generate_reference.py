@@ -12,6 +12,7 @@ import inspect
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args, get_type_hints
@@ -124,9 +125,9 @@ def list_names(namespace: str) -> dict[str, str]:
     source = _find_source(namespace)
     stub = source.with_suffix(".pyi")
     if not stub.is_file():
-        tree = ast.parse(source.read_text(encoding="utf-8"))
+        tree = _parse(source)
         return dict.fromkeys(_read_all(tree, namespace), namespace)
-    statements = ast.parse(stub.read_text(encoding="utf-8")).body
+    statements = _parse(stub).body
     imports = [node for node in statements if isinstance(node, ast.ImportFrom)]
     return {alias.name: f"{namespace}.{node.module}" for node in imports for alias in node.names}
 
@@ -148,7 +149,7 @@ def find_definition(module: str, name: str) -> Definition:
     Raises:
         LookupError: The name is not defined there, or has no docstring.
     """
-    body = ast.parse(_find_source(module).read_text(encoding="utf-8")).body
+    body = _parse(_find_source(module)).body
     for node, following in zip(body, [*body[1:], None], strict=True):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             if any(alias.name == name for alias in node.names):
@@ -235,7 +236,7 @@ def make_grouped_arguments(cls: type) -> str:
 
 def _make_namespace(namespace: str, title: str, homes: Mapping[str, str]) -> str:
     names = list_names(namespace)
-    source = ast.parse(_find_source(namespace).read_text(encoding="utf-8"))
+    source = _parse(_find_source(namespace))
     definitions = [find_definition(names[name], name) for name in sorted(names, key=str.casefold)]
     rows = [
         (f":py:obj:`~{homes[each.name]}.{each.name}`", _escape(each.summary))
@@ -305,7 +306,8 @@ def _make_settings() -> str:
     lines = [
         *_head("Settings of the presets", "="),
         "A preset takes its settings as one value, which :py:obj:`~promptkit.compaction.load_settings`",
-        "reads from a file and from environment variables. Sizes are in tokens, shares are numbers from 0 to 1.",
+        'reads from a file and from environment variables. Sizes are in tokens, as a number or as text such as ``"8k"``,',
+        "shares are numbers from 0 to 1.",
         "",
     ]
     for name, make in PRESETS.items():
@@ -323,8 +325,11 @@ def _make_settings() -> str:
 def _make_events() -> str:
     lines = [
         *_head("Events", "="),
-        "Values that :py:obj:`~promptkit.compaction.Events` sends to its subscribers. They are defined in",
-        "``promptkit.compaction.run.events``.",
+        "Values that :py:obj:`~promptkit.compaction.Events` sends to its subscribers. All are imported from one place:",
+        "",
+        ".. code-block:: python",
+        "",
+        *_indent("from promptkit.compaction import CompactionCommitted, Events, TurnEnded"),
         "",
     ]
     for cls in get_args(Event):
@@ -359,7 +364,7 @@ def _read_attributes(cls: type) -> dict[str, str]:
     """Read the docstrings of the attributes that a class and its bases declare."""
     texts: dict[str, str] = {}
     for base in reversed(cls.__mro__[:-1]):
-        module = ast.parse(_find_source(base.__module__).read_text(encoding="utf-8"))
+        module = _parse(_find_source(base.__module__))
         (body,) = (
             node.body
             for node in module.body
@@ -395,6 +400,11 @@ def _make_extras() -> str:
     )
 
 
+@cache
+def _parse(source: Path) -> ast.Module:
+    return ast.parse(source.read_text(encoding="utf-8"))
+
+
 def _find_source(module: str) -> Path:
     spec = find_spec(module)
     if spec is None or spec.origin is None:
@@ -404,7 +414,7 @@ def _find_source(module: str) -> Path:
 
 
 def _summarize(module: str) -> str:
-    tree = ast.parse(_find_source(module).read_text(encoding="utf-8"))
+    tree = _parse(_find_source(module))
     return " ".join((ast.get_docstring(tree) or "").split())
 
 

@@ -92,8 +92,12 @@ def _check_optional_number(
 
 def _check_count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
     if not _is_whole(value) or value < 0:
-        wanted = "a whole number from 0 on (where no usage is known, write usage=None)"
-        _refuse_field(instance, attribute.name, wanted, value)
+        _refuse_field(
+            instance,
+            attribute.name,
+            "a whole number from 0 on (where no usage is known, write usage=None)",
+            value,
+        )
 
 
 def _refuse_field(instance: object, name: str, wanted: str, value: object) -> None:
@@ -174,8 +178,7 @@ def _read_json(value: Json) -> Json:
                 or isinstance(item, str | int)
                 or (isinstance(item, float) and math.isfinite(item))
             ):
-                what = f"{item!r:.80}"
-                raise _not_json_error(what)
+                raise _not_json_error(f"{item!r:.80}")
         if not inner:
             copied: Json = value if is_plain else copy_json(value)
             return copied
@@ -196,8 +199,7 @@ def _list_children(container: JsonContainer) -> Iterable[object]:
         return container
     for key in container:
         if not isinstance(key, str):
-            what = f"the key {key!r:.80}"
-            raise _not_json_error(what)
+            raise _not_json_error(f"the key {key!r:.80}")
     return container.values()
 
 

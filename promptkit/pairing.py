@@ -6,6 +6,7 @@ and every tool result answers a tool call. Correct parts of a recording stay byt
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -137,9 +138,9 @@ class ToolCallPairer:
         """Append a message."""
         turn = len(self._turns)
         if not is_instance(message, Message):
-            advice = "messages of a provider are read by messages_from_chat(messages), messages_from_responses or messages_from_anthropic"
             raise InvalidArgumentError(
-                f"{self._describe_turn(turn)} must be a Message, not {message!r:.80}: {advice}."
+                f"{self._describe_turn(turn)} must be a Message, not {message!r:.80}: "
+                "messages of a provider are read by messages_from_chat(messages), messages_from_responses or messages_from_anthropic."
             )
         self._turns.append(message)
         if message.role == "tool":
@@ -162,7 +163,7 @@ class ToolCallPairer:
     @property
     def repairs(self) -> tuple[Repair, ...]:
         """The repairs, in the order of the conversation."""
-        found = [*self._lasting, *self._unmatched_results(), *chain(*self._missing.values())]
+        found = chain(self._lasting, self._unmatched_results(), *self._missing.values())
         return tuple(repair for _, repair in sorted(found, key=lambda item: item[0]))
 
     def _add_calls(self, turn: int, message: Message) -> None:
@@ -234,14 +235,17 @@ class ToolCallPairer:
     def _settle_block(self, block: _Block) -> None:
         """Write the messages of one block."""
         message = self._turns[block.turn]
-        if all(call.id == call.call.id for call in block.calls):
-            self.messages[block.start] = message
-        else:
-            self.messages[block.start] = attrs.evolve(
+        if any(call.id != call.call.id for call in block.calls):
+            message = attrs.evolve(
                 message, tool_calls=tuple(attrs.evolve(c.call, id=c.id) for c in block.calls)
             )
+        self.messages[block.start] = message
         found: list[tuple[int, Repair]] = []
-        for place, call in enumerate(sorted(block.calls, key=_result_position), block.start + 1):
+        # results in their recorded order, missing ones last
+        ordered = sorted(
+            block.calls, key=lambda call: math.inf if call.result is None else call.result
+        )
+        for place, call in enumerate(ordered, block.start + 1):
             if call.result is None:
                 found.append(
                     self._locate_repair(
@@ -278,11 +282,10 @@ class ToolCallPairer:
     def _unmatched_results(self) -> Iterator[tuple[int, Repair]]:
         for turns in self._pool.values():
             for turn in turns:
-                key = self._turns[turn].tool_call_id
                 yield self._locate_repair(
                     turn,
                     "orphan result",
-                    f"no call {key!r} was recorded for this result; it was dropped.",
+                    f"no call {self._turns[turn].tool_call_id!r} was recorded for this result; it was dropped.",
                 )
 
     def _add_repair(self, turn: int, kind: str, detail: str) -> None:
@@ -290,11 +293,6 @@ class ToolCallPairer:
 
     def _locate_repair(self, turn: int, kind: str, detail: str) -> tuple[int, Repair]:
         return turn, Repair(kind=kind, detail=f"{self._describe_turn(turn)}: {detail}")
-
-
-def _result_position(call: _PairedCall) -> float:
-    """Return the sort key that puts results into their recorded order, and missing results last."""
-    return float("inf") if call.result is None else call.result
 
 
 @attrs.define(eq=False)

@@ -40,6 +40,7 @@ from promptkit.messages import (
     Part,
     ToolCall,
     ToolDefinition,
+    as_wire_object,
     is_instance,
 )
 from promptkit.reprs import describe
@@ -190,9 +191,9 @@ class Tool:
             or not is_instance(max_tokens, int)
             or max_tokens < MIN_RESULT_TOKENS
         ):
-            wanted = f"at least {MIN_RESULT_TOKENS}, and a whole number, or None"
             raise InvalidArgumentError(
-                f"max_tokens of the tool {self.definition.name!r} must be {wanted}, not {max_tokens!r:.80}."
+                f"max_tokens of the tool {self.definition.name!r} must be at least {MIN_RESULT_TOKENS}, and a whole number, or None, "
+                f"not {max_tokens!r:.80}."
             )
 
     def __repr__(self) -> str:
@@ -203,9 +204,9 @@ class Tool:
 
 Function: TypeAlias = Callable[..., Any]  # Any: a tool may have any arguments and return anything
 
-AnyTool: TypeAlias = Tool | ToolDefinition | Function
-"""Anything accepted as a tool: a tool, a definition that others carry out, or a function that
-becomes one."""
+AnyTool: TypeAlias = Tool | ToolDefinition | Function | Mapping[str, object]
+"""Anything accepted as a tool: a tool, a function that becomes one, or a definition that others
+carry out, also as a dict that OpenAI's or Anthropic's API takes."""
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """The names of tools that providers accept."""
@@ -304,7 +305,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, each with a default
 
 
 def as_tool(given: object) -> Tool | ToolDefinition:
-    """Return a tool or a definition as it is, and the tool of a plain function.
+    """Return a tool or a definition as it is, the tool of a plain function, and the definition that a dict has.
 
     Raises:
         TypeError: The value is none of these.
@@ -314,8 +315,30 @@ def as_tool(given: object) -> Tool | ToolDefinition:
         return given
     if callable(given) and not isinstance(given, type):
         return tool(given)
-    raise TypeError(
-        f"a tool is a function, Tool(definition=ToolDefinition(name=…), run=…) or ToolDefinition(name=…), not {given!r:.80}."
+    definition = read_definition(given)
+    if definition is None:
+        raise TypeError(
+            f"a tool is a function, Tool(definition=ToolDefinition(name=…), run=…), ToolDefinition(name=…), or a dict with a name and a schema as the APIs of OpenAI and Anthropic take it, not {given!r:.80}."
+        )
+    return definition
+
+
+def read_definition(given: object) -> ToolDefinition | None:
+    """Read a tool, or the format of a structured reply, as a dict or an SDK object of one of the three APIs.
+
+    None for a provider's own tool, whose definition the provider has, and for any other value.
+    """
+    record = as_wire_object(given) or {}
+    fields = as_wire_object(record.get("function") or record.get("json_schema")) or record
+    name, description, strict = (fields.get(key) for key in ("name", "description", "strict"))
+    schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
+    if not isinstance(name, str) or not (schema or description or record.get("type") == "function"):
+        return None
+    return ToolDefinition(
+        name=name,
+        description=description if isinstance(description, str) else None,
+        parameters=as_wire_object(schema),
+        strict=strict if isinstance(strict, bool) else None,
     )
 
 
@@ -328,8 +351,9 @@ def tool_definitions(tools: Iterable[AnyTool]) -> tuple[ToolDefinition, ...]:
     """
     if is_instance(tools, (Tool, ToolDefinition, str, Mapping)) or not is_instance(tools, Iterable):
         raise TypeError(f"tools must be a list of tools, such as [tool], not {tools!r:.80}.")
-    read = map(as_tool, tools)
-    definitions = tuple(each.definition if isinstance(each, Tool) else each for each in read)
+    definitions = tuple(
+        each.definition if isinstance(each, Tool) else each for each in map(as_tool, tools)
+    )
     names = [definition.name for definition in definitions]
     if len(set(names)) < len(names):
         raise InvalidArgumentError(
@@ -527,7 +551,8 @@ def _read_signature(
     from pydantic import PydanticSchemaGenerationError, PydanticUserError
 
     _check_callable(function)
-    called = name or _find_name(function)
+    inner = _unwrap_partial(function)
+    called = name or str(getattr(inner, "__name__", type(inner).__name__))
     if not NAME.fullmatch(called):
         raise InvalidArgumentError(
             f"{_locate(function)}: {called!r} is no name for a tool. Write tool(name=…) with letters, digits, _ and -."
@@ -540,9 +565,10 @@ def _read_signature(
         reason = (
             str(error).split("\n", 1)[0].split(". Set `arbitrary_types_allowed", 1)[0].rstrip(".")
         )
-        problem = f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has"
-        problem += f"{ATTRS_PLACES if isinstance(error, PydanticSchemaGenerationError) else ''}."
-        raise InvalidArgumentError(problem) from error
+        places = ATTRS_PLACES if isinstance(error, PydanticSchemaGenerationError) else ""
+        raise InvalidArgumentError(
+            f"{_locate(function)}: no schema can be made of the arguments of {called}: {reason}. Annotate them with types that JSON has{places}."
+        ) from error
     if strict and (open_place := _find_open_object(schema)):
         raise InvalidArgumentError(
             f"{_locate(function)}: strict=True needs every object to list its fields, and {open_place} of {called} does not. "
@@ -578,15 +604,9 @@ def _check_callable(function: Function) -> None:
         and not holder.endswith("<locals>")
         and next(iter(inspect.signature(function).parameters), None) == "self"
     ):
-        short = inner.__qualname__.rpartition("<locals>.")[2]
         raise InvalidArgumentError(
-            f"{_locate(function)}: {short} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
+            f"{_locate(function)}: {inner.__qualname__.rpartition('<locals>.')[2]} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
         )
-
-
-def _find_name(function: Function) -> str:
-    inner = _unwrap_partial(function)
-    return str(getattr(inner, "__name__", type(inner).__name__))
 
 
 def _locate(function: Function) -> str:

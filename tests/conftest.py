@@ -30,6 +30,7 @@ __all__ = [
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_configure",
+    "pytest_runtest_protocol",
 ]
 
 
@@ -77,6 +78,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     """Leave what has been loaded out of every later garbage collection: it lives to the end, and there is much of it."""
+    _freeze_all()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Do the same with what the tests of a file have loaded, such as the libraries of a framework."""
+    result = yield
+    if nextitem is None or nextitem.path != item.path:
+        _freeze_all()
+    return result
+
+
+def _freeze_all() -> None:
     gc.collect()
     gc.freeze()
 

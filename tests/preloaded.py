@@ -48,7 +48,7 @@ for _name in (
     "promptkit.cli.chat.command",
     "promptkit.cli.chat.demo_model",
     "promptkit.cli.chat.loop",
-    "promptkit.cli.chat.session",
+    "promptkit.cli.chat.loop",
     "promptkit.cli.main",
     "promptkit.cli.output.transcript",
     "promptkit.testing.snapshots.documents",

@@ -5,10 +5,6 @@ from .baseline import (
     compare as compare,
     format_comparison as format_comparison,
 )
-from .budget_ranges import (
-    InvalidBudgetsError as InvalidBudgetsError,
-    parse_budgets as parse_budgets,
-)
 from .plot import PlotError as PlotError, draw_run as draw_run
 from .results import (
     Element as Element,
@@ -20,6 +16,10 @@ from .results import (
     read_run as read_run,
     run_to_json as run_to_json,
 )
-from .sweep import measure as measure
+from .sweep import (
+    InvalidBudgetsError as InvalidBudgetsError,
+    measure as measure,
+    parse_budgets as parse_budgets,
+)
 
 __all__: list[str]

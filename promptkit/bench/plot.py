@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from promptkit.bench.results import Element, Point, Run, Sweep
 from promptkit.bench.sweep import PATH_SEPARATOR
 from promptkit.errors import PromptKitError
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from promptkit.bench.results import Element, Point, Run, Sweep
 
 # matplotlib's own stubs leave keyword arguments without a type.
 # pyright: reportUnknownMemberType=false
@@ -301,6 +301,11 @@ def format_size(tokens: int) -> str:
     return str(tokens)
 
 
+def format_share(share: float) -> str:
+    """Format a share in whole percent. 0% and 100% are printed only for exactly these shares."""
+    return f"{share:.0%}" if share in (0.0, 1.0) else f"{min(0.99, max(0.01, share)):.0%}"
+
+
 def _names(paths: Sequence[str]) -> list[str]:
     holders = {path.rpartition(PATH_SEPARATOR)[0] for path in paths}
     first = paths[0].partition(PATH_SEPARATOR)[0] if paths else ""
@@ -425,15 +430,14 @@ def _heat_map(
         for row, values in enumerate(shares):
             for column, share in enumerate(values):
                 if share is not None and share < 1:
-                    colour = LIGHT_TEXT if share > DARK else DARK_TEXT
                     axes.text(
                         column + 0.5,
                         row + 0.5,
-                        _percent(share),
+                        format_share(share),
                         ha="center",
                         va="center",
                         fontsize=7,
-                        color=colour,
+                        color=LIGHT_TEXT if share > DARK else DARK_TEXT,
                     )
     if scale == 1:
         axes.figure.colorbar(cells, ax=axes, format="{x:.0%}", fraction=0.02, pad=0.01)
@@ -536,11 +540,6 @@ def _panel(
         add_hover(axes, left, right, "\n".join([f"budget {budget:,}", *values]))
     if len(curves) > 1:
         axes.legend(fontsize=7, frameon=False)
-
-
-def _percent(share: float) -> str:
-    """Format a share below 100 % in whole percent. 0% is printed only for exactly 0."""
-    return f"{min(0.99, max(0.01, share)):.0%}" if share else "0%"
 
 
 def _fit_name(name: str, length: int) -> str:

@@ -186,15 +186,13 @@ def read_run(path: Path) -> Run:
         raise UnreadableRunError(
             path, f"is damaged: {transform_error(error, path='run')[0]}"
         ) from error
-    if not all(_is_whole(sweep, run.budgets) for sweep in run.sweeps):
+    if any(
+        tuple(point.budget for point in sweep.points) != run.budgets
+        or any(len(each.kept) != len(run.budgets) for each in sweep.elements)
+        for sweep in run.sweeps
+    ):
         raise UnreadableRunError(path, "is damaged: its figures are not those of its budgets")
     return run
-
-
-def _is_whole(sweep: Sweep, budgets: tuple[int, ...]) -> bool:
-    return tuple(point.budget for point in sweep.points) == budgets and all(
-        len(each.kept) == len(budgets) for each in sweep.elements
-    )
 
 
 def _lines(value: Value, level: int) -> str:

@@ -2,7 +2,8 @@
 
 * The heart: `CompactionController`, `Compactor`, `CompactionConfig`, `CompactionHooks`,
   `HookChain`, `PreCompactResult`
-* Events: `Events`, `Event`, `logging_subscriber`, `otel_subscriber`
+* Events: `Events`, `Event`, `Subscriber`, `logging_subscriber`, `otel_subscriber`, and the classes of
+  the events, such as `TurnEnded`, `CompactionCommitted` and `CacheMissed`
 * Presets: `PRESETS`, `Preset`, `load_settings`
 * Policies: `Policy`, `PolicyState`, `Thresholds`, `UsageByPart`, `UsageReading`, `LeastSize`,
   `default_policy`, `first_match`

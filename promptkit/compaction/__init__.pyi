@@ -58,7 +58,30 @@ from .pruning.media import MediaLimits as MediaLimits
 from .pruning.tool_outputs import ReduceToolResults as ReduceToolResults
 from .recall.tool import recall_tool as recall_tool
 from .run.controller import CompactionController as CompactionController
-from .run.events import Event as Event, Events as Events, logging_subscriber as logging_subscriber
+from .run.events import (
+    CacheMissed as CacheMissed,
+    CompactionCancelled as CompactionCancelled,
+    CompactionCommitted as CompactionCommitted,
+    CompactionFailed as CompactionFailed,
+    CompactionStarted as CompactionStarted,
+    DecisionMade as DecisionMade,
+    Event as Event,
+    Events as Events,
+    ReplyReceived as ReplyReceived,
+    RequestFailed as RequestFailed,
+    RequestPruned as RequestPruned,
+    RequestSent as RequestSent,
+    Subscriber as Subscriber,
+    SummaryAttemptFailed as SummaryAttemptFailed,
+    SummaryDiscarded as SummaryDiscarded,
+    ToolCalled as ToolCalled,
+    ToolReturned as ToolReturned,
+    ToolsChanged as ToolsChanged,
+    TurnEnded as TurnEnded,
+    TurnStarted as TurnStarted,
+    WindowLearned as WindowLearned,
+    logging_subscriber as logging_subscriber,
+)
 from .run.hooks import (
     CompactionHooks as CompactionHooks,
     HookChain as HookChain,

@@ -213,9 +213,9 @@ class _Declared:
             each.name for each in parameters.values() if each.kind is not Parameter.KEYWORD_ONLY
         ]
         if len(args) > len(positional):
-            shown = self.signature.replace(return_annotation=Signature.empty)
             raise BadPropError(
-                f"{name} takes at most {len(positional)} values by position, not {len(args)}: write {name}{shown}."
+                f"{name} takes at most {len(positional)} values by position, not {len(args)}: "
+                f"write {name}{self.signature.replace(return_annotation=Signature.empty)}."
             )
         values = dict(zip(positional, args, strict=False))
         if twice := values.keys() & given.keys():
@@ -249,8 +249,11 @@ def _read_parameters(function: FunctionType) -> _Declared:
         check_parameter(name, parameter)
     if parameters and "children" not in injected:
         refuse_children(name, parameters[0])
-    shown = signature.replace(parameters=parameters, return_annotation=PromptElement)
-    return _Declared(function, injected, shown)
+    return _Declared(
+        function,
+        injected,
+        signature.replace(parameters=parameters, return_annotation=PromptElement),
+    )
 
 
 _INJECTED = ("sizing", "children")

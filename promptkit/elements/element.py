@@ -147,8 +147,8 @@ class ElementDocs:
     def __get__(self, element: object, cls: type) -> str | None:
         """Return the whole docstring."""
         if self._whole is None:
-            props = _read_prop_docs(cls)
-            self._whole = "\n\n".join(filter(None, (inspect.cleandoc(self.text or ""), props)))
+            docs = (inspect.cleandoc(self.text or ""), _read_prop_docs(cls))
+            self._whole = "\n\n".join(filter(None, docs))
         return self._whole or None
 
 
@@ -168,8 +168,8 @@ def _read_prop_docs(cls: type) -> str:
             and isinstance(below, ast.Expr)
             and isinstance(below.value, ast.Constant)
         ):
-            text = " ".join(str(below.value.value).split())
-            entries.append(f"    {names.get(prop.target.id, prop.target.id)}: {text}")
+            name = names.get(prop.target.id, prop.target.id)
+            entries.append(f"    {name}: {' '.join(str(below.value.value).split())}")
     return "\n".join(["Props:", *entries]) if entries else ""
 
 
@@ -185,6 +185,15 @@ def _order_props(cls: type[PromptElement]) -> Signature:
 def signature_names(cls: type[PromptElement]) -> tuple[str, ...]:
     """Return the names of the props that a class takes."""
     return tuple(prop_name(field) for field in cls.__attrs_attrs__ if field.init)
+
+
+def _list_needed(cls: type[PromptElement]) -> list[str]:
+    """List the props of a class that have no default."""
+    return [
+        prop_name(field)
+        for field in cls.__attrs_attrs__
+        if field.init and field.default is attrs.NOTHING
+    ]
 
 
 def prop_name(field: attrs.Attribute[object]) -> str:
@@ -211,8 +220,9 @@ def _check_arguments(init: Callable[..., None], signature: Signature) -> Callabl
             raise
 
     itself = Parameter("self", Parameter.POSITIONAL_ONLY)
-    parameters = [itself, *signature.parameters.values()]
-    check_arguments.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    check_arguments.__dict__["__signature__"] = signature.replace(
+        parameters=[itself, *signature.parameters.values()]
+    )
     check_arguments.__doc__ = "Set the props."
     return check_arguments
 
@@ -245,11 +255,7 @@ def describe_props(
             else f"its props are {', '.join(own_names or known)}."
         )
         return f"{name} has no prop {prop}: {advice}"
-    missing = [
-        prop_name(field)
-        for field in cls.__attrs_attrs__
-        if field.init and field.default is attrs.NOTHING and prop_name(field) not in props
-    ]
+    missing = [prop for prop in _list_needed(cls) if prop not in props]
     return (
         f"{name} needs {' and '.join(missing)}: write {name}({', '.join(f'{each}=…' for each in missing)})."
         if missing
@@ -259,12 +265,7 @@ def describe_props(
 
 def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: bool = False) -> str:
     """Say how to write an element of this class with these values: as children, or as the props that a component needs."""
-    needed = [
-        prop_name(field)
-        for field in cls.__attrs_attrs__
-        if field.init and field.default is attrs.NOTHING
-    ]
-    problem = ""
+    needed, problem = _list_needed(cls), ""
     try:
         # an iterator may have no end
         flatten([value for value in values if not isinstance(value, Iterator)], cls.__name__)
@@ -718,12 +719,9 @@ def _refuse_cycle(opened: Sequence[object], owner: str) -> None:
 
 
 def _find_place(outer: object, inner: object) -> int:
-    items = cast("Iterable[object]", outer)  # the types of the items are unknown
-    return (
-        next((place for place, item in enumerate(items) if item is inner), 0)
-        if isinstance(outer, Sequence)
-        else 0
-    )
+    # the types of the items are unknown
+    items = cast("Iterable[object]", outer) if isinstance(outer, Sequence) else ()
+    return next((place for place, item in enumerate(items) if item is inner), 0)
 
 
 def _iterate(value: object, owner: str) -> Iterator[object]:
@@ -770,8 +768,6 @@ def _describe_bad_child(value: object, owner: str) -> str:
 
 class Opening:
     """Something that is a child only once it has its own children in brackets, such as `If(files)`."""
-
-    __slots__ = ()
 
 
 def _is_false(value: object) -> bool:

@@ -44,33 +44,17 @@ def element_from_message(
     >>> element_from_message(Message(role="user", content=("Fix the parser.",)), priority=5)
     """
     content = _build_content(message, text)
+    name = message.name or None
     match message.role:
         case "system":
-            return SystemMessage(
-                priority=priority, required=required, fallback=fallback, name=message.name or None
-            )[content]
+            element: PromptElement = SystemMessage(name=name)
         case "user":
-            return UserMessage(
-                priority=priority, required=required, fallback=fallback, name=message.name or None
-            )[content]
+            element = UserMessage(name=name)
         case "assistant":
-            assistant = AssistantMessage(
-                priority=priority,
-                required=required,
-                fallback=fallback,
-                name=message.name or None,
-                tool_calls=message.tool_calls,
-            )
-            return assistant[content]
+            element = AssistantMessage(name=name, tool_calls=message.tool_calls)
         case "tool":
-            result = ToolMessage(
-                priority=priority,
-                required=required,
-                fallback=fallback,
-                name=message.name or None,
-                tool_call_id=message.tool_call_id or "",
-            )
-            return result[content]
+            element = ToolMessage(name=name, tool_call_id=message.tool_call_id or "")
+    return element.layout(priority=priority, required=required, fallback=fallback)[content]
 
 
 def _build_content(message: Message, text: Callable[[str], Child] | None) -> Child:

@@ -82,9 +82,10 @@ class Tag(PromptElement):
 
 @component
 class Truncate(PromptElement):
-    r"""Text truncated to its share of the budget, or to `max_tokens`, at line, grapheme and token boundaries.
+    r"""Text truncated to its share of the budget, or to `max_tokens`.
 
-    The marker is counted. Pruning cuts the text further, down to the marker, before it removes the
+    The cut is at the end of a line if that costs at most 15 % of the text that stays, otherwise within
+    a line, and never inside a character as users see it. The marker is counted. Pruning cuts the text further, down to the marker, before it removes the
     element.
 
     >>> Truncate(keep="middle", ratio=0.4, marker="\n[… output cut …]\n")[output]

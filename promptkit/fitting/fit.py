@@ -16,7 +16,6 @@ from promptkit.messages import (
     Json,
     Message,
     OpaquePart,
-    Part,
     Repair,
     as_wire_object,
 )
@@ -51,7 +50,8 @@ class Fitted(Generic[T]):
     tokens: int
     """The size of the request in tokens: messages, framing and tool definitions."""
     exact: bool
-    """True if `tokens` is the number that the provider bills. False if it is an estimate."""
+    """True if `tokens` is the number that the provider bills: without a model, that of gpt-4o. False if
+    it is an estimate."""
     budget: int
     """The most tokens that the request may have."""
     kept: tuple[int, ...]
@@ -68,9 +68,8 @@ class Fitted(Generic[T]):
     def explain(self) -> str:
         """Describe the result as text for a terminal: tokens, budget, and the indices of kept, changed and removed messages."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        estimated = "" if self.exact else ", estimated"
         lines = [
-            f"{self.tokens:,} of {self.budget:,} tokens{share}{estimated} in {_count(len(self.messages))}"
+            f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {_count(len(self.messages))}"
         ]
         lines += [
             f"{name} {_count(len(indices))}: {format_ranges(indices)}"
@@ -112,7 +111,7 @@ def fit(  # noqa: PLR0913  # keywords
             one provider, or with `convert` the messages of a framework.
         budget: The most tokens that the request may have: a number, a text such as `"8k"`, or a
             ContextBudget. Default: the model's context window less the tokens reserved for the
-            reply.
+            reply; 128,000 tokens without a model.
         model: The model's name, or a model object. It decides the tokenizer and the default budget.
         tools: The tools of the request. Their definitions count against the budget.
         tokenizer: Counts the tokens. Default: the tokenizer of the model.
@@ -190,11 +189,8 @@ def fit(  # noqa: PLR0913  # keywords
     shown: list[T] = []
     kept: set[int] = set()
     changed: set[int] = set()
-    parts = [
-        (owners[paired.sources[at]], message)
-        for at, message in zip(fitted.sources, fitted.messages, strict=True)
-    ]
-    for owner, run in groupby(parts, key=lambda part: part[0]):
+    parts = zip(fitted.sources, fitted.messages, strict=True)
+    for owner, run in groupby(parts, key=lambda part: owners[paired.sources[part[0]]]):
         if owner < 0:
             continue  # the instructions
         group, left = read[owner], [message for _, message in run]
@@ -252,15 +248,12 @@ def _is_blank(message: Message) -> bool:
         and not message.tool_calls
         and not message.text.strip()
         and all(
-            isinstance(part, str | CacheBreakpointPart) or _is_border(part)
+            isinstance(part, str | CacheBreakpointPart)
+            # the border between two texts
+            or (isinstance(part, OpaquePart) and (part.provider or "").endswith(".part"))
             for part in message.content
         )
     )
-
-
-def _is_border(part: Part) -> bool:
-    """Return whether a part is the border between two texts, and no content."""
-    return isinstance(part, OpaquePart) and (part.provider or "").endswith(".part")
 
 
 def _read(
@@ -300,8 +293,7 @@ def _find_format(records: Sequence[Mapping[str, Json]]) -> WireFormat:
     Plain messages are Chat Completions'.
     """
     for record in records:
-        form = find_format(record)
-        if form is not None:
+        if (form := find_format(record)) is not None:
             return form
     return "chat"
 

@@ -10,7 +10,6 @@ also where its share of the budget was not known exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, cast
 
 import attrs
@@ -87,7 +86,7 @@ class History(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         """Return the messages, as `RecordedMessages` renders them."""
         marker = self.omitted_marker
-        recorded = RecordedMessages(
+        return RecordedMessages(
             label=self.label,
             messages=self.turns,
             keep_turns=self.keep_turns,
@@ -97,8 +96,7 @@ class History(PromptElement):
             else marker,
             shorten=self.shorten,
             truncate_at=self.truncate_at,
-        )
-        return recorded.render(sizing)
+        ).render(sizing)
 
 
 def describe_omitted(count: int) -> str:
@@ -213,19 +211,12 @@ class RecordedMessages(PromptElement):
                 starts[-self.keep_turns] if self.keep_turns < len(starts) else 0, len(messages)
             )
         keep = self.keep
-        if keep is None:
-            return frozenset(
-                chain(kept, [at for at, message in enumerate(messages) if message.role == "system"])
-            )
-        return frozenset(
-            chain(
-                kept,
-                (
-                    at
-                    for at, message in enumerate(messages)
-                    if message.role == "system" or keep(message)
-                ),
-            )
+        return frozenset(kept).union(
+            [
+                at
+                for at, message in enumerate(messages)
+                if message.role == "system" or (keep is not None and keep(message))
+            ]
         )
 
     def _fit(

@@ -8,7 +8,6 @@ The agent's state and its checkpointer keep all messages.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -16,7 +15,6 @@ import anyio.to_thread
 import attrs
 
 from promptkit.agent.settings import WindowSettings
-from promptkit.errors import UnknownModelError
 from promptkit.integrations.windows import (
     MAX_THREADS,
     Budget,
@@ -24,14 +22,15 @@ from promptkit.integrations.windows import (
     ModelFacts,
     RequestFitter,
     ThreadWindows,
+    budget_from_limits,
     check_budget,
     find_overflow,
+    knows_window,
     match_calls,
 )
 from promptkit.messages import (
     Message,
     OpaquePart,
-    ToolCall,
     ToolDefinition,
     Usage,
     as_mapping,
@@ -40,8 +39,8 @@ from promptkit.messages import (
 )
 from promptkit.providers import Model, Reply
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, model_info
 from promptkit.tokens.models import model_name
+from promptkit.tools import read_definition
 from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
 
 try:
@@ -65,13 +64,13 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
-    from langchain_core.messages import InvalidToolCall, ToolCall as LangChainToolCall
 
     from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.fitting.fit import Fitted
+    from promptkit.tokens import NamedModel, Tokenizer
     from promptkit.transcript import Transcript
 
     Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type
@@ -201,8 +200,11 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self._reader = _RequestReader(budget, None if model is None else model_name(model))
         own = _ChatModel(summarizer) if isinstance(summarizer, BaseChatModel) else summarizer
-        options = WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events)
-        self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
+        self._windows = ThreadWindows(
+            WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events),
+            transcripts=transcripts,
+            max_threads=max_threads,
+        )
 
     def __repr__(self) -> str:
         return describe(
@@ -217,8 +219,7 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             response = handler(_show(request, issued))
         except Exception as error:
-            refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
-            if refusal is None or not loop.wait(partial(self._windows.recover, issued, refusal)):
+            if not loop.wait(self._recover(issued, error)):
                 raise
         if response is None:  # it was refused
             issued = loop.wait(make)
@@ -234,10 +235,7 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         try:
             response = await handler(_show(request, issued))
         except Exception as error:
-            refusal = find_overflow(error, ContextOverflowError, model=issued.request.model)
-            if refusal is None or not await loop.wait_async(
-                partial(self._windows.recover, issued, refusal)
-            ):
+            if not await loop.wait_async(self._recover(issued, error)):
                 raise
         if response is None:  # it was refused
             issued = await loop.wait_async(make)
@@ -246,14 +244,16 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         return response
 
     def _prepare(self, request: Request) -> Callable[[], Awaitable[IssuedRequest]]:
-        messages = [_read_message(message) for message in request.messages]
         return partial(
             self._windows.request,
             _find_thread(),
             self._reader.read(request),
-            messages,
+            [_read_message(message) for message in request.messages],
             request.messages,
         )
+
+    def _recover(self, issued: IssuedRequest, error: Exception) -> Callable[[], Awaitable[bool]]:
+        return partial(self._windows.recover, issued, error, ContextOverflowError)
 
     async def _add_reply(self, issued: IssuedRequest, response: Response) -> None:
         answer = next(
@@ -282,7 +282,9 @@ class _RequestReader:
         instructions = (
             None if request.system_message is None else request.system_message.text or None
         )
-        budget = _find_budget(request.model, name) if self.budget is None else self.budget
+        budget = self.budget
+        if budget is None and not knows_window(name):
+            budget = budget_from_limits(name, as_mapping(request.model.profile))
         return ModelFacts(model=name, budget=budget, instructions=instructions, tools=tools)
 
     def _read_tools(self, given: Sequence[object]) -> tuple[ToolDefinition, ...]:
@@ -305,22 +307,6 @@ def _find_name(model: BaseChatModel) -> str:
     return type(model).__name__
 
 
-def _find_budget(model: BaseChatModel, name: str) -> ContextBudget | None:
-    """Return the budget from what LangChain knows of a model; None if promptkit knows its window by its name, or LangChain does not know it."""
-    with suppress(UnknownModelError):
-        if model_info(name).window is not None:
-            return None
-    profile: Mapping[str, Any] = model.profile or {}  # Any: a TypedDict of figures and flags
-    size, output = profile.get("max_input_tokens"), profile.get("max_output_tokens")
-    if not isinstance(size, int):
-        return None
-    return ContextBudget(
-        window=size,
-        max_output_tokens=output if isinstance(output, int) and output > 0 else None,
-        model=name,
-    )
-
-
 def _read_tool(tool: object) -> list[ToolDefinition]:
     """Return the definitions that a tool, or the format of a structured reply, puts into a request.
 
@@ -339,17 +325,8 @@ def _read_tool(tool: object) -> list[ToolDefinition]:
             for spec in specs
         ]
     # Any stands for LangChain checks what it is
-    function = convert_to_openai_tool(cast("Any", tool)).get("function")
-    if not isinstance(function, dict):
-        return []
-    fields = cast("dict[str, Any]", function)  # Any: JSON
-    return [
-        ToolDefinition(
-            name=fields["name"],
-            description=fields.get("description"),
-            parameters=fields.get("parameters"),
-        )
-    ]
+    definition = read_definition(convert_to_openai_tool(cast("Any", tool)))
+    return [] if definition is None else [definition]
 
 
 def _read_message(message: BaseMessage) -> Message:
@@ -369,7 +346,15 @@ def _read_message(message: BaseMessage) -> Message:
     (record,) = dicts
     # which the conversion leaves out
     if isinstance(message, AIMessage) and message.invalid_tool_calls:
-        broken = [_read_broken_call(call) for call in message.invalid_tool_calls]
+        # The agent answers a call whose arguments are no JSON with an error, as any other call.
+        broken = [
+            {
+                "id": call["id"] or "",
+                "type": "function",
+                "function": {"name": call["name"] or "", "arguments": call["args"] or ""},
+            }
+            for call in message.invalid_tool_calls
+        ]
         record = {**record, "tool_calls": [*record.get("tool_calls", ()), *broken]}
     blocks = as_sequence(record.get("content"))
     if record.get("tool_calls") and blocks:
@@ -378,29 +363,16 @@ def _read_message(message: BaseMessage) -> Message:
     return messages_from_chat([record])[0]
 
 
-def _read_broken_call(call: InvalidToolCall) -> dict[str, object]:
-    """Return a call whose arguments are no JSON as Chat Completions has it.
-
-    The agent answers it with an error, as any other call.
-    """
-    return {
-        "id": call["id"] or "",
-        "type": "function",
-        "function": {"name": call["name"] or "", "arguments": call["args"] or ""},
-    }
-
-
-def _write(message: Message) -> BaseMessage:
-    return convert_to_messages(to_chat([message]))[0]
-
-
 # Any: LangChain's union of its message classes
 def _write_all(messages: Sequence[BaseMessage | Message]) -> list[Any]:
     """Return the messages to send.
 
     Summaries, and results that the state lacks, are not LangChain's yet.
     """
-    return [_write(message) if isinstance(message, Message) else message for message in messages]
+    return [
+        convert_to_messages(to_chat([message]))[0] if isinstance(message, Message) else message
+        for message in messages
+    ]
 
 
 def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
@@ -411,7 +383,7 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
         valid, invalid = original.tool_calls, original.invalid_tool_calls
         left = match_calls([call["id"] for call in (*valid, *invalid)], shortened.tool_calls)
         update["tool_calls"] = [
-            _rebuild_call(own, call)
+            {**own, "id": call.id, "args": json.loads(call.arguments)}
             for own, call in zip(valid, left, strict=False)
             if call is not None
         ]
@@ -423,11 +395,6 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
     elif isinstance(original, ToolMessage):
         update["tool_call_id"] = shortened.tool_call_id
     return original.model_copy(update=update)
-
-
-def _rebuild_call(own: LangChainToolCall, call: ToolCall) -> LangChainToolCall:
-    """Return a copy of a tool call with the id, and with the arguments as they are shown."""
-    return {**own, "id": call.id, "args": json.loads(call.arguments)}
 
 
 def _show(request: Request, issued: IssuedRequest) -> Request:
@@ -449,11 +416,10 @@ def _read_usage(message: AIMessage) -> Usage | None:
     used = message.usage_metadata
     if not used:
         return None
-    cached = used.get("input_token_details", {}).get("cache_read", 0)
     return Usage(
         input_tokens=used["input_tokens"],
         output_tokens=used["output_tokens"],
-        cached_tokens=cached or 0,
+        cached_tokens=used.get("input_token_details", {}).get("cache_read", 0) or 0,
     )
 
 

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
-from promptkit.errors import BudgetExceededError, ContextLengthExceededError, UnknownModelError
+from promptkit.errors import BudgetExceededError
 from promptkit.integrations.windows import (
     Budget,
     ModelFacts,
     RequestFitter,
+    budget_from_limits,
     check_budget,
     find_overflow,
+    knows_window,
 )
 from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, model_info
 from promptkit.tokens.models import model_name
+from promptkit.tools import read_definition
 
 try:
     import litellm
@@ -36,6 +38,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from promptkit.fitting.fit import Fitted
+    from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
     from promptkit.wire.parts import WireFormat
 
 __all__ = ["FitHook"]
@@ -130,7 +133,7 @@ class FitHook(CustomLogger):
     ) -> None:
         """Lower the budget of a model after a refusal."""
         form = _FORMS.get(str(getattr(call_type, "value", call_type)))
-        refusal = _find_refusal(exception)
+        refusal = find_overflow(exception, ContextWindowExceededError)
         messages = None if form is None else _read_messages(request_data, form)
         if form is None or refusal is None or messages is None:
             return
@@ -149,10 +152,9 @@ class FitHook(CustomLogger):
             for each in (*given, request.get("response_format"))
             for tool in _read_tool(each)
         }
-        budget = _find_budget(request, name) if self._budget is None else self._budget
         return ModelFacts(
             model=name,
-            budget=budget,
+            budget=_find_budget(request, name) if self._budget is None else self._budget,
             instructions=_read_text(request.get(form.system)),
             tools=tuple(tools.values()),
         )
@@ -173,21 +175,12 @@ def _find_budget(request: Request, name: str) -> ContextBudget | None:
     told = as_mapping(request.get("model_info")) or as_mapping(
         as_mapping(request.get("metadata")).get("model_info")
     )
-    size, output = told.get("max_input_tokens"), told.get("max_output_tokens")
-    if not isinstance(size, int):
-        with suppress(UnknownModelError):
-            if model_info(name).window is not None:
-                return None
-        known = as_mapping(
-            litellm.model_cost.get(name) or litellm.model_cost.get(name.partition("/")[2])
-        )
-        size, output = known.get("max_input_tokens"), known.get("max_output_tokens")
-    if not isinstance(size, int):
-        return None
-    return ContextBudget(
-        window=size,
-        max_output_tokens=output if isinstance(output, int) and output > 0 else None,
-        model=name,
+    given = budget_from_limits(name, told)
+    if given is not None or knows_window(name):
+        return given
+    return budget_from_limits(
+        name,
+        as_mapping(litellm.model_cost.get(name) or litellm.model_cost.get(name.partition("/")[2])),
     )
 
 
@@ -210,19 +203,8 @@ def _read_tool(given: object) -> list[ToolDefinition]:
             if hasattr(model, "model_json_schema")
             else []
         )
-    tool = as_mapping(as_wire_object(given))
-    # Any: JSON, as providers have it
-    fields: Mapping[str, Any] = (
-        as_mapping(tool.get("function")) or as_mapping(tool.get("json_schema")) or tool
-    )
-    schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
-    if not isinstance(fields.get("name"), str) or not (schema or fields.get("description")):
-        return []
-    return [
-        ToolDefinition(
-            name=fields["name"], description=fields.get("description"), parameters=schema
-        )
-    ]
+    definition = read_definition(given)
+    return [] if definition is None else [definition]
 
 
 def _rebuild(original: Sent, shortened: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
@@ -233,11 +215,3 @@ def _rebuild(original: Sent, shortened: Mapping[str, Any]) -> dict[str, Any]:  #
         if name != "tool_calls"
     }
     return {**own, **shortened}
-
-
-def _find_refusal(error: Exception) -> BaseException | None:
-    """Return the error that says that a request was too large; None if it says something else."""
-    found = find_overflow(error)
-    if found is None and isinstance(error, ContextWindowExceededError):
-        return ContextLengthExceededError(str(error), model=error.model)
-    return found

@@ -9,7 +9,6 @@ Its chat store keeps all messages.
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
@@ -18,7 +17,7 @@ import attrs
 from pydantic import PrivateAttr
 
 from promptkit.agent.settings import WindowSettings
-from promptkit.errors import InvalidArgumentError, UnknownModelError
+from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.fit import Fitted
 from promptkit.integrations.windows import (
     MAX_THREADS,
@@ -29,6 +28,7 @@ from promptkit.integrations.windows import (
     ThreadWindows,
     check_budget,
     find_overflow,
+    knows_window,
     match_calls,
 )
 from promptkit.messages import (
@@ -44,7 +44,7 @@ from promptkit.messages import (
 )
 from promptkit.providers import Model, Reply
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, model_info
+from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
 from promptkit.tokens.models import model_name
 
 try:
@@ -221,11 +221,10 @@ class WindowMemory(BaseChatStoreMemory):
             own = (
                 _ChatModel(summarizer, tuple(given)) if isinstance(summarizer, LLM) else summarizer
             )
-            options = WindowSettings(
-                preset=preset, summarizer=own, tokenizer=tokenizer, events=events
-            )
             memory._windows = ThreadWindows(
-                options, transcripts=transcripts, max_threads=max_threads
+                WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events),
+                transcripts=transcripts,
+                max_threads=max_threads,
             )
         return memory
 
@@ -234,8 +233,7 @@ class WindowMemory(BaseChatStoreMemory):
         messages = list(self.get_all())
         if self._windows is None:
             return self._fit_messages(messages)
-        read = [_read_message(message) for message in messages]
-        return self._show(self._windows.loop.wait(self._prepare(self._windows, messages, read)))
+        return self._show(self._windows.loop.wait(self._prepare(self._windows, messages)))
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # as above
         """Return the messages for a request, in an event loop.
@@ -246,10 +244,8 @@ class WindowMemory(BaseChatStoreMemory):
         messages = list(await self.aget_all())
         if self._windows is None:
             return self._fit_messages(messages)
-        read = [_read_message(message) for message in messages]
-        return self._show(
-            await self._windows.loop.wait_async(self._prepare(self._windows, messages, read))
-        )
+        make = self._prepare(self._windows, messages)
+        return self._show(await self._windows.loop.wait_async(make))
 
     def recover(self, error: BaseException) -> bool:
         """Return whether a smaller request should be made after the provider refused one: the window is smaller then.
@@ -278,8 +274,9 @@ class WindowMemory(BaseChatStoreMemory):
         return [_write(message) if isinstance(message, Message) else message for message in given]
 
     def _prepare(
-        self, windows: ThreadWindows, messages: list[ChatMessage], read: list[Message]
+        self, windows: ThreadWindows, messages: list[ChatMessage]
     ) -> Callable[[], Awaitable[IssuedRequest]]:
+        read = [_read_message(message) for message in messages]
         return partial(
             windows.request, self.chat_store_key, self._facts, read, messages, end_turns=True
         )
@@ -307,9 +304,8 @@ class WindowMemory(BaseChatStoreMemory):
 
 def _find_budget(llm: LLM, name: str) -> ContextBudget | None:
     """Return the budget from what LlamaIndex knows of a model; None if promptkit knows its window by its name."""
-    with suppress(UnknownModelError):
-        if model_info(name).window is not None:
-            return None
+    if knows_window(name):
+        return None
     size, output = llm.metadata.context_window, llm.metadata.num_output
     return ContextBudget(
         window=size, reserved_output_tokens=output if 0 < output < size else None, model=name
@@ -381,12 +377,9 @@ def _read_calls(message: ChatMessage) -> list[ToolCall]:
             )
             for each in blocks
         ]
-    calls: list[ToolCall] = []
-    for given in message.additional_kwargs.get("tool_calls") or ():
-        call = _read_record(as_wire_object(given) or {})
-        if call is not None:
-            calls.append(call)
-    return calls
+    records = message.additional_kwargs.get("tool_calls") or ()
+    calls = (_read_record(as_wire_object(record) or {}) for record in records)
+    return [call for call in calls if call is not None]
 
 
 def _read_record(record: Mapping[str, Any]) -> ToolCall | None:  # Any: JSON
@@ -410,11 +403,10 @@ def _write(message: Message) -> ChatMessage:
         ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments)
         for call in message.tool_calls
     ]
-    extra = {"tool_call_id": message.tool_call_id} if message.role == "tool" else {}
     return ChatMessage(
         role=MessageRole(message.role),
         blocks=[TextBlock(text=message.text), *calls],
-        additional_kwargs=extra,
+        additional_kwargs={"tool_call_id": message.tool_call_id} if message.role == "tool" else {},
     )
 
 
@@ -439,7 +431,6 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
         # JSON
         records: list[Fields] = [{**(as_wire_object(call) or {})} for call in extra["tool_calls"]]
         calls = match_calls([record.get("id") for record in records], shortened.tool_calls)
-        pairs = zip(extra["tool_calls"], records, calls, strict=True)
         extra["tool_calls"] = [
             given
             if _read_record(record) == call
@@ -448,7 +439,7 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
                 "id": call.id,
                 "function": {"name": call.name, "arguments": call.arguments},
             }
-            for given, record, call in pairs
+            for given, record, call in zip(extra["tool_calls"], records, calls, strict=True)
             if call is not None
         ]
     if shortened.role == "tool":

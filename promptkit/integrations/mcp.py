@@ -139,10 +139,9 @@ async def mcp_prompt(
         MCPError: The server has no such prompt, or refuses the arguments.
     """
     _check_client(client)
-    prompt = await client.get_prompt(name, dict(arguments or {}))
     return [
         Message(role=message.role, content=_read_blocks([message.content]))
-        for message in prompt.messages
+        for message in (await client.get_prompt(name, dict(arguments or {}))).messages
     ]
 
 

@@ -25,8 +25,7 @@ from promptkit.messages import Message, ToolDefinition, as_wire_object, copy_jso
 from promptkit.reprs import describe, describe_fields
 from promptkit.tokens.models import model_name
 from promptkit.transcript import CustomEntry, Transcript
-from promptkit.wire import to_responses
-from promptkit.wire.responses import group_responses
+from promptkit.wire.responses import group_responses, to_responses
 
 try:
     from agents import FunctionTool, Handoff, RunContextWrapper, handoff as make_handoff
@@ -141,11 +140,10 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
     options = WindowSettings(
         preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
     )
-    windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
     return _CompactionFilter(
         budget=budget,
         model=None if model is None else model_name(model),
-        windows=windows,
+        windows=ThreadWindows(options, transcripts=transcripts, max_threads=max_threads),
         thread=thread,
     )
 
@@ -197,11 +195,10 @@ class _CompactionFilter(_Filter):
         issued = await self.windows.loop.wait_async(
             partial(self.windows.request, name, facts, messages, origins, end_turns=True)
         )
-        shown = issued.show(_rebuild_group)
         return _to_input(
             [
                 item
-                for each in shown
+                for each in issued.show(_rebuild_group)
                 for item in (each if isinstance(each, tuple) else _write(each))
             ],
             data,
@@ -269,16 +266,16 @@ class TranscriptSession:
     def _read_items(self) -> list[TResponseInputItem]:
         items: list[TResponseInputItem] = []
         for entry in self.transcript.path():
-            payload = entry.payload
-            if not isinstance(payload, CustomEntry):
-                continue
-            if payload.name == _ITEM:
-                # as `add_items` was given it
-                items.append(cast("TResponseInputItem", copy_json(payload.data)))
-            elif payload.name == _POP and items:
-                items.pop()
-            elif payload.name == _CLEAR:
-                items.clear()
+            match entry.payload:
+                case CustomEntry(name=name, data=data) if name == _ITEM:
+                    # as `add_items` was given it
+                    items.append(cast("TResponseInputItem", copy_json(data)))
+                case CustomEntry(name=name) if name == _POP:
+                    del items[-1:]
+                case CustomEntry(name=name) if name == _CLEAR:
+                    items.clear()
+                case _:
+                    continue
         return items
 
     async def _append(self, *entries: CustomEntry) -> None:

@@ -7,11 +7,13 @@ The run's message history keeps all messages.
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
@@ -120,7 +122,7 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Send what fits."""
-        fitted = self._fit(request_context, self._read_facts(request_context))
+        fitted = self._fit(request_context, _read_facts(request_context, self._budget, self._model))
         return replace(request_context, messages=_join(request_context.messages, fitted.messages))
 
     async def on_model_request_error(
@@ -131,15 +133,12 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
         error: Exception,
     ) -> ModelResponse:
         """Ask for another attempt after the first refusal."""
-        refusal = _find_refusal(error, request_context)
+        refusal = find_overflow(error, ModelContextWindowExceededError)
         if refusal is not None and request_context.attempt <= FIRST:
-            facts = self._read_facts(request_context)
+            facts = _read_facts(request_context, self._budget, self._model)
             if self._fitter.learn(facts, self._fit(request_context, facts), refusal):
                 raise RetryModelRequest from error
         raise error
-
-    def _read_facts(self, request: ModelRequestContext) -> ModelFacts:
-        return _read_facts(request, self._budget, self._model)
 
     def _fit(self, request: ModelRequestContext, facts: ModelFacts) -> Fitted[_Unit]:
         return self._fitter.fit(_split(request.messages), facts)
@@ -243,16 +242,15 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         self, ctx: Context, *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
         """Ask for another attempt after the first refusal."""
-        issued, refusal = (
-            self._issued.pop(ctx.run_id or "", None),
-            _find_refusal(error, request_context),
-        )
-        if issued is not None and refusal is not None and request_context.attempt <= FIRST:
-            recovered = await self._windows.loop.wait_async(
-                partial(self._windows.recover, issued, refusal)
+        issued = self._issued.pop(ctx.run_id or "", None)
+        if (
+            issued is not None
+            and request_context.attempt <= FIRST
+            and await self._windows.loop.wait_async(
+                partial(self._windows.recover, issued, error, ModelContextWindowExceededError)
             )
-            if recovered:
-                raise RetryModelRequest from error
+        ):
+            raise RetryModelRequest from error
         raise error
 
 
@@ -262,21 +260,20 @@ FIRST = 1
 
 def _read_facts(request: ModelRequestContext, budget: Budget, model: str | None) -> ModelFacts:
     parameters = request.model_request_parameters
-    tools = tuple(
-        ToolDefinition(
-            name=tool.name,
-            description=tool.description,
-            parameters=tool.parameters_json_schema,
-            strict=tool.strict,
-        )
-        for tool in (*parameters.function_tools, *parameters.output_tools)
-    )
-    instructions = "\n\n".join(part.content for part in parameters.instruction_parts or ()) or None
     return ModelFacts(
         model=model or request.model.model_name,
         budget=budget,
-        instructions=instructions,
-        tools=tools,
+        instructions="\n\n".join(part.content for part in parameters.instruction_parts or ())
+        or None,
+        tools=tuple(
+            ToolDefinition(
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.parameters_json_schema,
+                strict=tool.strict,
+            )
+            for tool in (*parameters.function_tools, *parameters.output_tools)
+        ),
     )
 
 
@@ -291,31 +288,18 @@ def _split(messages: Sequence[ModelMessage]) -> list[_Unit]:
 def _join(messages: Sequence[ModelMessage], units: Iterable[_Unit | Message]) -> list[ModelMessage]:
     """Put units together again. A message of which every part is its own is the object itself."""
     joined: list[ModelMessage] = []
-    places: list[int | None] = []
-    for unit in units:
-        if isinstance(unit, Message):
-            joined.append(_write(unit))
-            places.append(None)
-        elif isinstance(unit.value, ModelResponse):
-            joined.append(unit.value)
-            places.append(None)
-        elif places and places[-1] == unit.at and isinstance(last := joined[-1], ModelRequest):
-            joined[-1] = replace(last, parts=[*last.parts, unit.value])
+    for at, group in groupby(units, lambda unit: None if isinstance(unit, Message) else unit.at):
+        given = list(group)
+        values = [unit.value for unit in given if isinstance(unit, _Unit)]
+        own = None if at is None else messages[at]
+        if isinstance(own, ModelRequest):
+            is_same = len(own.parts) == len(values) and all(map(operator.is_, own.parts, values))
+            parts: list[Any] = values  # Any: pydantic-ai's union of parts of a request
+            joined.append(own if is_same else replace(own, parts=parts))
         else:
-            # as above
-            joined.append(replace(cast("ModelRequest", messages[unit.at]), parts=[unit.value]))
-            places.append(unit.at)
-    return [
-        _find_own(messages[at], made) if at is not None else made
-        for at, made in zip(places, joined, strict=True)
-    ]
-
-
-def _find_own(own: ModelMessage, made: ModelMessage) -> ModelMessage:
-    same = len(own.parts) == len(made.parts) and all(
-        one is other for one, other in zip(own.parts, made.parts, strict=True)
-    )
-    return own if same else made
+            joined += (value for value in values if isinstance(value, ModelResponse))
+            joined += (_write(unit) for unit in given if isinstance(unit, Message))
+    return joined
 
 
 def _read(unit: _Unit) -> Message:
@@ -345,18 +329,21 @@ def _read_response(response: ModelResponse) -> Message:
 
 
 def _read_part(part: ModelRequestPart) -> Message:
-    if isinstance(part, SystemPromptPart):
-        return Message(role="system", content=part.content)
-    if isinstance(part, UserPromptPart):
-        given = part.content
-        return Message(
-            role="user",
-            content=[given] if isinstance(given, str) else [_read_content(each) for each in given],
-        )
-    if isinstance(part, ToolReturnPart):
-        return Message(
-            role="tool", content=part.model_response_str(), tool_call_id=part.tool_call_id
-        )
+    match part:
+        case SystemPromptPart():
+            return Message(role="system", content=part.content)
+        case UserPromptPart(content=str(text)):
+            return Message(role="user", content=text)
+        case UserPromptPart():
+            return Message(role="user", content=[_read_content(each) for each in part.content])
+        case ToolReturnPart():
+            text = part.model_response_str()
+            return Message(role="tool", content=text, tool_call_id=part.tool_call_id)
+        case _:
+            return _read_other(part)
+
+
+def _read_other(part: ModelRequestPart) -> Message:
     # a request to try again, whose classes differ by version
     respond = getattr(part, "model_response", None)
     text: object = respond() if callable(respond) else getattr(part, "content", None)
@@ -418,16 +405,8 @@ def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
                 texts = []
         return _Unit(unit.at, replace(value, parts=parts))
     if isinstance(value, UserPromptPart) and not isinstance(value.content, str):
-        return _Unit(
-            unit.at,
-            replace(
-                value,
-                content=[
-                    shortened.text,
-                    *(each for each in value.content if not isinstance(each, str)),
-                ],
-            ),
-        )
+        others = [each for each in value.content if not isinstance(each, str)]
+        return _Unit(unit.at, replace(value, content=[shortened.text, *others]))
     readable: Any = value  # Any: every part that was read as text has its text there
     changed = {} if shortened.text == _read_part(value).text else {"content": shortened.text}
     return _Unit(
@@ -461,8 +440,3 @@ def _write(message: Message) -> ModelMessage:
             return ModelRequest(parts=[SystemPromptPart(content=message.text)])
         case "user":
             return ModelRequest(parts=[UserPromptPart(content=message.text)])
-
-
-def _find_refusal(error: Exception, request: ModelRequestContext) -> BaseException | None:
-    """Return the error that says that a request was too large; None if it says something else."""
-    return find_overflow(error, ModelContextWindowExceededError, model=request.model.model_name)

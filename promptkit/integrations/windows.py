@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
@@ -15,16 +16,26 @@ import attrs
 from promptkit.agent import ContextWindow, WindowRequest
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.settings import WindowSettings, check_types
-from promptkit.errors import ContextLengthExceededError, InvalidArgumentError
+from promptkit.errors import (
+    ContextLengthExceededError,
+    InvalidArgumentError,
+    UnknownModelError,
+)
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.providers.errors import overflow_from_error
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, Tokenizer, resolve_budget, tokenizer_for
+from promptkit.tokens import (
+    ContextBudget,
+    Tokenizer,
+    model_info,
+    resolve_budget,
+    tokenizer_for,
+)
 from promptkit.tokens.budget import LearnedBudget
 from promptkit.transcript import Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
     from promptkit.wire.parts import WireFormat
@@ -122,6 +133,25 @@ def check_budget(budget: Budget) -> Budget:
     if budget is not None:
         resolve_budget(budget)
     return budget
+
+
+def knows_window(model: str) -> bool:
+    """Return whether promptkit knows the context window of a model by its name."""
+    with suppress(UnknownModelError):
+        return model_info(model).window is not None
+    return False
+
+
+def budget_from_limits(model: str, limits: Mapping[str, object]) -> ContextBudget | None:
+    """Return the budget from the limits that LangChain and litellm know of a model; None if they do not know its window."""
+    size, output = limits.get("max_input_tokens"), limits.get("max_output_tokens")
+    if not isinstance(size, int):
+        return None
+    return ContextBudget(
+        window=size,
+        max_output_tokens=output if isinstance(output, int) and output > 0 else None,
+        model=model,
+    )
 
 
 def match_calls(own: Sequence[str | None], left: Sequence[ToolCall]) -> list[ToolCall | None]:
@@ -228,19 +258,23 @@ class ThreadWindows:
             if not message.tool_calls:
                 await issued.window.end_turn()
 
-    async def recover(self, issued: IssuedRequest, error: BaseException) -> bool:
-        """Return whether a smaller request should be made after a refusal.
+    async def recover(
+        self, issued: IssuedRequest, error: BaseException, *own: type[BaseException]
+    ) -> bool:
+        """Return whether a smaller request should be made after an error, as `find_overflow` reads it.
 
         Called in the loop. Raises ContextWindowFullError.
         """
-        return await issued.window.recover(error, issued.request)
+        refusal = find_overflow(error, *own, model=issued.request.model)
+        return refusal is not None and await issued.window.recover(refusal, issued.request)
 
     async def _find(self, thread_id: str) -> _Thread:
-        thread = self._threads.get(thread_id)
-        if thread is None:
-            transcript = Transcript() if self._transcripts is None else self._transcripts(thread_id)
-            thread = self._threads[thread_id] = _Thread(transcript)
+        if thread_id not in self._threads:
+            self._threads[thread_id] = _Thread(
+                Transcript() if self._transcripts is None else self._transcripts(thread_id)
+            )
         self._threads.move_to_end(thread_id)
+        thread = self._threads[thread_id]
         idle = [
             each
             for each, found in self._threads.items()

@@ -284,8 +284,7 @@ class _LocalExecutor(Executor):
 def _prepare_process(stop: Connection) -> None:
     """Let this process end with the one that started it, or when that closes its end of `stop`, and not by an interrupt of the terminal."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
+    if (parent := multiprocessing.parent_process()) is not None:
         threading.Thread(target=_exit_after, args=(parent.sentinel, stop), daemon=True).start()
 
 
@@ -364,13 +363,15 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
             )
         raise EngineError(problem) from error
     try:
-        found = int(ray.cluster_resources().get("CPU", workers))
-        lost = (
-            ray.exceptions.WorkerCrashedError,
-            ray.exceptions.NodeDiedError,
-            ray.exceptions.OutOfMemoryError,
+        yield Engine(
+            _RayExecutor(),
+            workers=max(1, int(ray.cluster_resources().get("CPU", workers))),
+            lost=(
+                ray.exceptions.WorkerCrashedError,
+                ray.exceptions.NodeDiedError,
+                ray.exceptions.OutOfMemoryError,
+            ),
         )
-        yield Engine(_RayExecutor(), workers=max(1, found), lost=lost)
     finally:
         ray.shutdown()
 

@@ -15,7 +15,6 @@ from promptkit.messages import (
     ImagePart,
     Json,
     Message,
-    OpaquePart,
     Part,
     ToolDefinition,
 )
@@ -178,27 +177,24 @@ def _write_contents(messages: Sequence[Message]) -> list[dict[str, Json]]:
 
 
 def _write_part(part: Part, index: int) -> Json:
-    if isinstance(part, str):
-        return {"text": part}
-    if isinstance(part, DocumentPart):
-        return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
-    if isinstance(part, ImagePart):
-        url = parse_data_url(part.url)
-        if url is None:
-            return {
-                "fileData": {
-                    "fileUri": part.url,
-                    **({"mimeType": part.media_type} if part.media_type else {}),
-                }
-            }
-        data = url.data if url.is_base64 else base64.b64encode(unquote_to_bytes(url.data)).decode()
-        return {
-            "inlineData": {
-                "mimeType": url.media_type or part.media_type or "image/png",
-                "data": data,
-            }
-        }
-    what = "an opaque part" if isinstance(part, OpaquePart) else "a part"
-    raise EmitError(
-        f"messages[{index}] has {what}, which Gemini's format does not accept: leave it out before counting."
-    )
+    match part:
+        case str():
+            return {"text": part}
+        case DocumentPart():
+            return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
+        case ImagePart():
+            return _write_image(part)
+        case _:
+            raise EmitError(
+                f"messages[{index}] has an opaque part, which Gemini's format does not accept: leave it out before counting."
+            )
+
+
+def _write_image(part: ImagePart) -> Json:
+    url = parse_data_url(part.url)
+    if url is None:
+        kind = {"mimeType": part.media_type} if part.media_type else {}
+        return {"fileData": {"fileUri": part.url, **kind}}
+    data = url.data if url.is_base64 else base64.b64encode(unquote_to_bytes(url.data)).decode()
+    media_type = url.media_type or part.media_type or "image/png"
+    return {"inlineData": {"mimeType": media_type, "data": data}}

@@ -187,9 +187,15 @@ class _WithOnText:
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
     ) -> Reply:
         reply = await self.model.complete(messages, tools=tools)
-        if reply.message.text:
-            self.on_text(reply.message.text)
-        return reply
+        return pass_text(reply, {"on_text": self.on_text})
+
+
+def pass_text(reply: Reply, options: ModelOptions) -> Reply:
+    """Return a reply that was not streamed, and pass its whole text to `on_text`."""
+    on_text = options.get("on_text")
+    if on_text is not None and reply.message.text:
+        on_text(reply.message.text)
+    return reply
 
 
 def as_tokens(value: object) -> int:

@@ -211,17 +211,15 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
         case _ if isinstance(error, (module.APIConnectionError, *sdk.transport)):
             return _error_from_connection(error, model, sdk)
         case module.APIStatusError():
-            wait = parse_retry_after(error.response.headers)
             # Anthropic's SDK raises an error in the middle of a stream with the status that the
             # stream began with.
-            status = error.status_code if error.status_code >= _BAD_REQUEST else None
             return error_from_failure(
                 Failure(
                     model=model,
                     message=error.message,
-                    status=status,
+                    status=error.status_code if error.status_code >= _BAD_REQUEST else None,
                     body=error.body,
-                    retry_after=wait,
+                    retry_after=parse_retry_after(error.response.headers),
                 )
             )
         case UnicodeEncodeError():

@@ -31,8 +31,9 @@ def replace_lone_surrogates(messages: Sequence[Message]) -> Sequence[Message]:
                 if isinstance(part, str) and not part.isascii():
                     part.encode()
             for call in message.tool_calls:
-                call.name.encode()
-                call.arguments.encode()
+                if not (call.name.isascii() and call.arguments.isascii()):
+                    call.name.encode()
+                    call.arguments.encode()
         except UnicodeEncodeError:
             replaced[at] = _replace_in_message(message)
     return replaced

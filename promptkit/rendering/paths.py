@@ -63,14 +63,9 @@ class Paths:
         item = parent if position is None else parent.items[position]
         if type(item) is Node:
             return str(self._build_path(item, self._full, _append_step))
-        label = [format_label(parent, position)] if position is not None else []
-        return PATH_SEPARATOR.join(
-            [
-                step
-                for step in (str(self._build_path(parent, self._full, _append_step)), *label)
-                if step
-            ]
-        )
+        around = str(self._build_path(parent, self._full, _append_step))
+        label = "" if position is None else format_label(parent, position)
+        return PATH_SEPARATOR.join(filter(None, (around, label)))
 
     def format_public(self, parent: Node, position: int) -> str:
         """Format the path of the item at `position` in a node, without private components."""
@@ -134,9 +129,11 @@ class Paths:
     def _format_short_step(self, parent: Node, position: int) -> str:
         item = parent.items[position]
         if type(item) is Node and item.replaces is not None and item.replaces.parent is not None:
-            replaced = self._format_short_step(item.replaces.parent, item.replaces.position)
-            return f"fallback of {replaced}"
-        step = _format_short_label(parent, position).lstrip("_")
+            return f"fallback of {self._format_short_step(item.replaces.parent, item.replaces.position)}"
+        # the only child of an omitted grouping element takes the position of that element
+        while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
+            parent, position = parent.parent, parent.position
+        step = _format_step(item, position, siblings=len(parent.items)).lstrip("_")
         element = item.element
         if not self._described or element is None or element.label:
             return step
@@ -174,24 +171,11 @@ def _append_label_step(path: Path, node: Node) -> Path:
     )
 
 
-def _format_short_label(parent: Node, position: int) -> str:
-    """Format the label of an item.
-
-    The only child of an omitted grouping element takes the position of that element.
-    """
-    item = parent.items[position]
-    while len(parent.items) == 1 and parent.parent is not None and _passes_on(parent):
-        parent, position = parent.parent, parent.position
-    return _format_step(item, position, siblings=len(parent.items))
-
-
 def _describe(element: PromptElement) -> str:
     """Return the first prop of a component or Tag if it is a text, or else the first line of the component's docstring."""
     cls = type(element)
-    is_component = cls.render is not PromptElement.render and not cls.__module__.startswith(
-        "promptkit."
-    )
-    if not (is_component or type(element) is Tag):
+    is_own = cls.render is PromptElement.render or cls.__module__.startswith("promptkit.")
+    if is_own and cls is not Tag:
         return ""
     layout = {field.name for field in PromptElement.__attrs_attrs__}
     own = [field.name for field in cls.__attrs_attrs__ if field.name not in layout]
@@ -199,8 +183,8 @@ def _describe(element: PromptElement) -> str:
     text = first if isinstance(first, str) else ""
     if not text or "\n" in text or len(text) > _LONGEST_NAME:
         docs: object = cls.__dict__.get("__doc__")
-        whole = docs.text if isinstance(docs, ElementDocs) else None
-        text = (whole or "").strip().partition("\n")[0].rstrip(".")
+        text = (docs.text or "") if isinstance(docs, ElementDocs) else ""
+        text = text.strip().partition("\n")[0].rstrip(".")
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1].rstrip()}…"
 
 

@@ -28,7 +28,7 @@ from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.result.trace_recorder import TraceRecorder
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, NamedModel, tokenizer_for
+from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, tokenizer_for
 from promptkit.tokens.budget import resolve_render_budget
 from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, tool_definitions
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from promptkit.rendering.prune.removal_order import Step
     from promptkit.rendering.prune.removals import PrunedTree
     from promptkit.rendering.tree import Node
-    from promptkit.tokens import Tokenizer
 
 Pairing = Literal["strict", "lenient"]
 """What a render does with tool calls without result and tool results without call: raise an error,
@@ -79,7 +78,7 @@ class Renderer:
         Args:
             budget: The most tokens that a request may have: a number, a text such as `"8k"`, or a
                 ContextBudget. Default: the model's context window less the tokens reserved for the
-                reply.
+                reply; 128,000 tokens without a model.
             model: The name of a model such as `gpt-5`, or a model object. It decides the tokenizer
                 and the default budget.
             tokenizer: Counts the tokens. Default: the tokenizer of the model.
@@ -175,6 +174,8 @@ class Renderer:
         rendered = self._render_plan(children)
         if rendered is None:
             rendered = yield from self._render_tree(children, runs)
+        else:
+            self._sizer.start_next_render()
         self._earlier = rendered.messages
         return rendered
 
@@ -192,7 +193,7 @@ class Renderer:
         overhead = self._overhead.without_system
         if system is not None:
             overhead = self._count_overhead(system) if self._tools else self._overhead.with_system
-        elif plan.has_system and (self._tools or overhead != self._overhead.with_system):
+        elif "system" in plan.roles and (self._tools or overhead != self._overhead.with_system):
             return None  # the overhead depends on what is removed
 
         @functools.cache
@@ -212,9 +213,10 @@ class Renderer:
             kept = prune_plan(plan, budget - overhead, self._sizer, budget=budget)
             if kept is None:
                 return None
+            messages, tokens = kept
             return Rendered(
-                messages=kept.build_messages(),
-                tokens=kept.tokens + overhead,
+                messages=messages,
+                tokens=tokens + overhead,
                 budget=budget,
                 context=self.context if budget == self.budget else None,
                 sizer=self._sizer,
@@ -306,12 +308,11 @@ class Renderer:
     def _build_pruner(self, root: Node, limit_steps: Sequence[tuple[Node, list[Step]]]) -> Pruner:
         tree = materialize(root, prompt_tsx=self._prompt_tsx, keeps_request=self._keeps_request)
         pair_calls(tree, strict=self._pairing == "strict")
-        exact_overhead = self._count_overhead if self._tools else None
         return Pruner(
             tree,
             self._sizer,
             self._overhead,
-            exact_overhead=exact_overhead,
+            exact_overhead=self._count_overhead if self._tools else None,
             limit_steps=limit_steps,
         )
 
@@ -387,7 +388,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
     >>> render(UserMessage()["Hello"], budget=100).messages
     (Message(role='user', content=('Hello',), name=None, tool_calls=(), tool_call_id=None),)
     """
-    renderer = Renderer(
+    return Renderer(
         budget=budget,
         model=model,
         tokenizer=tokenizer,
@@ -397,8 +398,7 @@ def render(  # noqa: PLR0913  # the arguments of a Renderer
         pairing=pairing,
         defaults=defaults,
         trace=trace,
-    )
-    return renderer.render(prompt)
+    ).render(prompt)
 
 
 async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
@@ -418,7 +418,7 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
 
     The arguments are those of `Renderer`, and the errors those of `Renderer.render`.
     """
-    renderer = Renderer(
+    return await Renderer(
         budget=budget,
         model=model,
         tokenizer=tokenizer,
@@ -428,5 +428,4 @@ async def render_async(  # noqa: PLR0913  # the arguments of a Renderer
         pairing=pairing,
         defaults=defaults,
         trace=trace,
-    )
-    return await renderer.render_async(prompt)
+    ).render_async(prompt)

@@ -9,7 +9,7 @@ can nest.
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from copy import copy
 from itertools import accumulate
 from typing import Any
@@ -143,8 +143,13 @@ def to_json(
         TreeError: The tree is ill-formed, or Metadata has a value that is not JSON.
     """
     sizer = Sizer(tokenizer or tokenizer_for(model))
-    name = None if model is None else model_name(model)
-    expansion = Expansion(sizer, RenderCache(), RequestRuns(), model=name, fragment=True)
+    expansion = Expansion(
+        sizer,
+        RenderCache(),
+        RequestRuns(),
+        model=None if model is None else model_name(model),
+        fragment=True,
+    )
     room = (
         HIGHEST_PRIORITY
         if budget is None
@@ -193,10 +198,7 @@ class _Writer:
                 record = self.write_props(item.element)
                 yield self.add(record if item.part else {**record, "children": [item.text]})
             elif type(item) is Node and item.replaces is None:
-                record = {
-                    **self.write_props(item.element, _find_type(item)),
-                    **self._write_groups(item),
-                }
+                record = self.write_props(item.element, _find_type(item)) | self._write_groups(item)
                 yield self.add(record, item)
                 replaced = item
                 while (fallback := replaced.fallback) is not None:
@@ -238,14 +240,14 @@ class _Writer:
             case chat.AssistantMessage(tool_calls=calls):
                 return {"tool_calls": list(map(attrs.asdict, calls)), "keep_with": {}}
             case Rounds(marker=marker):
-                rounds: list[Json] = [
-                    list(map(_write_message, messages)) for messages in iter_rounds(element.rounds)
-                ]
                 return {
-                    "rounds": rounds,
+                    "rounds": [
+                        list(map(_write_message, messages))
+                        for messages in iter_rounds(element.rounds)
+                    ],
                     "order": list(element.order),
                     "priorities": list(element.priorities),
-                    "marker": None if marker is None else _write_markers(element),
+                    "marker": None if marker is None else _write_markers(element, marker),
                 }
             case _:
                 return {}
@@ -255,12 +257,13 @@ class _Writer:
         match node.element:
             case chat.AssistantMessage():
                 groups = node.call_groups
-                numbers: dict[str, Json] = {
-                    call.id: self._number_group(groups[call.id])
-                    for call in node.calls
-                    if call.id in groups
+                return {
+                    "keep_with": {
+                        call.id: self._number_group(groups[call.id])
+                        for call in node.calls
+                        if call.id in groups
+                    }
                 }
-                return {"keep_with": numbers}
             case layout.KeepWith():
                 return {"group": self._number_group(node.keep_groups[0])}
             case _:
@@ -297,14 +300,13 @@ def _to_plain_json(value: object, node: Node) -> Json:
 def _write_message(message: Message) -> dict[str, Json]:
     """Write a recorded message. Its cache breakpoints are not shown, and not written."""
     kinds = {kind: name for name, kind in _PARTS.items()}
-    content: list[Json] = [
-        part if isinstance(part, str) else {"kind": kinds[type(part)], **attrs.asdict(part)}
-        for part in message.content
-        if not isinstance(part, CacheBreakpointPart)
-    ]
     return {
         **attrs.asdict(message, filter=lambda field, _: field.name != "content"),
-        "content": content,
+        "content": [
+            part if isinstance(part, str) else {"kind": kinds[type(part)], **attrs.asdict(part)}
+            for part in message.content
+            if not isinstance(part, CacheBreakpointPart)
+        ],
     }
 
 
@@ -313,20 +315,16 @@ def _read_message(record: Mapping[str, Any]) -> Message:  # Any: JSON, as in `_b
         part if isinstance(part, str) else _PARTS[part.pop("kind")](**part)
         for part in map(copy, record["content"])
     ]
-    calls = tuple(ToolCall(**call) for call in record["tool_calls"])
+    calls = [ToolCall(**call) for call in record["tool_calls"]]
     rest = {name: value for name, value in record.items() if name not in ("content", "tool_calls")}
     return Message(content=content, tool_calls=calls, **rest)
 
 
-def _write_markers(element: Rounds) -> dict[str, Json]:
+def _write_markers(element: Rounds, marker: Callable[[int], str]) -> dict[str, Json]:
     """Write the texts of all markers, by the number of messages that they replace."""
     sizes = [len(messages) for messages in iter_rounds(element.rounds)]
-    counts = accumulate(sizes[at] for at in element.order)
-    return (
-        {str(count): element.marker(count) for count in counts}
-        if element.marker is not None
-        else {}
-    )
+    counts = accumulate(map(sizes.__getitem__, element.order))
+    return {str(count): marker(count) for count in counts}
 
 
 @attrs.frozen
@@ -351,7 +349,7 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
         raise TreeError(
             f"this is not a JSON tree of version {_VERSION}: write it with to_json of this version of promptkit."
         )
-    scope = object()
+    scope = object()  # with a number it is a KeepWith group of this tree
     records: list[Any] = [*nodes]  # Any: JSON, as in `_build_element`
     built: dict[int, PromptElement] = {}
     for index in range(len(records) - 1, -1, -1):  # children come after their parents
@@ -361,14 +359,6 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TreeError(f"node {index} of the JSON tree is damaged: {error!r}.") from None
     return built[0]
-
-
-@attrs.frozen
-class _OwnGroup:
-    """A KeepWith group of one JSON tree."""
-
-    scope: object
-    number: int
 
 
 def _check_types(kind: str, props: Mapping[str, object]) -> None:
@@ -393,11 +383,9 @@ def _build_element(
     if "tool_calls" in props:
         props["tool_calls"] = tuple(ToolCall(**call) for call in record["tool_calls"])
     if "group" in props:
-        props["group"] = _OwnGroup(scope, record["group"])
+        props["group"] = (scope, record["group"])
     if "keep_with" in props:
-        props["keep_with"] = {
-            call: _OwnGroup(scope, group) for call, group in record["keep_with"].items()
-        }
+        props["keep_with"] = {call: (scope, group) for call, group in record["keep_with"].items()}
     if "rounds" in props:
         props["rounds"] = [list(map(_read_message, messages)) for messages in record["rounds"]]
         props["marker"] = None if record.get("marker") is None else _Markers(record["marker"])

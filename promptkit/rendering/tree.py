@@ -132,7 +132,7 @@ class Leaf:
 class Node:
     """A container: a message, or anything above or inside messages.
 
-    Defaults are class attributes, so that creating a node writes only the attributes that differ.
+    Defaults are class attributes, so that creating a node writes few attributes.
     """
 
     # Element
@@ -226,14 +226,10 @@ class Node:
             self.position = len(parent.items)
             self.message = parent.message
             self.depth = parent.depth + 1
-            if parent.fragment:
-                self.fragment = True
-            if parent.component_depth:
-                self.component_depth = parent.component_depth
-            if parent.legacy or parent.in_legacy:
-                self.in_legacy = True
-            if parent.in_prioritized:
-                self.in_prioritized = True
+            self.fragment = parent.fragment
+            self.component_depth = parent.component_depth
+            self.in_legacy = parent.legacy or parent.in_legacy
+            self.in_prioritized = parent.in_prioritized
 
     def append_node(self, child: Node) -> None:
         """Add a node as the next item."""
@@ -255,11 +251,8 @@ class Enclosure:
     """The position of the first text."""
     end: int
     """The position of the last text."""
-    living: int = attrs.field(init=False)
+    living: int
     """The position from which on a living child is searched for."""
-
-    def __attrs_post_init__(self) -> None:
-        self.living = self.start
 
 
 def is_literal(item: Item) -> TypeGuard[Leaf]:
@@ -276,12 +269,10 @@ class FlexGroup:
     """The number of members that are not nodes. Each of them has a `flex_basis` of 1."""
     grow: float
     """The `flex_grow`, infinite for members without one."""
+    unfinished: int
+    """The number of nodes that are not rendered yet."""
     plain_share: int = 0
     shared: bool = False
-    unfinished: int = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.unfinished = len(self.nodes)
 
 
 class Layout:
@@ -315,6 +306,11 @@ def iter_upwards(node: Node | None) -> Iterator[Node]:
     while node is not None:
         yield node
         node = node.parent
+
+
+def is_below(node: Node, root: Node) -> bool:
+    """Return whether a node is another one, or below it."""
+    return root.index <= node.index <= root.last_index
 
 
 def is_item_alive(item: Item, removed_at: int, state: int) -> bool:

@@ -35,7 +35,7 @@ from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_aliv
 from promptkit.transcript import MessageEntry, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from promptkit.agent import AgentSession, ContextWindow, SyncSession
     from promptkit.rendering import Removal
@@ -131,11 +131,7 @@ def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> Non
         if any(text in message.text for message in rendered.messages):
             continue
         if any(text in message.text for message in _assemble_unpruned(rendered)):
-            dropped = [
-                element.path
-                for element in _find_elements_with_text(rendered, text)
-                if element.outcome == "dropped"
-            ]
+            dropped = _find_paths_with_text(rendered, text, "dropped")
             _fail(
                 f"{_quote(text)} was dropped.", "", _describe_removals(dropped, rendered), rendered
             )
@@ -172,16 +168,10 @@ def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> 
             if text in message.text
         ]
         if places:
-            kept = [
-                element.path
-                for element in _find_elements_with_text(rendered, text)
-                if element.outcome == "kept"
-            ]
-            heading = "In message" if len(places) == 1 else "In messages"
             _fail(
                 f"{_quote(text)} was kept.",
-                heading,
-                [*places[:MAX_NEAR], *kept[:MAX_NEAR]],
+                "In message" if len(places) == 1 else "In messages",
+                [*places[:MAX_NEAR], *_find_paths_with_text(rendered, text, "kept")[:MAX_NEAR]],
                 rendered,
             )
         if not any(text in message.text for message in _assemble_unpruned(rendered)):
@@ -404,10 +394,9 @@ def _list_largest(rendered: Rendered) -> list[str]:
     sizes = [
         (sizer.count_message(message), index) for index, message in enumerate(rendered.messages)
     ]
-    largest = sorted(sizes, key=lambda pair: (-pair[0], pair[1]))[:MAX_NEAR]
     return [
         f"{tokens:>9,}  {index}  {_format_message(rendered.messages[index])}"
-        for tokens, index in largest
+        for tokens, index in sorted(sizes, key=lambda pair: (-pair[0], pair[1]))[:MAX_NEAR]
     ]
 
 
@@ -533,27 +522,29 @@ def _find_elements(rendered: Rendered, pattern: str) -> list[_MatchedElement]:
     ]
 
 
-def _find_elements_with_text(rendered: Rendered, text: str) -> list[_MatchedElement]:
-    """Find the strings that contain a text."""
-    found: list[_MatchedElement] = []
-    for parent, position, outcome in _iter_outcomes(rendered):
-        item = parent.items[position]
-        texts = (
-            item.list_texts()
-            if isinstance(item, MessageItem)
-            else [item.text]
-            if isinstance(item, Leaf)
-            else []
-        )
-        if any(text in each for each in texts):
-            found.append(_MatchedElement(format_path(parent, position), outcome))
-    return found
+def _find_paths_with_text(rendered: Rendered, text: str, outcome: Outcome) -> list[str]:
+    """Find the strings with an outcome that contain a text."""
+    return [
+        format_path(parent, position)
+        for parent, position, found in _iter_outcomes(rendered)
+        if found == outcome and any(text in each for each in _list_texts(parent.items[position]))
+    ]
+
+
+def _list_texts(item: Item) -> Iterable[str]:
+    if isinstance(item, MessageItem):
+        return item.list_texts()
+    return [item.text] if isinstance(item, Leaf) else []
 
 
 def _list_labels(rendered: Rendered) -> list[str]:
     """List the last steps of all paths without indices, each once."""
-    labels = (format_label(parent, position) for parent, position, _ in _iter_outcomes(rendered))
-    return list(dict.fromkeys(re.sub(r"\[\d+\]$", "", label) for label in labels))
+    return list(
+        dict.fromkeys(
+            re.sub(r"\[\d+\]$", "", format_label(parent, position))
+            for parent, position, _ in _iter_outcomes(rendered)
+        )
+    )
 
 
 def _path_ends_with(parent: Node, position: int, steps: list[re.Pattern[str]]) -> bool:
@@ -614,13 +605,10 @@ class _TreeAtState:
             ):
                 self._nodes.add(node)
         for node in reversed(nodes):
-            has_calls = node.calls and any(
-                removed_at >= state for removed_at in node.calls_removed_at
-            )
             if (
                 node.role == "tool"
                 or node.reserve > 0
-                or has_calls
+                or (node.calls and any(removed_at >= state for removed_at in node.calls_removed_at))
                 or any(
                     self.contains(node, position) and self.has_content(item)
                     for position, item in enumerate(node.items)
@@ -655,19 +643,13 @@ def format_messages(messages: Sequence[Message]) -> list[str]:
 
     Of more than 12 messages only the first and last six are shown.
     """
-    lines = [
+    half, hidden = MAX_MESSAGES // 2, len(messages) - MAX_MESSAGES
+    shown = [
         f"{index}  {_format_message(message)}"
-        for index, message in enumerate(messages[: MAX_MESSAGES // 2])
+        for index, message in enumerate(messages)
+        if hidden <= 0 or not half <= index < half + hidden
     ]
-    rest = messages[MAX_MESSAGES // 2 :]
-    hidden = max(0, len(rest) - MAX_MESSAGES // 2)
-    if hidden:
-        lines.append(f"…  {hidden:,} more")
-    start = len(messages) - len(rest) + hidden
-    return lines + [
-        f"{start + index}  {_format_message(message)}"
-        for index, message in enumerate(rest[hidden:])
-    ]
+    return shown if hidden <= 0 else [*shown[:half], f"…  {hidden:,} more", *shown[half:]]
 
 
 def _format_message(message: Message) -> str:

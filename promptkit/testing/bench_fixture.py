@@ -143,14 +143,11 @@ def _read_marker(request: pytest.FixtureRequest) -> _MarkerOptions:
 def _measure(prompt: Child, options: _MarkerOptions, name: str) -> Run:
     from promptkit.bench import measure, parse_budgets
 
-    budgets = (
-        parse_budgets(options.budgets)
-        if isinstance(options.budgets, str)
-        else tuple(sorted(set(options.budgets)))
-    )
     return measure(
         prompt,
-        budgets=budgets,
+        budgets=parse_budgets(options.budgets)
+        if isinstance(options.budgets, str)
+        else tuple(sorted(set(options.budgets))),
         models=options.models,
         repeat=options.repeat,
         depth=options.depth,

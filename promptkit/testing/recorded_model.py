@@ -22,10 +22,17 @@ import cattrs
 from promptkit import Message, ToolDefinition, Usage
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, TranscriptError
 from promptkit.files import write_output
-from promptkit.providers import Model, ModelOptions, Reply, with_options
-from promptkit.providers.model import Finish  # noqa: TC001  # cattrs reads the annotations
+from promptkit.providers.model import (
+    COMPACTION,
+    Finish,
+    Model,
+    ModelOptions,
+    Reply,
+    pass_text,
+    with_options,
+)
 from promptkit.reprs import describe
-from promptkit.testing.snapshots.diff import diff_lines
+from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import shorten_media
 from promptkit.testing.snapshots.markdown import fence_json
 from promptkit.testing.snapshots.requests import HttpRequest, format_request
@@ -57,26 +64,20 @@ MAX_LINES = 100
 """Lines of a difference that an error shows."""
 
 
+@attrs.define
 class NotRecordedError(AssertionError):
-    """A RecordedModel that replays received a request that it has no record of.
+    """A RecordedModel that replays received a request that it has no record of."""
 
-    `nearest` is the file of the record that differs least, None if there is none. `difference`
-    holds the lines that differ, each place under the headings of its message, part or tool.
-    """
-
-    def __init__(self, folder: Path, nearest: Path | None, difference: Sequence[str]) -> None:
-        super().__init__(folder, nearest, difference)
-        self.folder = folder
-        self.nearest = nearest
-        self.difference = tuple(difference)
+    folder: Path
+    nearest: Path
+    """The file of the record that differs least."""
+    difference: Sequence[str]
+    """The lines that differ, each place under the headings of its message, part or tool."""
 
     def __str__(self) -> str:
-        shown = list(self.difference[:MAX_LINES])
-        if len(self.difference) > MAX_LINES:
-            shown.append(f"… and {len(self.difference) - MAX_LINES:,} more lines")
-        nearest = f"Compared with the nearest record, {self.nearest}:" if self.nearest else ""
         advice = f"{self.folder} has no record of this request. If the request is right, delete the folder and record it again."
-        return "\n".join(filter(None, (advice, nearest, *shown)))
+        nearest = f"Compared with the nearest record, {self.nearest}:"
+        return "\n".join((advice, nearest, *show_first(self.difference, MAX_LINES)))
 
 
 @attrs.frozen(kw_only=True)
@@ -197,10 +198,7 @@ class RecordedModel:
                     return await self._record(request, self._model, messages, tools)
         if (record := self._records.get(request)) is None:
             raise self._describe_miss(request)
-        reply = record.answer.replay()
-        if (on_text := self.options.get("on_text")) and reply.message.text:
-            on_text(reply.message.text)
-        return reply
+        return pass_text(record.answer.replay(), self.options)
 
     async def _record(
         self,
@@ -236,12 +234,24 @@ class RecordedModel:
         stable = stabilizer.stabilize_messages(messages)
         body = {
             "model": self.name,
-            **{name: value for name, value in self.options.items() if name in KEY_OPTIONS},
+            **self._select_options(),
             "tools": [attrs.asdict(tool) for tool in tools],
             "messages": [message_to_json(message) for message in stable],
         }
         request = HttpRequest(body=json.loads(json.dumps(body), object_pairs_hook=shorten_media))
         return format_request(request, stabilizer, redactor=self._redactor)
+
+    def _select_options(self) -> dict[str, object]:
+        """Return the options that count.
+
+        The limit of a summary is what the window leaves: it varies with the ids in the conversation.
+        """
+        is_summary = self.options.get("purpose") == COMPACTION
+        return {
+            name: value
+            for name, value in self.options.items()
+            if name in KEY_OPTIONS and not (is_summary and name == "max_output_tokens")
+        }
 
     def _describe_miss(self, request: str) -> NotRecordedError:
         """Compare a request with each record, and take the one with the fewest lines that differ."""
@@ -249,7 +259,7 @@ class RecordedModel:
             (diff_lines(record.request, request), record.path) for record in self._records.values()
         ]
         difference, path = min(differences, key=lambda each: len(each[0]))
-        return NotRecordedError(self.folder, path, difference)
+        return NotRecordedError(self.folder, path, tuple(difference))
 
 
 def _read_record(path: Path) -> _Record:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeGuard, Unpack, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeGuard, Unpack
 
 import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.summarizers.summarizer import SECTIONS
-from promptkit.providers import Model, ModelOptions, Reply
+from promptkit.providers.model import Model, ModelOptions, Reply, pass_text
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.reprs import describe, describe_fields
 from promptkit.testing.assertions import format_messages, shorten
@@ -40,11 +41,9 @@ class Request:
 
     def __str__(self) -> str:
         """Format each message as one short line, and name the tools."""
-        tools = f"\n  tools: {', '.join(tool.name for tool in self.tools)}" if self.tools else ""
-        return (
-            "\n".join(f"  {line}" for line in format_messages(self.messages) or ["no messages"])
-            + tools
-        )
+        return "\n".join(
+            f"  {line}" for line in format_messages(self.messages) or ["no messages"]
+        ) + (f"\n  tools: {', '.join(tool.name for tool in self.tools)}" if self.tools else "")
 
 
 Answer: TypeAlias = "str | ToolCall | Sequence[ToolCall] | Message | Reply | BaseException"
@@ -69,32 +68,28 @@ def summary_answer(text: str, *, sections: Sequence[str] = SECTIONS) -> str:
     return "\n".join(("<summary>", sections[0], text, *sections[1:], "</summary>"))
 
 
+@attrs.define
 class NoStepLeftError(AssertionError):
-    """A ScriptedModel received more requests than it has steps.
+    """A ScriptedModel received more requests than it has steps."""
 
-    `request` is the first request without a step, `steps` the number of steps.
-    """
-
-    def __init__(self, request: Request, steps: int) -> None:
-        super().__init__(request, steps)
-        self.request = request
-        self.steps = steps
+    request: Request
+    """The first request without a step."""
+    steps: int
+    """The number of steps."""
 
     def __str__(self) -> str:
         steps = "its only step is" if self.steps == 1 else f"its {self.steps} steps are"
         return f"ScriptedModel received another request, but {steps} used up. The request:\n{self.request}"
 
 
+@attrs.define
 class StepsLeftError(AssertionError):
-    """A ScriptedModel received fewer requests than it has steps.
+    """A ScriptedModel received fewer requests than it has steps."""
 
-    `steps` are those left, `requests` all that came.
-    """
-
-    def __init__(self, steps: Sequence[Step], requests: Sequence[Request]) -> None:
-        super().__init__(steps, requests)
-        self.steps = tuple(steps)
-        self.requests = tuple(requests)
+    steps: Sequence[Step]
+    """Those left."""
+    requests: Sequence[Request]
+    """All that came."""
 
     def __str__(self) -> str:
         left = "\n".join(f"  {shorten(repr(step))}" for step in self.steps)
@@ -138,36 +133,37 @@ class ScriptedModel:
         """It has none: what is not known of its window needs no warning."""
         self.requests: list[Request] = []
         """The requests so far, in order. One that no step was left for is included."""
+        self.options: ModelOptions = {}
         self._steps: tuple[Step, ...] = tuple(steps)
         for step in self._steps:
             _read_step(step)
         self._sizer = Sizer(tokenizer or WordTokenizer())
         self._usage = usage
-        self._prefixes: list[_PrefixNode] = []
+        self._prefixes = _PrefixNode(None)
 
     def __repr__(self) -> str:
         return describe(self, name=self.name, steps=len(self._steps), requests=len(self.requests))
 
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
         """Return the same model, which records these options with each request."""
-        return _WithOptions(self, options)
+        changed = copy.copy(self)
+        changed.options = {**self.options, **options}
+        return changed
 
     async def complete(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
     ) -> Reply:
-        """Return the next step as a reply.
+        """Return the next step as a reply. Its text is not streamed: `on_text` is called once, with the whole.
 
         Raises:
             NoStepLeftError: No step is left.
             BaseException: The step, if it is an error.
         """
-        return await self.answer(Request(messages=tuple(messages), tools=tuple(tools)))
+        request = Request(messages=tuple(messages), tools=tuple(tools), options=self.options)
+        return pass_text(await self._answer(request), self.options)
 
-    async def answer(self, request: Request) -> Reply:
-        """Return the next step as the reply to a request, and record the request.
-
-        Raises as `complete` does.
-        """
+    async def _answer(self, request: Request) -> Reply:
+        """Return the next step as the reply to a request, and record the request."""
         self.requests.append(request)
         number = len(self.requests)
         if number > len(self._steps):
@@ -201,7 +197,7 @@ class ScriptedModel:
         if requests > steps:
             raise NoStepLeftError(self.requests[steps], steps)
         if requests < steps:
-            raise StepsLeftError(self._steps[requests:], self.requests)
+            raise StepsLeftError(self._steps[requests:], tuple(self.requests))
 
     def __enter__(self) -> Self:
         return self
@@ -225,58 +221,16 @@ class ScriptedModel:
             (message.text for message in request.messages if message.role == "system"), False
         )
         overhead = self._sizer.tokenizer.count_overhead(request.tools, system=system).tokens
-        node = next((root for root in self._prefixes if root.value == request.tools), None)
-        tokens, cached = overhead, overhead if node else 0
-        if node is None:
-            node = _PrefixNode(request.tools, overhead)
-            self._prefixes.append(node)
+        node, is_new = self._prefixes.find(request.tools)
+        tokens, cached = overhead, 0 if is_new else overhead
         for message in request.messages:
-            following = next(
-                (
-                    child
-                    for child in node.children
-                    if child.value is message or child.value == message
-                ),
-                None,
-            )
-            if following is None:
-                following = _PrefixNode(message, self._sizer.count_message(message))
-                node.children.append(following)
+            node, is_new = node.find(message)
+            if is_new:
+                node.tokens = self._sizer.count_message(message)
             else:
-                cached += following.tokens
-            node = following
+                cached += node.tokens
             tokens += node.tokens
         return tokens, cached
-
-
-@attrs.frozen
-class _WithOptions:
-    """A scripted model with options.
-
-    Its text is not streamed: `on_text` is called once, with the whole.
-    """
-
-    model: ScriptedModel
-    options: ModelOptions
-
-    @property
-    def name(self) -> str:
-        return self.model.name
-
-    def with_options(self, **options: Unpack[ModelOptions]) -> Model:
-        # the merged options are a ModelOptions again
-        return _WithOptions(self.model, cast("ModelOptions", {**self.options, **options}))
-
-    async def complete(
-        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
-    ) -> Reply:
-        reply = await self.model.answer(
-            Request(messages=tuple(messages), tools=tuple(tools), options=self.options)
-        )
-        on_text = self.options.get("on_text")
-        if on_text is not None and reply.message.text:
-            on_text(reply.message.text)
-        return reply
 
 
 @attrs.define(eq=False)
@@ -284,8 +238,16 @@ class _PrefixNode:
     """A node in the tree of request prefixes: the tools at a root, a message below it, with its tokens and what followed it."""
 
     value: object
-    tokens: int
+    tokens: int = 0
     children: list[_PrefixNode] = attrs.field(factory=list["_PrefixNode"])
+
+    def find(self, value: object) -> tuple[_PrefixNode, bool]:
+        """Return the node of a value that follows this one, and whether it is new."""
+        for child in self.children:
+            if child.value is value or child.value == value:
+                return child, False
+        self.children.append(_PrefixNode(value))
+        return self.children[-1], True
 
 
 def _read_step(step: object) -> Message | Reply | BaseException | Callable[[Request], object]:

@@ -246,15 +246,9 @@ class ContextBudget:
         With more room a model copies the messages instead of summarizing them.
         """
         messages = self.message_budget
-        sizes = [
-            size
-            for size in (
-                self.max_output_tokens,
-                None if messages is None else messages // _SUMMARY_FRACTION,
-            )
-            if size is not None
-        ]
-        return max(1, min([_SUMMARY_TOKENS, *sizes]))
+        share = None if messages is None else messages // _SUMMARY_FRACTION
+        sizes = (_SUMMARY_TOKENS, self.max_output_tokens, share)
+        return max(1, min(size for size in sizes if size is not None))
 
     @property
     def keep_tokens(self) -> int:
@@ -316,13 +310,9 @@ overflows above 10,900
     @property
     def _chosen_tokens(self) -> int | None:
         chosen = self.max_tokens
-        valid = (
-            isinstance(chosen, int | float)
-            and not isinstance(chosen, bool)
-            and math.isfinite(chosen)
-            and chosen >= 1
-        )
-        return int(chosen) if valid and chosen is not None else None
+        if chosen is None or isinstance(chosen, bool) or not 1 <= chosen < math.inf:
+            return None
+        return int(chosen)
 
 
 @attrs.frozen
@@ -392,8 +382,7 @@ def resolve_render_budget(
         model_info(name)  # raises UnknownModelError
         known = ContextBudget.for_model(name, reserved_output_tokens=reserved_output_tokens)
         if known.window is None or known.limit is None:
-            problem = f"No window is known for {name!r}."
-            raise UnknownModelError(name, problem)
+            raise UnknownModelError(name, f"No window is known for {name!r}.")
         tokens = known.limit
         steps = f": {name} has a window of {known.window:,} tokens, less {known.output_reserve or 0:,} for the reply"
         if known.max_input is not None:
@@ -444,8 +433,9 @@ def resolve_budget(
 def _count_tools(tools: Sequence[AnyTool], model: str | None, tokenizer: Tokenizer | None) -> int:
     """Count the tokens of tool definitions, with the framing of the request; 0 if there are none."""
     definitions = tool_definitions(tools)
-    counter = tokenizer or tokenizer_for(model)
-    return counter.count_overhead(definitions).tokens if definitions else 0
+    if not definitions:
+        return 0
+    return (tokenizer or tokenizer_for(model)).count_overhead(definitions).tokens
 
 
 def read_budget(budget: object, *, least: int = 0) -> int:

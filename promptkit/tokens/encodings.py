@@ -148,15 +148,20 @@ class _WellFormed:
     _engine: EncodingEngine
 
     def encode_ordinary(self, text: str, /) -> Sequence[int]:
-        if not text.isascii() and _SURROGATE.search(text):
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return self._engine.encode_ordinary(text)
+        return self._engine.encode_ordinary(replace_surrogates(text))
 
     def decode_bytes(self, tokens: Sequence[int], /) -> bytes:
         return self._engine.decode_bytes(tokens)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates by U+FFFD, as tiktoken does: Rust has no strings with them."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def get_engine(encoding: str) -> EncodingEngine:
@@ -179,14 +184,11 @@ def get_encoding(name: str) -> Encoding:
 
     Raises TokenizerError if an encoding does not load; the message says how to provide it.
     """
-    found = _encodings.get(name)
-    if found is not None:
-        return found
-    with _lock:
-        found = _encodings.get(name)
-        if found is None:
-            found = _encodings[name] = _build(name)
-        return found
+    if name not in _encodings:
+        with _lock:
+            if name not in _encodings:
+                _encodings[name] = _build(name)
+    return _encodings[name]
 
 
 LONGEST_TOKEN = 128
@@ -211,9 +213,12 @@ def _build(name: str) -> Encoding:
         return loaded[name]
     bundle = BUNDLED.get(name)
     if bundle is not None:
-        ranks = {token: rank for rank, token in enumerate(load_vocabulary(bundle.vocabulary))}
+        vocabulary = load_vocabulary(bundle.vocabulary)
         return tiktoken.Encoding(
-            name, pat_str=bundle.words, mergeable_ranks=ranks, special_tokens=dict(bundle.special)
+            name,
+            pat_str=bundle.words,
+            mergeable_ranks={token: rank for rank, token in enumerate(vocabulary)},
+            special_tokens=dict(bundle.special),
         )
     _refuse_download(name)
     try:

@@ -221,7 +221,9 @@ class HeuristicTokenizer(Tokenizer):
 
     def count(self, text: str) -> int:
         """Estimate the tokens of a text, rounded up. More text never has fewer tokens."""
-        return self._estimate(self._weight(text))
+        # characters beyond Latin script weigh a token each
+        wide = 0 if text.isascii() else sum(letter >= _LATIN_END for letter in text)
+        return self._estimate(len(text) + wide * (max(1.0, self.characters_per_token) - 1))
 
     def upper_bound(self, text: str) -> int | None:
         """Return the estimate for a text of this length without any Latin character."""
@@ -264,8 +266,14 @@ class HeuristicTokenizer(Tokenizer):
         self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
     ) -> Count:
         """Estimate the tokens of tool definitions by the length of their texts."""
-        texts = (f"{tool.name}{tool.description or ''}{tool.parameters or ''}" for tool in tools)
-        return Count(sum(_MESSAGE_TOKENS + self.count(text) for text in texts), exact=False)
+        return Count(
+            sum(
+                _MESSAGE_TOKENS
+                + self.count(f"{tool.name}{tool.description or ''}{tool.parameters or ''}")
+                for tool in tools
+            ),
+            exact=False,
+        )
 
     def truncate(self, text: str, tokens: int, *, keep: Literal["head", "tail"] = "head") -> str:
         """Return the longest head or tail of a text within `tokens`, in linear time."""
@@ -280,10 +288,3 @@ class HeuristicTokenizer(Tokenizer):
 
     def _estimate(self, weight: float) -> int:
         return math.ceil(weight / self.characters_per_token * self.margin - 1e-9)
-
-    def _weight(self, text: str) -> float:
-        """Return the number of characters, with those beyond Latin script weighing a token each."""
-        if text.isascii():
-            return float(len(text))
-        wide = sum(letter >= _LATIN_END for letter in text)
-        return len(text) + wide * (max(1.0, self.characters_per_token) - 1)

@@ -158,8 +158,8 @@ def model_info(name: str) -> ModelInfo:
     from difflib import get_close_matches
 
     near = get_close_matches(base, list_models(), 3)
-    problem = f"No model {name!r} is known{': did you mean ' + ' or '.join(map(repr, near)) + '?' if near else '.'}"
-    raise UnknownModelError(name, problem)
+    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else "."
+    raise UnknownModelError(name, f"No model {name!r} is known{meant}")
 
 
 def list_models() -> list[str]:
@@ -216,7 +216,7 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
                 f"register_model({name!r}): {prop} must be positive, not {value}."
             )
     known = _find(name) or _describe(_strip_provider(name))
-    info = _registered[_strip_provider(name)] = ModelInfo(
+    _registered[_strip_provider(name)] = info = ModelInfo(
         name=name,
         window=window or known.window,
         max_input=max_input or known.max_input,
@@ -345,8 +345,7 @@ def _table() -> Mapping[str, Row]:
     from importlib.resources import files
 
     text = files("promptkit.tokens").joinpath("models.json").read_text(encoding="utf-8")
-    rows: dict[str, list[int | None]] = json.loads(text)["models"]
-    return {name: (row[0], row[1], row[2]) for name, row in rows.items()}
+    return {name: (row[0], row[1], row[2]) for name, row in json.loads(text)["models"].items()}
 
 
 @cache

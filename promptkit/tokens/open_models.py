@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
 from operator import methodcaller
 from pathlib import Path
@@ -28,6 +28,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
 )
+from promptkit.tokens.encodings import replace_surrogates
 from promptkit.tokens.openai_tokenizer import CACHE_BYTES, CUT_BEFORE_SPACE, SAFE_CUT, CountCache
 from promptkit.tokens.tokenizer import (
     IMAGE_TOKENS,
@@ -65,29 +66,24 @@ class _TemplateTokenizer(Tokenizer):
     @abstractmethod
     def _count(self, text: str) -> int:
         """Count the tokens of a text, without looking into the cache."""
-        ...
 
     @abstractmethod
     def _measure(
         self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()
     ) -> int:
         """Count the tokens of a conversation that ends with a user message or a tool result, and of the start of the reply."""
-        ...
 
     @abstractmethod
     def _measure_assistant(self) -> int:
         """Count what an assistant message has apart from its content."""
-        ...
 
     @abstractmethod
     def _measure_calls(self, calls: Sequence[Mapping[str, Json]], content: str) -> int:
         """Count what tool calls and the frame of their message have, apart from its content."""
-        ...
 
     @abstractmethod
     def _measure_result(self) -> int:
         """Count what a tool result has apart from its content."""
-        ...
 
     def count(self, text: str) -> int:
         """Count the tokens of a text.
@@ -121,8 +117,8 @@ class _TemplateTokenizer(Tokenizer):
         Chat templates do not write names, and few write ids of tool calls.
         """
         if tool_calls:
-            calls = [_write_call(call) for call in tool_calls]
-            return Count(self._measure_calls(calls, "" if text is False else _TEXT), exact=False)
+            calls, content = list(map(_write_call, tool_calls)), "" if text is False else _TEXT
+            return Count(self._measure_calls(calls, content), exact=False)
         tokens = self._measured.get(role)
         if tokens is None:
             tokens = self._measured[role] = max(0, self._measure_role(role))
@@ -234,7 +230,7 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
 
     def _count(self, text: str) -> int:
         return len(
-            self._text.encode_batch_fast([_replace_surrogates(text)], add_special_tokens=False)[0]
+            self._text.encode_batch_fast([replace_surrogates(text)], add_special_tokens=False)[0]
         )
 
     def _measure_assistant(self) -> int:
@@ -281,8 +277,9 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
         self, messages: Sequence[Mapping[str, Json]], message: Mapping[str, Json]
     ) -> int:
         """Count what one more message adds to a conversation."""
-        before = self._measure(messages, reply=False)
-        return self._measure([*messages, message], reply=False) - before
+        return self._measure([*messages, message], reply=False) - self._measure(
+            messages, reply=False
+        )
 
     def _measure(
         self,
@@ -345,10 +342,12 @@ class MistralTokenizer(_TemplateTokenizer):
         chat: Any = tokenizer  # Any: as above
         self._chat = chat
         self._vocabulary = chat.instruct_tokenizer.tokenizer
-        requests = _import_package("mistral_common.protocol.instruct.request", _MISTRAL_HINT)
-        self._requests = requests.ChatCompletionRequest
-        exceptions = _import_package("mistral_common.exceptions", _MISTRAL_HINT)
-        self._refusals = exceptions.MistralCommonException
+        self._requests = _import_package(
+            "mistral_common.protocol.instruct.request", _MISTRAL_HINT
+        ).ChatCompletionRequest
+        self._refusals = _import_package(
+            "mistral_common.exceptions", _MISTRAL_HINT
+        ).MistralCommonException
 
     @property
     def name(self) -> str:
@@ -361,7 +360,7 @@ class MistralTokenizer(_TemplateTokenizer):
         return SAFE_CUT if type(self._vocabulary).__name__ == "Tekkenizer" else None
 
     def _count(self, text: str) -> int:
-        return len(self._vocabulary.encode(_replace_surrogates(text), bos=False, eos=False))
+        return len(self._vocabulary.encode(replace_surrogates(text), bos=False, eos=False))
 
     def _measure(
         self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()
@@ -434,15 +433,6 @@ def _write_definition(tool: ToolDefinition) -> dict[str, Json]:
     }
 
 
-def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, as tiktoken does: Rust has no strings with them."""
-    return (
-        text
-        if text.isascii()
-        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
-
-
 def _import_package(module: str, hint: str) -> ModuleType:
     try:
         return import_module(module)
@@ -499,7 +489,7 @@ def _compile_template(template: str) -> Template:
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
-    environment.filters["tojson"] = _write_json
+    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
     # A tag of transformers that marks what the assistant writes, and writes nothing itself.
     plain = (
         template.replace("endgeneration", "endif")
@@ -509,12 +499,6 @@ def _compile_template(template: str) -> Template:
     return environment.from_string(
         plain, globals={"raise_exception": refuse, "strftime_now": _format_now}
     )
-
-
-def _write_json(
-    value: object, *, ensure_ascii: bool = False, indent: int | None = None, sort_keys: bool = False
-) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, sort_keys=sort_keys)
 
 
 def _format_now(form: str) -> str:

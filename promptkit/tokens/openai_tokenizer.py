@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from promptkit.errors import TextTooLongError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
-from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding, get_engine
+from promptkit.tokens.encodings import (
+    BUNDLED,
+    EncodingEngine,
+    find_longest_token,
+    get_encoding,
+    get_engine,
+    replace_surrogates,
+)
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 from promptkit.tokens.tool_schemas import (
@@ -27,8 +34,6 @@ from promptkit.tokens.tool_schemas import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    from promptkit.tokens.encodings import EncodingEngine
 
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
@@ -238,12 +243,10 @@ class OpenAITokenizer(Tokenizer):
         """Return the part of the text that the first or last `tokens` of the ids encode, without a character cut in two."""
         if tokens <= 0:
             return ""
-        # Lengths, not the decoded text: it has U+FFFD where the text has a lone surrogate.
-        if keep == "head":
-            return text[: len(self.encoding.decode_bytes(ids[:tokens]).decode("utf-8", "ignore"))]
-        return text[
-            len(text) - len(self.encoding.decode_bytes(ids[-tokens:]).decode("utf-8", "ignore")) :
-        ]
+        kept = ids[:tokens] if keep == "head" else ids[-tokens:]
+        # Its length, not the decoded text: that has U+FFFD where the text has a lone surrogate.
+        length = len(self.encoding.decode_bytes(kept).decode("utf-8", "ignore"))
+        return text[:length] if keep == "head" else text[len(text) - length :]
 
     def _find_cut(
         self, text: str, tokens: int, keep: Literal["head", "tail"]
@@ -260,9 +263,11 @@ class OpenAITokenizer(Tokenizer):
                 self._check_length(text)
                 safe, excerpt = True, text
             elif keep == "head":
-                safe, excerpt = self._take_head(text, size)
+                end = self._find_safe_cut(text, size, size + _NEAR)
+                safe, excerpt = end is not None, text[: size if end is None else end]
             else:
-                safe, excerpt = self._take_tail(text, size)
+                start = self._find_safe_cut(text, len(text) - size - _NEAR, len(text) - size)
+                safe, excerpt = start is not None, text[-size if start is None else start :]
             pieces = self._split(excerpt)
             before, left = 0, tokens
             for piece in pieces if keep == "head" else reversed(list(pieces)):
@@ -280,14 +285,9 @@ class OpenAITokenizer(Tokenizer):
                     return None
             size *= 4
 
-    def _take_head(self, text: str, size: int) -> tuple[bool, str]:
-        place = self._safe_cut.search(text, size, size + _NEAR) if self._safe_cut else None
-        return place is not None, text[: place.start() if place else size]
-
-    def _take_tail(self, text: str, size: int) -> tuple[bool, str]:
-        start = len(text) - size
-        place = self._safe_cut.search(text, start - _NEAR, start) if self._safe_cut else None
-        return place is not None, text[place.start() if place else start :]
+    def _find_safe_cut(self, text: str, start: int, end: int) -> int | None:
+        place = self._safe_cut.search(text, start, end) if self._safe_cut else None
+        return None if place is None else place.start()
 
     def _split(self, text: str) -> Iterator[str]:
         """Yield the pieces of a long text, whose counts add up, since they end at safe cuts."""
@@ -333,9 +333,7 @@ class OpenAITokenizer(Tokenizer):
 
         # Any stands for there is no public way to encode one word that is already split off
         encoding: Any = get_encoding(self._encoding_name)
-        # as tiktoken replaces lone surrogates
-        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        words = regex.compile(encoding._pat_str).finditer(clean)  # noqa: SLF001  # as above
+        words = regex.compile(encoding._pat_str).finditer(replace_surrogates(text))  # noqa: SLF001  # as above
         return [token for word in words for token in encoding._encode_single_piece(word.group())]  # noqa: SLF001  # as above
 
     def _check_length(self, text: str) -> None:
@@ -366,8 +364,6 @@ class CountCache:
     use is counted once more. So a hit is one lookup in a dict, and a race between threads costs at
     most a second count of one text.
     """
-
-    __slots__ = ("_max_bytes", "_room", "counts")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = self._room = max_bytes

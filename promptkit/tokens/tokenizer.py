@@ -96,7 +96,6 @@ class Tokenizer(Protocol):
 
         Text that looks like a special token counts as text; the empty string counts 0.
         """
-        ...
 
     def upper_bound(self, text: str) -> int | None:
         """Return an upper bound of the tokens of a text without counting it; None if unknown."""

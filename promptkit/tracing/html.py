@@ -7,14 +7,10 @@ by item id for each other property. Paths are not stored, since labels and paren
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 from promptkit.tracing.page import VIEWER, build_page, describe_part, values_by_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from promptkit.tracing.trace import Trace, TraceFlexGroup, TraceItem, TraceRemoval
+from promptkit.tracing.trace import Trace, TraceItem
 
 SCRIPTS = (
     "record",
@@ -82,9 +78,32 @@ def build_columns(trace: Trace) -> dict[str, object]:
         "notes": trace.notes,
         "timings": [[timing.stage, timing.seconds] for timing in trace.timings],
         "items": _build_item_columns(trace.items, names),
-        "removals": [_build_removal_row(removal, ids, names) for removal in trace.removals],
-        "flexGroups": [_build_flex_group_row(group) for group in trace.flex_groups],
-        "names": names.names,
+        "removals": [
+            [
+                removal.step,
+                removal.item,
+                removal.call,
+                _encode_priority(removal.priority),
+                removal.tokens,
+                names[removal.reason],
+                None if removal.partner is None else ids.get(removal.partner),
+            ]
+            for removal in trace.removals
+        ],
+        "flexGroups": [
+            [
+                group.container,
+                group.grow,
+                group.available,
+                group.reserved,
+                group.plain,
+                group.plain_share,
+                group.plain_used,
+                [[share.item, share.basis, share.budget, share.used] for share in group.members],
+            ]
+            for group in trace.flex_groups
+        ],
+        "names": list(names),
     }
 
 
@@ -117,7 +136,13 @@ def _build_item_columns(items: Sequence[TraceItem], names: _NameTable) -> dict[s
         "callId": values_by_number(items, lambda item: item.call_id),
         "calls": values_by_number(
             items,
-            lambda item: [[*_build_call_row(item, at)] for at in range(len(item.calls))] or None,
+            lambda item: (
+                [
+                    [each.call.id, each.call.name, each.call.arguments, each.until]
+                    for each in item.calls
+                ]
+                or None
+            ),
         ),
         "text": [item.text for item in items],
         # Python and JavaScript define white space differently.
@@ -131,23 +156,12 @@ def _build_item_columns(items: Sequence[TraceItem], names: _NameTable) -> dict[s
     }
 
 
-def _build_call_row(item: TraceItem, at: int) -> tuple[object, ...]:
-    call = item.calls[at]
-    return call.call.id, call.call.name, call.call.arguments, call.until
+class _NameTable(dict[str, int]):
+    """Maps each string to a number, in the order in which they are first looked up, so that repeated ones are stored once."""
 
-
-class _NameTable:
-    """Stores repeated strings once and maps each to a number."""
-
-    def __init__(self) -> None:
-        self.names: list[str] = []
-        self._indices: dict[str, int] = {}
-
-    def __getitem__(self, name: str) -> int:
-        index = self._indices.setdefault(name, len(self.names))
-        if index == len(self.names):
-            self.names.append(name)
-        return index
+    def __missing__(self, name: str) -> int:
+        self[name] = len(self)
+        return self[name]
 
 
 def _ids_where(items: Iterable[TraceItem], test: Callable[[TraceItem], bool]) -> list[int]:
@@ -157,32 +171,3 @@ def _ids_where(items: Iterable[TraceItem], test: Callable[[TraceItem], bool]) ->
 def _encode_priority(priority: float | None) -> float | None:
     """Return the lowest JSON number for a priority that JSON cannot express."""
     return None if priority is None else max(priority, -sys.float_info.max)
-
-
-def _build_removal_row(
-    removal: TraceRemoval, ids: Mapping[str, int], names: _NameTable
-) -> list[object]:
-    partner = None if removal.partner is None else ids.get(removal.partner)
-    return [
-        removal.step,
-        removal.item,
-        removal.call,
-        _encode_priority(removal.priority),
-        removal.tokens,
-        names[removal.reason],
-        partner,
-    ]
-
-
-def _build_flex_group_row(group: TraceFlexGroup) -> list[object]:
-    members = [[share.item, share.basis, share.budget, share.used] for share in group.members]
-    return [
-        group.container,
-        group.grow,
-        group.available,
-        group.reserved,
-        group.plain,
-        group.plain_share,
-        group.plain_used,
-        members,
-    ]

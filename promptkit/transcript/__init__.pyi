@@ -1,6 +1,5 @@
 from .log.entries import (
     BranchSummary as BranchSummary,
-    CacheMissed as CacheMissed,
     Checkpoint as Checkpoint,
     CustomEntry as CustomEntry,
     CustomMessage as CustomMessage,

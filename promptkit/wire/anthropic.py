@@ -221,10 +221,9 @@ class _RequestBuilder:
             end -= 1
         for part in parts[:end]:
             self._add_breakpoint(part)
-        content = [part for part in parts if not isinstance(part, CacheBreakpointPart)]
-        result = _to_tool_result_block(index, message, content) | collect_message_fields(
-            message, "anthropic.message"
-        )
+        result = _to_tool_result_block(
+            index, message, [part for part in parts if not isinstance(part, CacheBreakpointPart)]
+        ) | collect_message_fields(message, "anthropic.message")
         self._open_turn_after(self.call_turns.get(message.tool_call_id or "")).results.append(
             result
         )
@@ -269,11 +268,10 @@ def _to_block(index: int, message: Message, part: Part) -> WireDict:
         case ImagePart() if message.role in ("user", "tool"):
             return {"type": "image", "source": _to_image_source(index, message, part)}
         case DocumentPart() if message.role in ("user", "tool"):
-            title = {} if part.name is None else {"title": part.name}
             return {
                 "type": "document",
                 "source": _to_document_source(index, message, part),
-                **title,
+                **({} if part.name is None else {"title": part.name}),
             }
         case _:
             raise unsupported_part_error(index, message, part, "anthropic")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import count
 from typing import Literal
 
 from promptkit.errors import InvalidArgumentError
@@ -28,6 +28,7 @@ from promptkit.wire.parts import (
     check_messages,
     collect_message_fields,
     has_text_borders,
+    have_media,
     is_media,
     merge_system_messages,
     move_media,
@@ -77,17 +78,14 @@ def to_chat(
     if merge_system:
         messages = merge_system_messages(messages)
     check_messages(messages, "chat")
-    if not _MEDIA.isdisjoint(map(type, chain.from_iterable([each.content for each in messages]))):
+    if have_media(messages):
         for index, message in enumerate(messages):
             if message.role in ("system", "assistant"):
                 for part in filter(is_media, message.content):
                     raise unsupported_part_error(index, message, part, "chat")
         messages = list(move_media(messages, {"tool"}))
-    contents = place_parts(messages, "chat", cache=cache)
-    return [
-        _convert_message(message, content)
-        for message, content in zip(messages, contents, strict=True)
-    ]
+    contents, marks = place_parts(messages, "chat", cache=cache)
+    return list(map(_convert_message, messages, contents, map(marks.get, count())))
 
 
 def messages_from_chat(messages: Iterable[WireMessage]) -> list[Message]:
@@ -129,33 +127,32 @@ def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
     ]
 
 
-_MEDIA = frozenset({ImagePart, DocumentPart})
-
-
-def _convert_message(message: Message, content: Sequence[tuple[Part, WireDict | None]]) -> WireDict:
+def _convert_message(
+    message: Message, content: Sequence[Part], marks: Mapping[int, WireDict] | None
+) -> WireDict:
     wire: WireDict = {"role": message.role}
     if message.role == "tool":
         wire["tool_call_id"] = message.tool_call_id
     elif message.name is not None:
         wire["name"] = message.name
-    if len(message.content) == 1 and len(content) == 1 and not content[0][1]:
-        (text,) = message.content
-        if isinstance(text, str):  # most messages are one text
-            wire["content"] = text
-            if message.tool_calls:
-                _add_calls(wire, message)
-            return wire
+    if content is message.content and marks is None:  # one text, as most messages are
+        wire["content"] = content[0]
+        if message.tool_calls:
+            wire["tool_calls"] = [_convert_call(call, {}) for call in message.tool_calls]
+        return wire
     if (
         len(content) > 1
+        or marks
         or has_text_borders(message, "chat")
-        or any(mark or not isinstance(part, str) for part, mark in content)
+        or not all(isinstance(part, str) for part in content)
     ):
+        marks = marks or {}
         wire["content"] = [
-            _convert_part(part) | ({"prompt_cache_breakpoint": mark} if mark else {})
-            for part, mark in content
+            _convert_part(part) | ({"prompt_cache_breakpoint": marks[at]} if at in marks else {})
+            for at, part in enumerate(content)
         ]
     else:
-        text = "".join(part for part, _ in content if isinstance(part, str))
+        text = "".join(part for part in content if isinstance(part, str))
         wire["content"] = text if text or not message.tool_calls else None
     if message.tool_calls:
         _add_calls(wire, message)

@@ -57,8 +57,7 @@ def find_first_difference(
             continue
         if later is None or _head(earlier) != _head(later):
             return FirstDifference(message=place, before=earlier, after=later)
-        blocks = zip_longest(_blocks(earlier), _blocks(later))
-        for block, (one, other) in enumerate(blocks):
+        for block, (one, other) in enumerate(zip_longest(_blocks(earlier), _blocks(later))):
             if one is None and place == len(before) - 1:
                 return None
             if one != other:

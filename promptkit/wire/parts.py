@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import attrs
@@ -33,6 +33,9 @@ WireDict: TypeAlias = dict[str, Any]
 # Any: a list of dicts is not assignable to the SDKs' lists of TypedDicts, a list of Any is
 Payload: TypeAlias = list[Any]
 """One JSON array of a request, such as its messages."""
+
+Marks: TypeAlias = dict[int, dict[int, WireDict]]
+"""The `prompt_cache_breakpoint` of a message's part, by the indices of both."""
 
 
 def check_messages(messages: Sequence[Message], target: WireFormat) -> None:
@@ -85,8 +88,8 @@ def select_parts(message: Message, target: WireFormat, *, cache: bool = True) ->
 
 def place_parts(
     messages: Sequence[Message], target: WireFormat, *, cache: bool
-) -> list[list[tuple[Part, WireDict | None]]]:
-    """Select the parts of each message that a format of OpenAI sends, with their `prompt_cache_breakpoint`.
+) -> tuple[list[Sequence[Part]], Marks]:
+    """Select the parts of each message that a format of OpenAI sends, and place `prompt_cache_breakpoint` on some.
 
     A cache breakpoint is placed on the nearest text, image or document before it that is not output
     of the model: OpenAI accepts breakpoints on input parts only. A cache breakpoint with nothing
@@ -97,25 +100,32 @@ def place_parts(
         messages: The messages.
         target: The wire format.
         cache: Whether cache breakpoints are sent.
+
+    Returns:
+        The parts of each message, which are its own content if that is one text, and the
+        breakpoints.
     """
-    contents: list[list[tuple[Part, WireDict | None]]] = []
-    marked: list[tuple[Part, WireDict | None]] = []  # the content with the nearest input part
-    place = 0  # of that part
-    for message in messages:
-        content: list[tuple[Part, WireDict | None]] = []
-        contents.append(content)
-        parts: Sequence[Part] = message.content
-        if not (len(parts) == 1 and isinstance(parts[0], str) and parts[0]):
-            parts = select_parts(message, target, cache=cache)
-        for part in parts:  # most messages are one text
+    contents: list[Sequence[Part]] = []
+    marks: Marks = {}
+    at, place = -1, 0  # the message with the nearest input part, and the index of that part
+    for index, message in enumerate(messages):
+        content = message.content
+        if len(content) == 1 and isinstance(content[0], str) and content[0]:  # as most messages
+            contents.append(content)
+            if message.role != "assistant":
+                at, place = index, 0
+            continue
+        parts: list[Part] = []
+        contents.append(parts)
+        for part in select_parts(message, target, cache=cache):
             if not isinstance(part, CacheBreakpointPart):
                 if message.role != "assistant" and not isinstance(part, OpaquePart):
-                    marked, place = content, len(content)
-                content.append((part, None))
-            elif marked:
+                    at, place = index, len(parts)
+                parts.append(part)
+            elif at >= 0:
                 ttl = {"ttl": part.ttl} if part.ttl in OPENAI_CACHE_TTLS else {}
-                marked[place] = (marked[place][0], {"mode": "explicit", **ttl})
-    return contents
+                marks.setdefault(at, {})[place] = {"mode": "explicit", **ttl}
+    return contents, marks
 
 
 def merge_system_messages(messages: Sequence[Message]) -> list[Message]:
@@ -172,6 +182,15 @@ def _name_all(message: Message, why: str) -> Message:
 def is_media(part: Part) -> bool:
     """Return whether a part is an image or a document."""
     return isinstance(part, ImagePart | DocumentPart)
+
+
+def have_media(messages: Iterable[Message]) -> bool:
+    """Return whether messages have an image or a document."""
+    contents = chain.from_iterable([message.content for message in messages])
+    return not _MEDIA.isdisjoint(map(type, contents))  # faster than a look at each part
+
+
+_MEDIA = frozenset({ImagePart, DocumentPart})
 
 
 def replace_media(

@@ -16,6 +16,7 @@ from promptkit.messages import (
     Part,
     ToolCall,
     ToolDefinition,
+    as_mapping,
     copy_json,
 )
 from promptkit.wire.parts import (
@@ -76,21 +77,24 @@ def to_responses(
     if merge_system:
         messages = merge_system_messages(messages)
     check_messages(messages, "responses")
-    contents = place_parts(messages, "responses", cache=cache)
+    contents, marks = place_parts(messages, "responses", cache=cache)
     items: Payload = []
     for index, (message, content) in enumerate(zip(messages, contents, strict=True)):
+        placed = marks.get(index)
+        if content is message.content and placed is None:  # one text, as most messages are
+            if message.role == "tool":
+                items.append(_convert_result(message, content[0]))
+            else:
+                items.append({"type": "message", "role": message.role, "content": content[0]})
+                items += map(_convert_call, message.tool_calls)
+            continue
+        parts = [(part, placed.get(at) if placed else None) for at, part in enumerate(content)]
         if message.role == "tool":
-            output = _convert_content(
-                index, message, [(part, mark) for part, mark in content if not _is_placed(part)]
-            )
-            result = {
-                "type": "function_call_output",
-                "call_id": message.tool_call_id,
-                "output": output,
-            }
+            shown = [(part, mark) for part, mark in parts if not _is_placed(part)]
+            result = _convert_result(message, _convert_content(index, message, shown))
             items.append(result | collect_message_fields(message, "responses.message"))
         else:
-            items += _convert_message(index, message, content)
+            items += _convert_message(index, message, parts)
     return items
 
 
@@ -125,23 +129,10 @@ def group_responses(items: Iterable[WireMessage]) -> list[tuple[Message, tuple[i
         TypeError: An item is neither a dict nor an SDK object.
     """
     reader = _ItemReader()
-    groups: list[tuple[int, ...]] = []
-    waiting: list[int] = []
     for at, (where, item) in enumerate(read_records(items, "items")):
-        before = len(reader.messages)
-        reader.add(where, item)
-        stands_alone = reader.is_between
-        if len(reader.messages) - before > stands_alone:  # it ended the assistant message before it
-            groups.append(tuple(waiting))
-            waiting = []
-        if stands_alone:
-            groups.append((at,))
-        else:
-            waiting.append(at)
+        reader.add(at, where, item)
     reader.close()
-    if waiting:
-        groups.append(tuple(waiting))
-    return list(zip(reader.messages, groups, strict=True))
+    return reader.messages
 
 
 def tools_to_responses(tools: Sequence[ToolDefinition]) -> Payload:
@@ -195,7 +186,7 @@ def _convert_message(
                 if call := next((call for call in calls if call.id == call_id), None):
                     calls = [each for each in calls if each is not call]
                     items.append(_convert_call(call) | more)
-            case OpaquePart() if not _is_message_content(part):
+            case OpaquePart() if as_mapping(part.value).get("type") not in CONTENT_TYPES:
                 close()
                 items.append(copy_json(part.value))
             case _:
@@ -205,12 +196,12 @@ def _convert_message(
     return items or [{"type": "message", "role": role, "content": ""}]
 
 
+def _convert_result(message: Message, output: Part | Payload) -> WireDict:
+    return {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
+
+
 def _is_placed(part: Part) -> bool:
     return isinstance(part, OpaquePart) and part.provider in PLACED_FIELDS["responses"]
-
-
-def _is_message_content(part: OpaquePart) -> bool:
-    return isinstance(part.value, Mapping) and part.value.get("type") in CONTENT_TYPES
 
 
 def _convert_content(
@@ -263,47 +254,49 @@ def _convert_call(call: ToolCall) -> WireDict:
 class _ItemReader:
     """Collects messages from items."""
 
-    messages: list[Message] = attrs.field(factory=list[Message])
+    messages: list[tuple[Message, tuple[int, ...]]] = attrs.field(
+        factory=list[tuple[Message, tuple[int, ...]]]
+    )
+    """Each message with the indices of its items."""
     answer: AssistantContent = attrs.field(factory=lambda: AssistantContent("responses"))
     """The assistant message whose items are being read."""
+    places: list[int] = attrs.field(factory=list[int])
+    """The indices of these items."""
     has_message: bool = False
     """True if `answer` contains an item of the type `message`."""
 
-    def add(self, where: str, item: WireRecord) -> None:
-        kind = item.get("type") or ("message" if "role" in item else None)
-        if kind == "message" and item.get("role") == "assistant":
-            if self.has_message and not self.answer.calls:
+    def add(self, at: int, where: str, item: WireRecord) -> None:
+        match item.get("type") or ("message" if "role" in item else None):
+            case "message" if item.get("role") == "assistant":
+                if self.has_message and not self.answer.calls:
+                    self.close()
+                self._add_answer(where, item)
+            case "message":
                 self.close()
-            self._add_answer(where, item)
-        elif kind == "message":
-            self.close()
-            self.messages.append(_read_input_message(where, item))
-        elif kind == "function_call":
-            self.answer.add_call(
-                read_call(item, where),
-                omit_fields(item, "type", "call_id", "name", "arguments"),
-            )
-        elif kind == "function_call_output" and isinstance(call_id := item.get("call_id"), str):
-            self.close()
-            fields = omit_fields(item, "type", "call_id", "output")
-            content = (
-                *fields_part(fields, "responses.message"),
-                *read_content(item.get("output"), "responses", where),
-            )
-            self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
-        else:
-            self.answer.add_parts([OpaquePart(value=item, provider="responses")])
-
-    @property
-    def is_between(self) -> bool:
-        """True if no assistant message is being read."""
-        return not self.answer.parts and not self.answer.calls
+                self.messages.append((_read_input_message(where, item), (at,)))
+                return
+            case "function_call":
+                fields = omit_fields(item, "type", "call_id", "name", "arguments")
+                self.answer.add_call(read_call(item, where), fields)
+            case "function_call_output" if isinstance(call_id := item.get("call_id"), str):
+                self.close()
+                fields = omit_fields(item, "type", "call_id", "output")
+                content = (
+                    *fields_part(fields, "responses.message"),
+                    *read_content(item.get("output"), "responses", where),
+                )
+                result = Message(role="tool", tool_call_id=call_id, content=content)
+                self.messages.append((result, (at,)))
+                return
+            case _:
+                self.answer.add_parts([OpaquePart(value=item, provider="responses")])
+        self.places.append(at)
 
     def close(self) -> None:
         """End the assistant message."""
         if message := self.answer.build_message():
-            self.messages.append(message)
-        self.answer = AssistantContent("responses")
+            self.messages.append((message, tuple(self.places)))
+        self.answer, self.places = AssistantContent("responses"), []
         self.has_message = False
 
     def _add_answer(self, where: str, item: WireRecord) -> None:

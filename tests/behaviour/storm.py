@@ -13,14 +13,14 @@ import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.agent.session.session import AgentSession
-from promptkit.compaction.policy.rules import Thresholds, default_policy
-from promptkit.compaction.run.events import (
+from promptkit.compaction import (
     CompactionCommitted,
     CompactionFailed,
     DecisionMade,
     Events,
     SummaryDiscarded,
 )
+from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.model_summarizers import FullSummarizer, InlineSummarizer
 from promptkit.errors import (

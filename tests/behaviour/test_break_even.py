@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from promptkit import ContextWindow, Message, ToolCall, Transcript, Usage
+from promptkit.compaction import DecisionMade, Event, Events
 from promptkit.compaction.presets.break_even import BreakEven, break_even
-from promptkit.compaction.run.events import DecisionMade, Event, Events
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import ContextBudget
 from promptkit.transcript import Checkpoint, InMemoryStore

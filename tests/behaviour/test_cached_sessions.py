@@ -127,7 +127,7 @@ def test_a_session_reaches_nine_tenths_of_what_its_requests_have_in_common(api: 
     budget = ContextBudget(window=16_000, reserved_output_tokens=2_000)
     with serve(window=16_000, after=answer) as server:
         session, usages = talk(
-            server, api, [words(200, f"q{turn}") for turn in range(16)], budget=budget
+            server, api, [words(200, f"q{turn}") for turn in range(11)], budget=budget
         )
         common = common_tokens(server.requests)
     assert sum(isinstance(entry.payload, Checkpoint) for entry in session.transcript.entries) > 1

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from typing import Any
 
+import attrs
 import pytest
 
 from promptkit import AgentSession, ContextBudget, ContextWindow, Message, ToolCall
@@ -20,7 +22,7 @@ from tests.conversations import words
 
 WORDS = WordTokenizer()
 SUMMARIZING = [name for name in PRESETS if name not in {"off", "amp", "truncate_only"}]
-BUDGET = ContextBudget(window=40_000, reserved_output_tokens=4_000)
+BUDGET = ContextBudget(window=20_000, reserved_output_tokens=2_000)
 
 
 class Forgetful:
@@ -64,7 +66,7 @@ def compact(window: ContextWindow, times: int = 1) -> str:
     for _ in range(times):
         for _ in range(5):
             window.add(Message(role="user", content="Go on."))
-            use(window, "bash", words(4_400, "output"), command="make")
+            use(window, "bash", words(2_200, "output"), command="make")
             window.add(Message(role="assistant", content=words(100, "reply")))
         assert asyncio.run(window.compact()) is not None
     return "\n\n".join(message.text for message in window.view.messages)
@@ -105,6 +107,18 @@ def test_what_the_program_gives_replaces_what_the_conversation_recorded() -> Non
     assert facts["plan"] in shown
     todos[:] = ["rest"]
     assert "<todos>\n- [ ] rest\n</todos>" in compact(window)
+
+
+@pytest.mark.parametrize(
+    "name", [each.name for each in attrs.fields(CarriedContext) if each.name != "extract"]
+)
+def test_each_value_that_the_program_gives_is_shown(name: str) -> None:
+    values: dict[str, Any] = {name: "OURS" if name in {"plan", "agent"} else ("OURS",)}
+    window = open_window(carry=lambda: CarriedContext(**values))
+    load(window, random.Random(1))
+    use(window, "edit_file", path="src/parser.py")
+    use(window, "bash", "TypeError: no lexer", command="pytest")
+    assert "OURS" in compact(window)
 
 
 def test_an_error_of_the_program_is_logged_and_the_conversation_s_own_is_carried(

@@ -11,9 +11,8 @@ import pytest
 
 from benchmarks.wishes_cache import RULES, TTL, Talk, prefix_breaks
 from promptkit import AgentSession, Message, SyncSession, Tool, ToolCall, ToolDefinition, Transcript
-from promptkit.compaction import Events, ExtractiveSummarizer
+from promptkit.compaction import Events, ExtractiveSummarizer, ToolsChanged
 from promptkit.compaction.planning.selection import KeepLastTurns
-from promptkit.compaction.run.events import ToolsChanged
 from promptkit.errors import ToolsFillBudgetError
 from promptkit.testing import ScriptedModel, assert_cache_stable
 from promptkit.tokens import ContextBudget
@@ -160,7 +159,9 @@ class TestJoining:
             await talk.turn()
             return talk
 
-        assert offered(asyncio.run(converse())) == ["read", "grep", "search_web"]
+        talk = asyncio.run(converse())
+        assert offered(talk) == ["read", "grep", "search_web"]
+        assert [told.change for told in talk.told] == ["compaction; added grep, search_web"]
 
     def test_a_request_without_tools_is_followed_by_one_with_those_that_were_given(self) -> None:
         async def converse() -> Talk:

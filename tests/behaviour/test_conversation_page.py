@@ -10,14 +10,13 @@ import pytest
 
 from promptkit import Transcript, Usage
 from promptkit.lab.replay import LogOptions, log_path
-from promptkit.lab.replay.conversation_log import RECORDED
+from promptkit.lab.replay.conversation_log import RECORDED, ConversationLog
 from promptkit.lab.replay.conversation_page import (
     CONVERSATION,
     SCRIPTS,
     build_columns,
     conversation_to_html,
 )
-from promptkit.lab.replay.request_log import expand_change
 from promptkit.tokens import read_prices
 from promptkit.transcript.log.entries import MessageEntry
 from promptkit.transcript.log.view import build_view
@@ -25,6 +24,7 @@ from tests.browser.chromium import browser, find, opened
 from tests.browser.reading import CONTRASTS, OUTSIDE
 from tests.browser.talks import agent_log, compacted_talk, hostile_log, long_log, talk_log
 from tests.conversations import assistant_message, call_message, result_message, user_message
+from tests.unit.lab.replay.conversations import expand_change
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Browser, Page
 
-    from promptkit.lab.replay.request_log import ConversationLog
 
 Answer = Any  # Any: what a page answers, JSON of any shape
 

@@ -20,8 +20,8 @@ from promptkit import (
 )
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.window.continuation import ask_to_continue
+from promptkit.compaction import Events
 from promptkit.compaction.planning.blocks import find_open_user_requests
-from promptkit.compaction.run.events import Events
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.testing.server import serve

@@ -10,6 +10,7 @@ import asyncio
 import pytest
 
 from promptkit import ContextBudget, Message, ToolCall, Transcript, Usage
+from promptkit.compaction import CompactionCommitted
 from promptkit.compaction.planning.selection import KeepLastMessages, KeepRecentTokens, select
 from promptkit.compaction.policy.decisions import Compact, Decision, Promote
 from promptkit.compaction.policy.rules import (
@@ -23,7 +24,6 @@ from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, prune_outputs
 from promptkit.compaction.run.compactor import Compactor
-from promptkit.compaction.run.events import CompactionCommitted
 from promptkit.compaction.summarizers.model_summarizers import SimpleSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
 from promptkit.testing import ScriptedModel, WordTokenizer

@@ -15,7 +15,7 @@ from benchmarks.conversation_idle import measure_idle
 from benchmarks.conversation_script import FACTS, Script, is_summary_request
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session.session import AgentSession
-from promptkit.compaction.run.events import CompactionCommitted, Events
+from promptkit.compaction import CompactionCommitted, Events
 from promptkit.errors import ModelUnavailableError, RateLimitedError
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Hang, Rule, api_error, rate_limit_error, serve, server_error

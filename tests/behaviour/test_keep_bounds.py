@@ -19,6 +19,7 @@ from promptkit import (
 )
 from promptkit.compaction import (
     PRESETS,
+    CompactionCommitted,
     Events,
     KeepLastMessages,
     KeepLastRound,
@@ -26,20 +27,20 @@ from promptkit.compaction import (
     KeepRecentTokens,
     KeepUserMessages,
     Preset,
+    RequestPruned,
     compact_above,
     compact_on_demand,
     first_match,
     on_overflow,
 )
 from promptkit.compaction.planning.blocks import unmark_request
-from promptkit.compaction.run.events import CompactionCommitted, RequestPruned
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.transcript.log.entries import Checkpoint
 
 if TYPE_CHECKING:
+    from promptkit.compaction import Event
     from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.run.events import Event
     from promptkit.testing.scripted_model import Request
 
 STEPS = 45

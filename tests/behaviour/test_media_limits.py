@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import AgentSession, ContextBudget, Message, ToolCall
-from promptkit.compaction import Events, KeepLastTurns, MediaLimits
+from promptkit.compaction import Event, Events, KeepLastTurns, MediaLimits, RequestPruned
 from promptkit.compaction.pruning.media import CEILINGS, Media, find_ceiling
-from promptkit.compaction.run.events import Event, RequestPruned
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import DocumentPart, ImagePart
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer

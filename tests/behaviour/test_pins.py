@@ -104,7 +104,10 @@ def test_a_passage_is_pinned_wherever_it_stands() -> None:
     say(window, "The goal.", "first line\nthe answer is 42\nlast line")
     pin = window.pin(text="the answer is 42")
     assert (pin.by, pin.text) == ("tool", "the answer is 42")
+    length = len(window.transcript)
+    assert window.pin(text="the answer is 42") == pin
     assert window.pins == (pin,)
+    assert len(window.transcript) == length
 
 
 def test_pins_are_in_the_transcript_and_on_its_branch_alone(tmp_path: Path) -> None:
@@ -164,6 +167,33 @@ def test_a_pin_with_a_secret_is_the_same_one_before_and_after_a_summary() -> Non
     assert not window.pins
 
 
+def test_a_secret_that_was_pinned_without_a_redactor_is_not_shown_with_one() -> None:
+    window = open_window()
+    say(window, "The password is hunter2.")
+    window.pin(text="is hunter2")
+    redacting = open_window(
+        transcript=window.transcript, redactor=lambda text: text.replace("hunter2", "[redacted]")
+    )
+    shown = compact(redacting)
+    assert "[user] is [redacted]" in shown
+    assert "hunter2" not in shown
+
+
+def test_pins_and_constraints_stand_beside_a_summary_that_its_provider_wrote() -> None:
+    class Native(Writer):
+        async def summarize(self, task: SummaryTask) -> Summary:
+            sealed = Message(role="user", content="sealed")
+            return attrs.evolve(await super().summarize(task), replacement=(sealed,))
+
+    window = open_window(writer=Native())
+    say(window, "The port is 55432. Never push to main!")
+    window.pin(text="The port is 55432.")
+    shown = compact(window)
+    assert "sealed" in shown
+    assert "[user] The port is 55432." in shown
+    assert "CONSTRAINT (still binding): Never push to main!" in shown
+
+
 def test_marks_that_a_host_chooses_pin_what_is_between_them() -> None:
     window = open_window(pin_marks=("[[keep]]", "[[/keep]]"))
     say(
@@ -174,6 +204,19 @@ def test_marks_that_a_host_chooses_pin_what_is_between_them() -> None:
     assert [pin.text for pin in window.pins] == ["Use tabs.", "wide\nlines"]
     window.add(Message(role="user", content=f"[[keep]]{words(5_000)}[[/keep]]"))
     assert len(window.pins) == 2
+
+
+def test_marks_in_code_and_in_attached_files_pin_nothing() -> None:
+    window = open_window(pin_marks=("[[", "]]"))
+    file = '<attachment path="a.md">\n[[of a file]]\n</attachment>'
+    say(window, f"See:\n```\n[[in code]]\n```\n{file}\nand [[mine]].")
+    assert [pin.text for pin in window.pins] == ["mine"]
+
+
+def test_of_two_opening_marks_before_a_closing_one_the_second_counts() -> None:
+    window = open_window(pin_marks=("[[", "]]"))
+    say(window, "[[ is a mark, and [[this]] is pinned.")
+    assert [pin.text for pin in window.pins] == ["this"]
 
 
 def test_marks_may_be_equal() -> None:

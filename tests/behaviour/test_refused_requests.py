@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from promptkit import AgentSession, ContextBudget
-from promptkit.compaction.run.events import (
+from promptkit.compaction import (
     CompactionStarted,
     Event,
     Events,

@@ -13,7 +13,7 @@ import pytest
 from benchmarks.conversation_script import is_summary_request
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session.session import AgentSession
-from promptkit.compaction.run.events import Events
+from promptkit.compaction import Events
 from promptkit.errors import (
     ContextWindowFullError,
     MaxStepsExceededError,

@@ -11,19 +11,17 @@ import pytest
 from promptkit.agent import AgentSession, ContextWindow
 from promptkit.compaction import (
     PRESETS,
+    CompactionCommitted,
+    CompactionFailed,
     CompactionHooks,
+    CompactionStarted,
+    Events,
     HookChain,
     Plan,
     PreCompactResult,
-    Summary,
-)
-from promptkit.compaction.run.events import (
-    CompactionCommitted,
-    CompactionFailed,
-    CompactionStarted,
-    Events,
     ReplyReceived,
     RequestSent,
+    Summary,
     SummaryAttemptFailed,
 )
 from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS, sum_usage

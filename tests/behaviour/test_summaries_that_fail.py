@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import AgentSession, ContextBudget, Tool, ToolDefinition
-from promptkit.compaction import PRESETS
-from promptkit.compaction.run.events import CompactionCommitted, Event, Events, RequestPruned
+from promptkit.compaction import PRESETS, CompactionCommitted, Event, Events, RequestPruned
 from promptkit.errors import ContextWindowFullError, RateLimitedError
 from promptkit.messages import Message, ToolCall
 from promptkit.providers.model import COMPACTION
@@ -65,7 +64,7 @@ def test_the_extract_is_taken_at_the_overflow_and_nothing_is_left_out(
     session, _, events = open_session(preset, FAILING[kind], lambda _: words(150, "answer"))
 
     async def talk() -> None:
-        for turn in range(40):
+        for turn in range(25):
             await session.run(f"question {turn} {words(150)}")
             assert session.last_omitted == ()
 
@@ -78,7 +77,7 @@ def test_the_extract_is_taken_at_the_overflow_and_nothing_is_left_out(
 
 @pytest.mark.parametrize("preset", SUMMARIZING)
 def test_one_long_turn_leaves_nothing_out_without_an_event_and_a_marker(preset: str) -> None:
-    numbers = iter(range(60))
+    numbers = iter(range(40))
 
     def answer(_: Request) -> Answer:
         number = next(numbers, None)

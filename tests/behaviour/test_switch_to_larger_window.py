@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from promptkit.agent import AgentSession
-from promptkit.compaction.run.events import CompactionCommitted, Events, SummaryDiscarded
+from promptkit.compaction import CompactionCommitted, Events, SummaryDiscarded
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens import ContextBudget
 from tests.conversations import words

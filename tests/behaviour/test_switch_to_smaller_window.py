@@ -10,8 +10,8 @@ import attrs
 import pytest
 
 from promptkit import AgentSession, ContextBudget, Tool, ToolDefinition
+from promptkit.compaction import CompactionCommitted, Event, Events
 from promptkit.compaction.presets.vscode import VSCode, vscode
-from promptkit.compaction.run.events import CompactionCommitted, Event, Events
 from promptkit.messages import ToolCall
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import api_error, serve
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from promptkit.testing.server import Exchange
     from promptkit.testing.server.replies import Answer
 
-TURNS = 24
+TURNS = 16
 SMALL = ContextBudget(window=16_000, reserved_output_tokens=1_500, safety=1)
 LARGE = {"gpt-4.1": 1_000_000, "small": 16_000}
 
@@ -69,7 +69,7 @@ def switch(
     count = iter(range(10_000))
 
     def read(_: Mapping[str, object]) -> str:
-        return f"{words(350)} NEEDLE{next(count):03} {words(350)}"
+        return f"{words(550)} NEEDLE{next(count):03} {words(550)}"
 
     async def run(url: str) -> tuple[AgentSession, list[Event]]:
         events: list[Event] = []

@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from promptkit import AgentSession, ContextBudget
-from promptkit.compaction import PRESETS
+from promptkit.compaction import PRESETS, CompactionStarted, Event, Events
 from promptkit.compaction.pruning.tool_outputs import MESSAGE_MARKER
-from promptkit.compaction.run.events import CompactionStarted, Event, Events
 from promptkit.errors import ContextWindowFullError
 from promptkit.messages import DocumentPart, Part
 from promptkit.testing import ScriptedModel, WordTokenizer

@@ -159,7 +159,7 @@ def test_a_message_that_is_still_shown_is_not_repeated(preset: str) -> None:
 @pytest.mark.parametrize("preset", WITH_HISTORY)
 def test_the_user_s_words_take_at_most_an_eighth_of_the_conversation_s_room(preset: str) -> None:
     window = open_window(preset)
-    for number in range(150):
+    for number in range(100):
         say(window, f"{number} " + words(50, "said"))
     compact(window)
     (history,) = (
@@ -255,11 +255,13 @@ def test_the_cap_holds_and_what_leaves_first_is_shortened_first(
     assert WORDS.count(full) > most  # nothing is shortened that fits
 
 
-def leave_in_turn(said: list[str], form: Callable[[list[str], int], str]) -> list[int]:
-    """The places of messages in the order in which they leave a form that gets smaller and smaller."""
+def leave_in_turn(said: list[str]) -> list[int]:
+    """The places of messages in the order in which they leave a history that gets smaller and smaller."""
     left: list[int] = []
-    for size in range(4_000, 0, -1):
-        text = form(said, size)
+    whole = format_history(said, 4_000)
+    assert all(text in whole for text in said)
+    for size in range(WORDS.count(whole), 0, -1):
+        text = format_history(said, size)
         gone = [at for at in range(len(said)) if at not in left and f"no{at}" not in text]
         left += gone
     return left
@@ -279,21 +281,26 @@ def format_history(said: list[str], size: int) -> str:
     return UserMessageHistory(max_tokens=size).format(said, tokenizer=WORDS)
 
 
-@pytest.mark.parametrize("forbidding", FORBIDDEN)
-@pytest.mark.parametrize("sizes", [(40, 40, 40, 40, 40, 40), (200, 5, 90, 300, 5, 60)])
+@pytest.mark.parametrize(
+    ("forbidding", "sizes"),
+    [
+        *((forbidding, (40, 40, 40, 40, 40, 40)) for forbidding in FORBIDDEN),
+        (FORBIDDEN[0], (200, 5, 90, 300, 5, 60)),
+    ],
+)
 def test_the_middle_leaves_first_then_the_first_request_then_prohibitions_and_the_latest_never(
     forbidding: str, sizes: tuple[int, ...]
 ) -> None:
     said = [f"no{at} {words(size)} no{at}" for at, size in enumerate(sizes)]
     said[2] = f"no2 {forbidding}. {words(sizes[2])} no2"
-    assert leave_in_turn(said, format_history)[-6:] == [1, 3, 4, 0, 2, 5]
+    assert leave_in_turn(said)[-6:] == [1, 3, 4, 0, 2, 5]
 
 
 def test_a_first_request_that_forbids_something_leaves_last() -> None:
     said = [f"no{at} {words(30)} no{at}" for at in range(5)]
     said[0] = f"no0 Port it, and never push. {words(30)} no0"
     said[3] = f"no3 Do not delete it. {words(30)} no3"
-    assert leave_in_turn(said, format_history) == [1, 2, 0, 3, 4]
+    assert leave_in_turn(said) == [1, 2, 0, 3, 4]
 
 
 def test_facts_keep_prohibitions_longer_than_other_requests() -> None:

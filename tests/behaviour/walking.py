@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import attrs
 
 from promptkit.agent.session.session import AgentSession
-from promptkit.compaction.planning.worker import run_in_worker
-from promptkit.compaction.policy.decisions import NoAction
-from promptkit.compaction.run.events import (
+from promptkit.compaction import (
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
@@ -26,6 +24,8 @@ from promptkit.compaction.run.events import (
     Events,
     SummaryDiscarded,
 )
+from promptkit.compaction.planning.worker import run_in_worker
+from promptkit.compaction.policy.decisions import NoAction
 from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.errors import ContextLengthExceededError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage

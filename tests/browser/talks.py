@@ -6,12 +6,14 @@ import json
 from typing import TYPE_CHECKING
 
 from promptkit import Message, ToolCall, Transcript, Usage
-from promptkit.lab.replay.conversation_log import RECORDED, LogOptions, log_path
-from promptkit.lab.replay.request_log import (
+from promptkit.lab.replay.conversation_log import (
+    RECORDED,
     ConversationLog,
     LoggedMessage,
     LogMessages,
+    LogOptions,
     RequestLogger,
+    log_path,
 )
 from promptkit.lab.replay.simulate import SentRequest
 from promptkit.messages import OpaquePart

@@ -24,7 +24,7 @@ from generate_reference import (
 )
 
 import promptkit
-from promptkit import AgentSession, ContextWindow
+from promptkit import AgentSession, ContextWindow, compaction
 from promptkit.cli.main import program
 from promptkit.compaction import PRESETS, Event
 from tests.paths import ROOT
@@ -104,6 +104,12 @@ def test_every_event_and_its_fields_are_in_the_reference() -> None:
     for cls in get_args(Event):
         section = pages()["events"].split(f"\n{cls.__name__}\n-")[1].split("\n---")[0]
         assert [each.name for each in attrs.fields(cls) if f"``{each.name}``" not in section] == []
+
+
+def test_every_event_is_imported_from_one_place() -> None:
+    classes = get_args(Event)
+    assert [cls for cls in classes if getattr(compaction, cls.__name__, None) is not cls] == []
+    assert "from promptkit.compaction import" in pages()["events"]
 
 
 def test_every_extra_is_in_the_reference() -> None:

@@ -190,7 +190,7 @@ def test_grade() -> None:
 
 
 def test_count_down() -> None:
-    assert count_down(3) == 3
+    assert count_down(4) == 4
 """
 RUN = """
 import json, sys
@@ -245,18 +245,18 @@ class TestRun:
             ("planted/grade.py", 13, "constant", "if points < 49:"),
             ("planted/grade.py", 27, "constant", "return 2"),
         ]
-        # killed: a negated condition, a negated loop, a count from 1, `steps -= 1` and by 2, and seven
-        # changes of what is computed at import; endless: `start += 1` and `start -= 2`
+        # killed: a negated condition, a negated loop, a count from 1, `steps -= 1` and by 2, `start -= 2`, and seven
+        # changes of what is computed at import; endless: `start += 1`
         assert {name: found[name] for name in ("mutants", "killed", "timeout", "accepted")} == {
             "mutants": 18,
-            "killed": 12,
-            "timeout": 2,
+            "killed": 13,
+            "timeout": 1,
             "accepted": 1,
         }
         assert tmp_path.joinpath("planted/grade.py").read_text() == PLANTED
 
     def test_tests_that_fail_without_a_mutant_are_refused(self, tmp_path: Path) -> None:
-        self._plant(tmp_path, WEAK.replace("(3) == 3", "(3) == 4"))
+        self._plant(tmp_path, WEAK.replace("(4) == 4", "(4) == 5"))
         done = self._run(tmp_path)
         assert "BrokenTestsError" in done.stderr
-        assert "assert 3 == 4" in done.stderr
+        assert "assert 4 == 5" in done.stderr

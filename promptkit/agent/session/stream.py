@@ -9,6 +9,7 @@ import attrs
 
 from promptkit.agent.session.subagents import in_subagent
 from promptkit.compaction.run.events import (
+    CacheMissed,
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
@@ -26,7 +27,6 @@ from promptkit.compaction.run.events import (
     WindowLearned,
     get_conversation_id,
 )
-from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping

@@ -8,9 +8,10 @@ import attrs
 
 from promptkit.agent.window.tool_list import describe_tool_changes
 from promptkit.compaction.policy.usage import find_last_reply
+from promptkit.compaction.run.events import CacheMissed
 from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.tokens.models import cache_minimum
-from promptkit.transcript import CacheMissed, Checkpoint, Edit, MessageEntry, Reset
+from promptkit.transcript import Checkpoint, Edit, MessageEntry, Reset
 from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.entry_sequence import find_entry
 from promptkit.wire.first_difference import FirstDifference, find_first_difference

@@ -41,9 +41,11 @@ class ToolList:
         announced, announcement = None, None
         for at in range(len(path) - 1, -1, -1):
             payload = path[at].payload
-            if isinstance(payload, Checkpoint | Reset) and (given or not shows_calls):
-                break
-            if not isinstance(payload, MessageEntry | CustomMessage) or payload.tools is None:
+            if not isinstance(payload, (MessageEntry, CustomMessage)):
+                if isinstance(payload, Checkpoint | Reset) and (given or not shows_calls):
+                    break
+                continue
+            if payload.tools is None:
                 continue
             tools = given if _describe(payload.tools) == _describe(given) else payload.tools
             if isinstance(payload, MessageEntry):

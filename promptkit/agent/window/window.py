@@ -43,7 +43,7 @@ from promptkit.compaction.planning.worker import run_in_worker, take_turn
 from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
 from promptkit.compaction.recall.tool import build_note
 from promptkit.compaction.run.compactor import MAX_LOOK_UP
-from promptkit.compaction.run.events import RequestPruned, ToolsChanged, WindowLearned
+from promptkit.compaction.run.events import CacheMissed, RequestPruned, ToolsChanged, WindowLearned
 from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
 from promptkit.compaction.run.replacement import count_pins
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
@@ -63,7 +63,6 @@ from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
 from promptkit.tools import tool_definitions
 from promptkit.transcript import (
-    CacheMissed,
     Entry,
     MessageEntry,
     Reset,

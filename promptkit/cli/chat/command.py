@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from promptkit.cli.input.model import missing_key
-from promptkit.cli.input.params import MODEL, PRESET, window_option
+from promptkit.cli.input.params import MODEL, PRESET, TranscriptFile, window_option
 from promptkit.cli.output.terminal import usage_error
 
 # \b keeps click from joining the lines.
@@ -22,7 +22,7 @@ Examples:
 
 
 @click.command(short_help="Chat with a model about the files of a folder.", epilog=EXAMPLES)
-@click.argument("transcript", required=False, type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("transcript", required=False, type=TranscriptFile())
 @click.option(
     "--folder",
     type=click.Path(path_type=Path, file_okay=False, exists=True),

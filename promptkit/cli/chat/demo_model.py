@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from itertools import takewhile
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.providers import Reply
 from promptkit.rendering.expand.sizing import Sizer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 SCRIPTED = "scripted"
 """The name of the scripted model in transcripts."""
@@ -67,11 +64,8 @@ class ScriptedChatModel:
     def _usage(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], answer: Message
     ) -> Usage:
-        same = 0
-        for before, now in zip(self._last, messages, strict=False):
-            if before != now:
-                break
-            same += 1
+        pairs = zip(self._last, messages, strict=False)
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
         self._last = tuple(messages)
         system = next((message.text for message in messages if message.role == "system"), False)
         overhead = self._sizer.tokenizer.count_overhead(tools, system=system).tokens
@@ -95,7 +89,10 @@ def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     elif found := SEARCH.search(text):
         planned = [("search", {"text": (found[1] or found[2]).rstrip("?!.,;")})]
     else:
-        planned = [_call_for(name) for name in dict.fromkeys(FILE_NAME.findall(text))][:MAX_FILES]
+        planned = [
+            ("list_files" if name.endswith("/") else "read_file", {"path": name})
+            for name in dict.fromkeys(FILE_NAME.findall(text))
+        ][:MAX_FILES]
         if not planned and LIST.search(text):
             planned = [("list_files", {})]
     asked = sum(message.role == "user" for message in messages)
@@ -105,10 +102,6 @@ def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
         )
         for at, (name, arguments) in enumerate(planned)
     )
-
-
-def _call_for(name: str) -> tuple[str, dict[str, str]]:
-    return ("list_files" if name.endswith("/") else "read_file"), {"path": name}
 
 
 def _transcript_file(messages: Sequence[Message]) -> str | None:
@@ -125,8 +118,7 @@ def _answer(messages: Sequence[Message]) -> str:
     start = len(messages)
     while start and messages[start - 1].role == "tool":
         start -= 1
-    results = messages[start:]
-    if results:
+    if results := messages[start:]:
         calls = {call.id: call for call in messages[start - 1].tool_calls}
         return "\n\n".join(
             _describe_result(calls.get(message.tool_call_id or ""), message.text)

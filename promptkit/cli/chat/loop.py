@@ -1,29 +1,633 @@
-"""The loop of `promptkit chat`: read a line, run it as a turn or a slash command, and repeat."""
+"""The session of `promptkit chat` and its loop: read a line, run it as a turn or a slash command, and repeat."""
 
 from __future__ import annotations
 
 import io
 import os
+import random
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
 
 import attrs
 import click
+from rich.text import Text
 
-from promptkit import AgentSession, PromptKitError, Usage
-from promptkit.cli.chat.sandbox import Folder
+from promptkit import (
+    AgentSession,
+    ContextBudget,
+    JsonlStore,
+    Message,
+    PromptKitError,
+    SyncSession,
+    Transcript,
+    Usage,
+)
+from promptkit.agent import ContextUsage
+from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
+from promptkit.cli.chat.sandbox import Folder, RefusedError, refuse
 from promptkit.cli.chat.screen import PROMPT, CompactionNotices, Screen
-from promptkit.cli.chat.session import WINDOW, ChatSession, open_session
-from promptkit.cli.chat.slash_commands import SlashCommands, shorten_entry
+from promptkit.cli.chat.tools import file_tools
+from promptkit.cli.input.model import open_model
 from promptkit.cli.output.errors import explain_failure
-from promptkit.cli.output.terminal import escape_control_chars
-from promptkit.compaction import Events
-from promptkit.compaction.planning.blocks import is_summary
+from promptkit.cli.output.terminal import clip, count_nouns, escape_control_chars
+from promptkit.cli.output.transcript import first_line, short_id
+from promptkit.compaction import Events, ExtractiveSummarizer
+from promptkit.compaction.planning.blocks import is_summary, is_user_request
 from promptkit.errors import NoPendingMessageError, TranscriptError
+from promptkit.rendering import Removal
+from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import tokenizer_for
+from promptkit.transcript import Checkpoint, Edit, Entry
+
+MAX_ROWS = 8
+"""Rows of a list of messages or removals that are printed."""
+
+MAX_DIGITS = 9
+"""Digits that the number of /rewind may have."""
+
+HELP = """\
+/help              show this list
+/context [all]     show what fills the context window; all adds every figure
+/receipt           show what the last request left out, and all summaries
+/compact [TEXT]    summarize now; TEXT adds instructions for the summary
+/autocompact [on]  show whether summaries are made automatically; on or off
+/pin [TEXT]        keep your last message, or a passage, in every summary
+/unpin N           no longer keep what /receipt lists as pin N
+/undo              revert the latest summary
+/rewind [N]        go back to before your last message, or your last N messages
+/branch [N]        list the branches, or continue on another one
+/resume            continue a turn that was interrupted
+/fork FILE         copy the conversation to another file
+/handoff FILE GOAL write what serves a goal to a new conversation
+/quit              leave, like Ctrl-D
+To send a message that begins with a slash, put a space before it."""
+
+
+class SlashCommands:
+    """Runs slash commands and prints their results.
+
+    `resume` is called to continue an interrupted turn.
+    """
+
+    def __init__(self, talk: ChatSession, screen: Screen, *, resume: Callable[[], object]) -> None:
+        self._talk = talk
+        self._screen = screen
+        self._commands: Mapping[str, Callable[[str], object]] = {
+            "help": lambda _: self._lines(HELP.splitlines()),
+            "context": self._show_context,
+            "receipt": lambda _: self._show_receipt(),
+            "compact": self._compact,
+            "autocompact": self._autocompact,
+            "pin": self._pin,
+            "unpin": self._unpin,
+            "undo": lambda _: self._undo(),
+            "rewind": self._rewind,
+            "branch": self._branch,
+            "resume": lambda _: resume(),
+            "fork": self._fork,
+            "handoff": self._handoff,
+        }
+
+    def run(self, line: str) -> bool:
+        """Run the command of a line. Return False to leave. Raises what the session raises."""
+        name, _, rest = line[1:].partition(" ")
+        if name in {"quit", "exit", "q"}:
+            return False
+        command = self._commands.get("help" if name in {"?", ""} else name)
+        try:
+            if command is None:
+                refuse(f"there is no command /{name}; /help lists them.")
+            command(rest.strip())
+        except RefusedError as error:
+            self._screen.print_line(str(error), "red")
+        return True
+
+    def _show_receipt(self) -> None:
+        self._lines(self._talk.call(lambda session: _receipt(session, self._screen.console.width)))
+
+    def _show_context(self, wanted: str) -> None:
+        if wanted not in {"", "all"}:
+            refuse("/context needs all, or nothing.")
+        usage = self._talk.context_usage()
+        base = self._talk.call(lambda session: session.compaction.budget.base)
+        shown = usage if wanted else attrs.evolve(usage, window=None, limit=base, threshold=None)
+        console = self._screen.console
+        colours = (
+            console.is_terminal and not console.no_color and console.encoding.startswith("utf")
+        )
+        self._lines(draw_context(shown, width=console.width, colours=colours))
+        self._screen.print_line("")
+        facts = self._talk.call(lambda session: _context(session, usage))
+        self._lines(
+            self._wrapped(facts if wanted else [fact for fact in facts if fact[0] == "used"])
+        )
+
+    def _lines(self, lines: Sequence[str | Text]) -> None:
+        for line in lines:
+            self._screen.print_line(line)
+
+    def _wrapped(self, facts: Sequence[tuple[str, str]]) -> list[str]:
+        """Format names and values as lines of the screen's width, with a hanging indent."""
+        width = max(self._screen.console.width, 40)
+        return [
+            line
+            for name, fact in facts
+            for line in wrap(
+                f"{name:<11} {fact}", width, subsequent_indent=" " * 12, break_on_hyphens=False
+            )
+        ]
+
+    def _compact(self, instructions: str) -> None:
+        before = self._talk.call(_list_shown)
+        if self._talk.compact(instructions or None) is None:
+            self._screen.print_line("there is nothing to summarize: all messages are recent.")
+            return
+        replaced = before - self._talk.call(_list_shown)
+        self._screen.print_line(f"a summary replaces {count_nouns(len(replaced), 'message')}.")
+
+    def _pin(self, text: str) -> None:
+        pin = self._talk.call(lambda session: session.pin(text=text or None))
+        self._screen.print_line(clip(f"pinned: {_one_line(pin.text)}", self._screen.console.width))
+
+    def _unpin(self, number: str) -> None:
+        pins = self._talk.call(lambda session: session.pins)
+        if not number.isdecimal() or not 0 < int(number[:MAX_DIGITS]) <= len(pins):
+            refuse("/unpin needs the number of a pin; /receipt lists them.")
+        self._talk.call(lambda session: session.unpin(pins[int(number) - 1]))
+        self._screen.print_line(f"pin {number} is no longer kept.")
+
+    def _autocompact(self, wanted: str) -> None:
+        if wanted not in {"", "on", "off"}:
+            refuse("/autocompact needs on or off, or nothing.")
+        enabled = self._talk.call(lambda session: _set_enabled(session, wanted))
+        self._screen.print_line(
+            "summaries are made automatically."
+            if enabled
+            else "no summary is made automatically: a request that is too large leaves messages out."
+        )
+
+    def _branch(self, wanted: str) -> None:
+        leaves, current = self._talk.call(
+            lambda session: (session.transcript.leaves(), session.transcript.leaf)
+        )
+        if not wanted:
+            self._lines(
+                [
+                    f"{'*' if leaf.id == current else ' '} {number:>3}  {shorten_entry(leaf, self._screen.console.width - 9)}"
+                    for number, leaf in enumerate(leaves, 1)
+                ]
+                or ["there is no branch yet."]
+            )
+            return
+        numbers = {str(number): leaf for number, leaf in enumerate(leaves, 1)}
+        if (chosen := numbers.get(wanted)) is None:
+            refuse("/branch needs a number of its list, such as /branch 2.")
+        if chosen.id == current:
+            self._screen.print_line("this is the branch that the conversation is on.")
+        else:
+            self._talk.switch_branch(chosen.id)
+            self._screen.print_line(
+                f"continued after: {shorten_entry(chosen, self._screen.console.width - 17)}"
+            )
+
+    def _undo(self) -> None:
+        undone = self._talk.undo_compaction()
+        self._screen.print_line(
+            "there is no summary to revert."
+            if undone is None
+            else f"Summary reverted: {self._talk.call(format_usage)}"
+        )
+
+    def _rewind(self, count: str) -> None:
+        wanted = (
+            int(count)
+            if count.isascii() and count.isdecimal() and len(count) <= MAX_DIGITS
+            else 0
+            if count
+            else 1
+        )
+        if not wanted:
+            refuse("/rewind needs a number of your messages, such as /rewind 2.")
+        path = self._talk.call(lambda session: session.transcript.path())
+        asked = [
+            entry for entry in path if entry.message is not None and entry.message.role == "user"
+        ]
+        if wanted > len(asked):
+            refuse(f"you have sent only {len(asked):,}: use a smaller number.")
+        first = asked[-wanted]
+        parent = self._talk.call(lambda session: session.transcript.parent(first.id))
+        self._talk.rewind(None if parent is None else parent.id)
+        self._screen.print_line(
+            f"back to before: {shorten_entry(first, self._screen.console.width - 17)}"
+        )
+
+    def _fork(self, name: str) -> None:
+        path = _find_new_file("/fork", name)
+        copied = self._talk.call(lambda session: len(session.transcript.fork(JsonlStore(path))))
+        self._screen.print_line(
+            f"{copied:,} entries written to {path}. To continue there: promptkit chat {path}"
+        )
+
+    def _handoff(self, wanted: str) -> None:
+        name, _, goal = wanted.partition(" ")
+        path = _find_new_file("/handoff", name)
+        if not goal.strip():
+            refuse("/handoff needs a goal behind the file: what the new conversation is for.")
+        if self._talk.call(lambda session: isinstance(session.model, ScriptedChatModel)):
+            refuse("/handoff needs a model that writes the document; the scripted one cannot.")
+        with self._talk.handoff(goal.strip(), JsonlStore(path)):
+            self._screen.print_line(
+                f"what serves the goal was written to {path}. To continue there: promptkit chat {path}"
+            )
+
+
+def _find_new_file(command: str, name: str) -> Path:
+    """Return the file of a new conversation. Raises RefusedError if there is one of this name."""
+    need = f"{command} needs the name of a file that does not exist yet."
+    if not name:
+        refuse(need)
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError:  # the home folder of that user is unknown
+        path = Path(name)
+    if path.exists() and path.stat().st_size:
+        refuse(f"{path} already exists: {need}")
+    return path
+
+
+def _list_shown(session: AgentSession) -> frozenset[str]:
+    """Return the ids of the messages that the next request shows as they are."""
+    return frozenset(
+        item.entry_id for item in session.compaction.view.items if item.kind.endswith("message")
+    )
+
+
+def _set_enabled(session: AgentSession, wanted: str) -> bool:
+    """Switch automatic summaries on or off, and return whether they are on."""
+    if wanted:
+        session.compaction.enabled = wanted == "on"
+    return session.compaction.enabled
+
+
+def format_usage(session: AgentSession) -> str:
+    """Return how full the context window is, in words."""
+    tokens, base = session.compaction.usage().tokens, session.compaction.budget.base
+    return (
+        f"{tokens:,} tokens, window unknown"
+        if base is None
+        else f"{tokens:,} of {base:,} tokens ({tokens / base:.0%})"
+    )
+
+
+def shorten_entry(entry: Entry, width: int) -> str:
+    """Return the first line of an entry, cut to at most `width` columns."""
+    return clip(first_line(entry), max(width, 20))
+
+
+def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]]:
+    compaction = session.compaction
+    view = compaction.view
+    answers, results = (
+        sum(item.message.role == role for item in view.items) for role in ("assistant", "tool")
+    )
+    asked = sum(map(is_user_request, view.items))
+    cached = (
+        ""
+        if not usage.cached_share
+        else f"; {usage.cached_share:.0%} of the last request were cached"
+    )
+    summary = ", after a summary" if view.checkpoint_id else ""
+    return [
+        ("model", session.model.name),
+        ("window", compaction.budget.explain()),
+        (
+            "used",
+            format_usage(session)
+            + ("" if usage.reading.provider is None else ", as counted by the provider")
+            + cached,
+        ),
+        (
+            "contents",
+            f"{count_nouns(asked, 'user message')}, {count_nouns(answers, 'assistant message')}, {count_nouns(results, 'tool result')}{summary}",
+        ),
+        ("summary", _summary(session, usage.threshold)),
+        (
+            "transcript",
+            f"{len(session.transcript):,} entries in {session.transcript.store.address}",
+        ),
+    ]
+
+
+def _summary(session: AgentSession, threshold: int | None) -> str:
+    state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(
+        session.compaction.background.state
+    )
+    if state is not None or threshold is None:
+        return state or "made with /compact, or when the model rejects a request as too large"
+    return f"started at about {threshold:,} tokens"
+
+
+def _receipt(session: AgentSession, width: int) -> list[str]:
+    rendered, before = session.last_rendered, session.last_omitted
+    if rendered is None:
+        lines = ["no request has been sent yet."]
+    else:
+        gone = rendered.removals
+        sizes = list(map(Sizer(session.tokenizer).count_message, before))
+        lines = [
+            f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"
+            + ("" if gone or before else ", nothing left out.")
+        ]
+        if before:
+            lines.append(
+                f"removed or shortened before rendering, in this order: {count_nouns(len(before), 'message')}, {sum(sizes):,} tokens"
+            )
+            lines += _limit_rows(
+                [
+                    _omitted_row(message, size, width)
+                    for message, size in zip(before, sizes, strict=True)
+                ]
+            )
+        if gone:
+            lines.append(
+                f"removed, in this order: {count_nouns(len(gone), 'element')}, {sum(each.tokens for each in gone):,} tokens"
+            )
+            lines += _limit_rows([_removal_row(each, width) for each in gone])
+    path = session.transcript.path()
+    undone = {
+        entry.payload.target
+        for entry in path
+        if isinstance(entry.payload, Edit) and entry.payload.content is None
+    }
+    summaries = [entry for entry in path if isinstance(entry.payload, Checkpoint)]
+    lines.append(f"summaries: {len(summaries):,}" if summaries else "summaries: none yet")
+    lines += [
+        _checkpoint_row(entry, entry.payload, undone=entry.id in undone)
+        for entry in summaries
+        if isinstance(entry.payload, Checkpoint)
+    ]
+    lines += [
+        clip(f"pin {number:>5}  {pin.by}: {_one_line(pin.text)}", width)
+        for number, pin in enumerate(session.pins, 1)
+    ]
+    return lines
+
+
+def _one_line(text: str) -> str:
+    return escape_control_chars(" ".join(text.split()))
+
+
+def _limit_rows(rows: Sequence[str]) -> list[str]:
+    return [
+        *rows[:MAX_ROWS],
+        *([f"{'…':>8}  {len(rows) - MAX_ROWS:,} more"] if len(rows) > MAX_ROWS else []),
+    ]
+
+
+def _omitted_row(message: Message, size: int, width: int) -> str:
+    calls = " ".join(f"→ {call.name} {call.arguments[:width]}" for call in message.tool_calls)
+    said = " ".join(f"{message.text[: 4 * width]} {calls}".split())
+    return clip(escape_control_chars(f"{size:>8,} tokens  {message.role:<9}  {said}"), width)
+
+
+def _removal_row(removal: Removal, width: int) -> str:
+    label = " > ".join(removal.label.split(" > ")[-2:])
+    return clip(
+        escape_control_chars(
+            f"{removal.order:>7}. {removal.tokens:>7,} tokens  {removal.reason}  {label}"
+        ),
+        width,
+    )
+
+
+def _checkpoint_row(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> str:
+    before, after = checkpoint.tokens_before or 0, checkpoint.tokens_after or 0
+    writer = f"by {checkpoint.model}" if checkpoint.model else "without a model"
+    return f"{short_id(entry.id):>10}  {checkpoint.trigger}, {writer}: {before:,} → {after:,} tokens{'  (reverted)' if undone else ''}"
+
+
+MIN_WIDTH, MAX_WIDTH = 20, 72
+"""Columns of the bar, on narrow and on wide terminals."""
+
+MUTED = "bright_black"
+
+
+@attrs.frozen
+class _Part:
+    """A part of the window."""
+
+    name: str
+    tokens: int
+    letter: str
+    """Fills the bar where there are no colours."""
+    style: str
+    block: str = "█"
+
+
+def draw_context(usage: ContextUsage, *, width: int, colours: bool) -> list[Text]:
+    """Draw a bar with a cell for each share of the window, a mark where the preset compacts next, and a legend.
+
+    Args:
+        usage: What fills the window.
+        width: Columns of the terminal.
+        colours: Draw coloured blocks. Otherwise each part has a letter.
+
+    Returns:
+        The lines, with the sizes in tokens.
+    """
+    parts = _list_parts(usage)
+    whole = sum(part.tokens for part in parts)
+    cells = max(MIN_WIDTH, min(MAX_WIDTH, width - 1))
+    filled = zip(parts, split_cells([part.tokens for part in parts], cells), strict=True)
+    lines = [
+        Text("tokens of the next request:"),
+        Text.assemble(*(_draw_cells(part, count, colours=colours) for part, count in filled)),
+    ]
+    if usage.threshold is not None and usage.threshold <= whole:
+        at = min(cells - 1, usage.threshold * cells // whole)
+        lines += _draw_mark(
+            f"compacts at {usage.threshold:,}", at, cells, mark="▲" if colours else "^"
+        )
+    names, digits = (
+        max(len(part.name) for part in parts),
+        max(len(f"{part.tokens:,}") for part in parts),
+    )
+    lines += [
+        Text.assemble(
+            _draw_cells(part, 1, colours=colours),
+            f" {part.name:<{names}}  {part.tokens:>{digits},}  ",
+            (f"{part.tokens / whole:>6.1%}" if whole else "", MUTED),
+        )
+        for part in parts
+    ]
+    return lines
+
+
+def split_cells(tokens: Sequence[int], cells: int) -> list[int]:
+    """Split the cells of a bar in proportion to tokens.
+
+    A part with tokens has at least one cell, as far as there are cells.
+
+    The cells that rounding leaves go to the parts with the largest remainders, and those of small
+    parts come from the largest part.
+    """
+    if not (whole := sum(tokens)):
+        return [0] * len(tokens)
+    counts = [each * cells // whole for each in tokens]
+    remainders = sorted(range(len(tokens)), key=lambda at: -(tokens[at] * cells % whole))
+    for at in remainders[: cells - sum(counts)]:
+        counts[at] += 1
+    for at, each in enumerate(tokens):
+        largest = max(range(len(tokens)), key=counts.__getitem__)
+        if each and not counts[at] and counts[largest] > 1:
+            counts[at], counts[largest] = 1, counts[largest] - 1
+    return counts
+
+
+def _list_parts(usage: ContextUsage) -> list[_Part]:
+    """Return the parts of the window. Where it is unknown, only those of the request."""
+    sizes = usage.parts
+    parts = [
+        _Part("instructions", sizes.system, "i", "cyan"),
+        _Part("tools", sizes.tools, "t", "blue"),
+        _Part("summary", sizes.summary, "s", "magenta"),
+        _Part("messages", sizes.messages, "m", "green"),
+        _Part("tool results", sizes.results, "r", "yellow"),
+    ]
+    if usage.limit is not None:
+        parts.append(_Part("free", max(0, usage.limit - sizes.total), ".", MUTED, "░"))
+        if usage.window is not None and usage.window > usage.limit:
+            parts.append(
+                _Part(
+                    "kept for the reply",
+                    usage.window - max(usage.limit, min(sizes.total, usage.window)),
+                    "-",
+                    MUTED,
+                    "▒",
+                )
+            )
+    return parts
+
+
+def _draw_cells(part: _Part, count: int, *, colours: bool) -> tuple[str, str]:
+    return (part.block * count, part.style) if colours else (part.letter * count, "")
+
+
+def _draw_mark(words: str, cell: int, cells: int, *, mark: str) -> list[Text]:
+    """Draw a mark below a cell of the bar, with words where they have room: before it, behind it, or in a line of their own."""
+    if cell > len(words):
+        lines = [f"{words:>{cell - 1}} {mark}"]
+    elif cell + 2 + len(words) <= cells:
+        lines = [f"{' ' * cell}{mark} {words}"]
+    else:
+        lines = [f"{' ' * cell}{mark}", words]
+    return [Text(line, style=MUTED) for line in lines]
+
+
+WINDOW = 6_000
+"""The context window of the scripted model in tokens: small, so that a summary is made soon."""
+
+RESULT_DIVISOR = 2
+"""A tool result has at most one character for so many tokens of the window: about an eighth of the
+window."""
+
+MIN_RESULT_CHARACTERS, MAX_RESULT_CHARACTERS = 1_000, 40_000
+"""Bounds of the characters of a tool result, for very small and very large windows."""
+
+INSTRUCTIONS = (
+    "You answer questions about the files of one folder. Look into them with your tools before you answer, and say which file and which "
+    "line an answer comes from. Paths are relative to the folder."
+)
+
+
+def open_session(  # noqa: PLR0913  # what a conversation is made of
+    file: Path,
+    *,
+    folder: Folder,
+    write: bool,
+    model: str | None,
+    window: int | None,
+    preset: str,
+    instructions: str | None,
+    events: Events,
+    on_tool_call: Callable[[str, str], object],
+) -> ChatSession:
+    """Open or continue the conversation in a transcript file.
+
+    Args:
+        file: The transcript file. It is created if it does not exist.
+        folder: The folder that the file tools are confined to.
+        write: Whether the tools may write and edit files.
+        model: The model's name. None: the scripted model.
+        window: The context window in tokens. None: that of the model.
+        preset: The name of the preset.
+        instructions: The system message. None: the default one.
+        events: Subscribers to the session's events.
+        on_tool_call: Called after each tool call with a description of the call and of its outcome.
+
+    Raises:
+        TranscriptError: The file cannot be read as a transcript.
+        InvalidArgumentError: There is no preset of this name.
+        ToolsFillBudgetError: The window is too small.
+    """
+    store = JsonlStore(file)
+    transcript = Transcript(store)
+    tokenizer = tokenizer_for(model)
+    if model is None:
+        window = window or WINDOW
+    known = ContextBudget.for_model(model or SCRIPTED, tokenizer=tokenizer, window=window)
+    tools = file_tools(
+        attrs.evolve(folder, transcript=store.path),
+        characters=MAX_RESULT_CHARACTERS
+        if known.limit is None
+        else min(MAX_RESULT_CHARACTERS, max(MIN_RESULT_CHARACTERS, known.limit // RESULT_DIVISOR)),
+        write=write,
+        on_tool_call=on_tool_call,
+    )
+    budget = ContextBudget.for_model(
+        model or SCRIPTED,
+        tokenizer=tokenizer,
+        tools=[tool.definition for tool in tools],
+        window=window,
+    )
+    chosen, close = (
+        (ScriptedChatModel(tokenizer_for(None)), None) if model is None else open_model(model)
+    )
+    session = AgentSession(
+        model=chosen,
+        transcript=transcript,
+        instructions=instructions or INSTRUCTIONS,
+        tools=tools,
+        budget=budget,
+        preset=preset,
+        summarizer=ExtractiveSummarizer(tokenizer=tokenizer) if model is None else None,
+        tokenizer=tokenizer,
+        events=events,
+        rng=random.Random(0).random if model is None else random.random,  # noqa: S311  # thresholds, and no secrets
+    )
+    return ChatSession(session, close)
+
+
+class ChatSession(SyncSession):
+    """A session, and the connections of its model."""
+
+    def __init__(
+        self, session: AgentSession, release: Callable[[], Coroutine[object, object, None]] | None
+    ) -> None:
+        super().__init__(session)
+        self._release = release
+
+    def close(self) -> None:
+        """Close the session and the model's connections."""
+        if self._release is not None:
+            self.loop.wait(self._release)
+            self._release = None
+        super().close()
+
 
 KEYLESS = (
     "{key} is not set, so a scripted model answers: it lists, reads and searches files when you name them, and needs no network. "
@@ -102,7 +706,7 @@ def _run_in_file(options: ChatOptions, file: Path) -> int:
         events=Events(notices),
         on_tool_call=on_tool_call,
     )
-    notices.watch_background(chat.session.compaction.background)
+    notices.background = chat.session.compaction.background
     with chat:
         return _ChatLoop(options, chat, screen, notices).run()
 
@@ -156,8 +760,7 @@ class _ChatLoop:
                 "",
             )
         path = self._chat.session.transcript.path()
-        messages = [entry for entry in path if entry.message is not None]
-        if messages:
+        if messages := [entry for entry in path if entry.message is not None]:
             screen.print_note(
                 f"Continuing {options.transcript} with {len(messages):,} messages. The last of them:"
             )
@@ -240,10 +843,20 @@ class _ChatLoop:
         self._screen.print_line(f"error: {escape_control_chars(why)}", "red")
 
     def _turn(self, content: str | None) -> None:
-        turn = self._chat.run_turn(content, self._screen.write_text)
+        """Run a turn; None resumes one that was interrupted.
+
+        KeyboardInterrupt is raised after the turn has ended.
+        """
+        show = self._screen.write_text
+        turn = (
+            self._chat.resume(on_text=show)
+            if content is None
+            else self._chat.run(content, on_text=show)
+        )
         self._screen.end_text()
         if not self._interactive and self._options.model is None:
-            self._chat.wait_for_summary()  # so that the same lines give the same conversation
+            # so that the same lines give the same conversation
+            self._chat.loop.wait(self._chat.session.window.wait_idle)
             self._notices.announce_ready()
         self._meter(turn.usages[-1])
 

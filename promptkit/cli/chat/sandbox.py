@@ -50,14 +50,14 @@ _NEW = (
 
 
 class RefusedError(ValueError):
-    """A tool call cannot be carried out, or is not allowed.
+    """A tool call or a slash command cannot be carried out, or is not allowed.
 
-    The message is the tool result for the model.
+    The message of a call is the tool result for the model.
     """
 
 
 def refuse(why: str) -> NoReturn:
-    """Refuse a tool call."""
+    """Refuse a tool call or a slash command."""
     raise RefusedError(why)
 
 
@@ -132,8 +132,7 @@ class Folder:
         if self._is_transcript(path):
             yield path
             return
-        steps = self.split_path(path)
-        if steps and self._kind_of(steps, path) == "file":
+        if (steps := self.split_path(path)) and self._kind_of(steps, path) == "file":
             yield "/".join(steps)
             return
         waiting = ["/".join(steps)]
@@ -159,8 +158,7 @@ class Folder:
         if self._is_transcript(path):
             descriptor = self._open(str(self.transcript), None, path)
         else:
-            steps = self.split_path(path)
-            if not steps:
+            if not (steps := self.split_path(path)):
                 refuse(_not_a_file(path))
             with self._folder(steps[:-1], path) as folder:
                 descriptor = self._open(steps[-1], folder, path)

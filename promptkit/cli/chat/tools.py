@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from promptkit import Tool, ToolDefinition
 from promptkit.cli.chat.sandbox import MAX_READ_BYTES, Folder, RefusedError, refuse
 from promptkit.cli.output.terminal import count_nouns
+from promptkit.messages import Json
 from promptkit.tools import read_integer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from promptkit.messages import Json
 
 MAX_NAMES = 300
 """Entries of a folder that are listed."""
@@ -156,8 +153,7 @@ def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[s
 
 def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[str, str, str]:
     text, path = _text(arguments, "text"), _text(arguments, "path", ".")
-    wanted = text.casefold()
-    if not wanted:
+    if not (wanted := text.casefold()):
         refuse("text must not be empty.")
     found: list[str] = []
     stopped = ""
@@ -189,9 +185,8 @@ def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple
             stopped = "\n(and more: search for something that is rarer)"
             del found[MAX_MATCHES:]
             break
-    what = f"{text!r}" if path == "." else f"{text!r} {path}"
     return (
-        what,
+        repr(text) if path == "." else f"{text!r} {path}",
         count_nouns(len(found), "match", "matches"),
         ("\n".join(found)[:most] or "No match.") + stopped,
     )
@@ -210,8 +205,7 @@ def _edit(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, st
         try:
             text = file.read(MAX_READ_BYTES).decode()
         except UnicodeDecodeError as error:
-            why = f"{path} is not UTF-8 text."
-            raise RefusedError(why) from error
+            raise RefusedError(f"{path} is not UTF-8 text.") from error
     times = text.count(old) if old else 0
     if times != 1:
         refuse(f"old occurs {times:,} times in {path}; it must occur exactly once.")
@@ -227,11 +221,9 @@ def _text(arguments: Mapping[str, object], name: str, default: str | None = None
 
 
 def _number(arguments: Mapping[str, object], name: str, default: int | None) -> int | None:
-    value = arguments.get(name)
-    if value is None:
+    if (value := arguments.get(name)) is None:
         return default
-    number = read_integer(value)
-    if number is None:
+    if (number := read_integer(value)) is None:
         refuse(f"{name} must be a whole number.")
     return number
 

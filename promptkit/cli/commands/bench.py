@@ -18,8 +18,7 @@ from promptkit.cli.input.params import (
     json_option,
     props_option,
 )
-from promptkit.cli.output.files import check_output, write_file
-from promptkit.cli.output.terminal import show_spinner, usage_error
+from promptkit.cli.output.terminal import check_output, show_spinner, usage_error, write_file
 
 if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults
@@ -165,7 +164,7 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     if as_json:
         click.echo(text, nl=False)
     else:
-        from promptkit.cli.output.bench_table import print_run
+        from promptkit.cli.output.tables import print_run
 
         print_run(run)
     if earlier and baseline:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from promptkit.cli.input.model import missing_key
-from promptkit.cli.input.params import MODEL, json_option, window_option
+from promptkit.cli.input.params import MODEL, TranscriptFile, json_option, window_option
 from promptkit.cli.output.terminal import usage_error
 
 # \b keeps click from joining the lines.
@@ -23,7 +23,7 @@ NO_KEY = "{key} is not set: the summary is extracted from the transcript, withou
 
 
 @click.command(short_help="Summarize the older part of a transcript.", epilog=EXAMPLES)
-@click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
+@click.argument("file", type=TranscriptFile(), metavar="FILE")
 @click.option(
     "--instructions", metavar="TEXT", help="Additional instructions for the summary. Needs --model."
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Self
 
 import attrs
 import click
@@ -126,14 +126,18 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
     if plan.is_empty:
         return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
     dropped_tokens = count(item.message for item in (*plan.dropped, *plan.prefix))
-    async with _SummaryWriter(options, tokenizer, dropped_tokens) as writer:
-        replacement = Replacement().limited_to(writer.base)
+    budget = ContextBudget.for_model(
+        options.model or "", tokenizer=tokenizer, window=options.window
+    )
+    replacement = Replacement().limited_to(budget.base)
+    async with AsyncExitStack() as stack:
+        summarizer, max_tokens = _make_summarizer(options, budget, tokenizer, dropped_tokens, stack)
         compactor = Compactor(
             transcript,
-            summarizer=writer.summarizer,
+            summarizer=summarizer,
             replacement=replacement,
             tokenizer=tokenizer,
-            max_summary_tokens=writer.max_tokens,
+            max_summary_tokens=max_tokens,
         )
         try:
             draft = await compactor.draft(plan, trigger="manual", instructions=options.instructions)
@@ -160,44 +164,32 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
         before=before,
         after=count(shown),
         beside=beside.strip(),
-        limit=writer.limit,
+        limit=budget.limit,
     )
 
 
-class _SummaryWriter:
-    """The summarizer for one compaction, and the most tokens of its summary.
-
-    Closes the model's connections when the block ends.
-    """
-
-    def __init__(self, options: CompactOptions, tokenizer: Tokenizer, dropped_tokens: int) -> None:
-        budget = ContextBudget.for_model(
-            options.model or "", tokenizer=tokenizer, window=options.window
-        )
-        self.limit, self.base = budget.limit, budget.base
-        if budget.limit is None:
-            budget = attrs.evolve(budget, window=DEFAULT_WINDOW)
-        self.max_tokens = budget.summary_tokens
-        self._close: Callable[[], Awaitable[object]] | None = None
-        self.summarizer: Summarizer = ExtractiveSummarizer(tokenizer=tokenizer)
-        if options.model is None:
-            self.max_tokens = min(self.max_tokens, max(1, dropped_tokens // EXTRACTIVE_DIVISOR))
-            return
-        model, self._close = open_model(options.model)
-        window = (budget.limit or DEFAULT_WINDOW) + (budget.output_reserve or 0)
-        simple = SimpleSummarizer(model=model, window=window, tokenizer=tokenizer)
-        fits = dropped_tokens + self.max_tokens + MARGIN <= window
-        first = (FullSummarizer if fits else ChunkedSummarizer)(
-            model=model, window=window, tokenizer=tokenizer
-        )
-        self.summarizer = FallbackSummarizer((first, simple))
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._close is not None:
-            await self._close()
+def _make_summarizer(
+    options: CompactOptions,
+    budget: ContextBudget,
+    tokenizer: Tokenizer,
+    dropped_tokens: int,
+    stack: AsyncExitStack,
+) -> tuple[Summarizer, int]:
+    """Return the summarizer for one compaction, and the most tokens of its summary. The stack closes the model's connections."""
+    if budget.limit is None:
+        budget = attrs.evolve(budget, window=DEFAULT_WINDOW)
+    max_tokens = budget.summary_tokens
+    if options.model is None:
+        most = min(max_tokens, max(1, dropped_tokens // EXTRACTIVE_DIVISOR))
+        return ExtractiveSummarizer(tokenizer=tokenizer), most
+    model, close = open_model(options.model)
+    stack.push_async_callback(close)
+    window = (budget.limit or DEFAULT_WINDOW) + (budget.output_reserve or 0)
+    fits = dropped_tokens + max_tokens + MARGIN <= window
+    kinds = (FullSummarizer if fits else ChunkedSummarizer, SimpleSummarizer)
+    return FallbackSummarizer(
+        [kind(model=model, window=window, tokenizer=tokenizer) for kind in kinds]
+    ), max_tokens
 
 
 def _print_outcome(

@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from promptkit.cli.input.params import force_option, leaf_option, read_address, redact_option
-from promptkit.cli.output.files import check_output, write_json
-from promptkit.cli.output.terminal import escape_control_chars, show_spinner, usage_error
+from promptkit.cli.output.terminal import (
+    check_output,
+    escape_control_chars,
+    show_spinner,
+    usage_error,
+    write_json,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

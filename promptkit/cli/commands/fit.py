@@ -17,12 +17,13 @@ from promptkit.cli.commands.export import (
 )
 from promptkit.cli.corpus_run import check_inputs, engine_options, report_failures, run_on_files
 from promptkit.cli.input.params import SIZE, force_option, leaf_option, model_option, read_address
-from promptkit.cli.output.files import check_output, write_json
 from promptkit.cli.output.terminal import (
+    check_output,
     escape_control_chars,
     print_note,
     show_spinner,
     usage_error,
+    write_json,
 )
 from promptkit.errors import TranscriptFormatError
 
@@ -135,9 +136,8 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
             )
         if output is None:
             usage_error("name the file of the windows, such as --output windows.jsonl.")
-        job = FitJob(budget=budget, model=model, to=to, keep=keep, shorten=not whole)
         summary = run_on_files(
-            job,
+            FitJob(budget=budget, model=model, to=to, keep=keep, shorten=not whole),
             files,
             output,
             title="Fitting",
@@ -199,11 +199,11 @@ def _fit_one(
         transcript = read_transcript(file)
     path = find_path(transcript, leaf)
     messages = messages_from_entries(path, full=True)
-    custom = [entry.payload for entry in path if isinstance(entry.payload, CustomEntry)]
     unknown = [
-        _describe_unknown(each.data)
-        for each in custom
-        if each.name in ("openai_chat.message", "openai_chat.bad_record")
+        _describe_unknown(entry.payload.data)
+        for entry in path
+        if isinstance(entry.payload, CustomEntry)
+        and entry.payload.name in ("openai_chat.message", "openai_chat.bad_record")
     ]
     if not messages:
         usage_error(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import attrs
 import click
 
 from promptkit.cli.corpus_run import (
@@ -138,8 +139,6 @@ def import_(  # noqa: PLR0913  # one argument for each option of the command
 def _import_one(
     file: Path | str, output: Path | str | None, codec: str, *, force: bool, as_json: bool
 ) -> None:
-    import attrs
-
     from promptkit.lab.recordings import import_recording
 
     with show_bar(f"Reading {escape_control_chars(_name(file))}", of_bytes=True) as progress:
@@ -191,9 +190,8 @@ def _import_all(  # noqa: PLR0913  # keywords
         if isinstance(counts, Mapping):
             sums.update({name: count for name, count in counts.items() if isinstance(count, int)})
 
-    job = ImportJob(out=None if output is None else str(output), root=root, format_name=codec)
     summary = run_on_files(
-        job,
+        ImportJob(out=None if output is None else str(output), root=root, format_name=codec),
         files,
         rows,
         title="Importing",
@@ -241,8 +239,6 @@ def _warn(file: Path | str, result: ImportResult) -> None:
 
 
 def _print(file: Path | str, output: Path | str | None, result: ImportResult) -> None:
-    import attrs
-
     click.echo(f"{escape_control_chars(_name(file))}: {result.format}")
     _print_counts(attrs.asdict(result.counts))
     if result.kept_by_name:

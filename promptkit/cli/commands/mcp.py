@@ -156,10 +156,9 @@ def build_server(
 
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         async with reading:
-            known = params.name == RECALL.name
             text = (
                 await to_thread.run_sync(answer, params.arguments or {})
-                if known
+                if params.name == RECALL.name
                 else f"Error: there is no tool {params.name!r}."
             )
         return types.CallToolResult(

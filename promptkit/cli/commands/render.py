@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,13 +17,14 @@ from promptkit.cli.input.params import (
     model_option,
     props_option,
 )
-from promptkit.cli.output.files import check_output, write_file
 from promptkit.cli.output.terminal import (
+    check_output,
     escape_control_chars,
     print_json,
     print_note,
     show_spinner,
     usage_error,
+    write_file,
 )
 
 if TYPE_CHECKING:
@@ -82,14 +84,15 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
         return
     with show_spinner(f"Rendering {source}"):
         rendered = promptkit.render(element, budget=budget, model=model, defaults=defaults)
+    bodies: dict[str, Callable[[], object]] = {
+        "chat": rendered.to_chat,
+        "responses": rendered.to_responses,
+        "anthropic": rendered.to_anthropic,
+    }
     if as_json:
         print_json(rendered_to_json(rendered))
-    elif to == "chat":
-        print_json(rendered.to_chat())
-    elif to == "responses":
-        print_json(rendered.to_responses())
-    elif to == "anthropic":
-        print_json(rendered.to_anthropic())
+    elif to in bodies:
+        print_json(bodies[to]())
     else:
         print_messages(rendered)
     if explain:

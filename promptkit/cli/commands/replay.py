@@ -31,8 +31,12 @@ from promptkit.cli.input.params import (
     json_option,
     read_address,
 )
-from promptkit.cli.output.files import check_output, write_file
-from promptkit.cli.output.terminal import escape_control_chars, usage_error
+from promptkit.cli.output.terminal import (
+    check_output,
+    escape_control_chars,
+    usage_error,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -258,7 +262,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     and billed as if the model had written it; with --summaries model, the model writes it. Exits
     with 1 if a file could not be played.
     """
-    from promptkit.cli.output.replay_table import print_replay
+    from promptkit.cli.output.tables import print_replay
     from promptkit.lab.replay import (
         FailedFile,
         ReplayOptions,
@@ -271,8 +275,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     from promptkit.tokens import read_prices
 
     windows = _check_windows(windows, several=give_advice)
-    policy_names = parse_policy_names(policies)
-    if not policy_names:
+    if not (policy_names := parse_policy_names(policies)):
         usage_error("--policy is empty: use names of policies, or all, presets or naive.")
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
         usage_error("--summaries model needs an API key in OPENAI_API_KEY.")
@@ -309,12 +312,11 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         )
         ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
+    _check_outputs(found, results_file, plot, views=views, force=force)
     if give_advice:
-        _check_outputs(found, results_file, None, views=None, force=force)
         advice = _advise(found, options, windows, engine, workers)
         _show_advice(advice, model, as_json=as_json, output=results_file)
         return
-    _check_outputs(found, results_file, plot, views=views, force=force)
     all_results = _play(found, options, engine, workers)
     results = [result for result in all_results if not isinstance(result, FailedFile)]
     failures = [result for result in all_results if isinstance(result, FailedFile)]
@@ -420,7 +422,7 @@ def _write_rows(  # noqa: PLR0913  # keywords
     force: bool,
 ) -> CorpusSummary:
     """Write the rows, and print the table of all files together."""
-    from promptkit.cli.output.replay_table import print_replay
+    from promptkit.cli.output.tables import print_replay
     from promptkit.lab.corpus import ReplayJob
     from promptkit.lab.replay.runner import sum_results
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -17,8 +16,8 @@ from promptkit.cli.input.params import (
     read_address,
     window_option,
 )
-from promptkit.cli.output.files import check_output, write_file
 from promptkit.cli.output.terminal import (
+    check_output,
     clip,
     count_nouns,
     escape_control_chars,
@@ -26,13 +25,9 @@ from promptkit.cli.output.terminal import (
     print_note,
     show_spinner,
     usage_error,
+    write_file,
 )
 from promptkit.errors import TranscriptFormatError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from promptkit import Message
 
 # \b keeps click from joining the lines.
 EXAMPLES = """\b
@@ -228,12 +223,13 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
         print_stats,
         requests_to_json,
     )
+    from promptkit.rendering.expand.sizing import Sizer
+    from promptkit.tokens import tokenizer_for
 
+    count = Sizer(tokenizer_for(model)).count_message
     with show_spinner(f"Counting {escape_control_chars(str(file))}"):
         try:
-            figures, log = collect_stats(
-                _check_exists(file), count=_message_counter(model), model=model
-            )
+            figures, log = collect_stats(_check_exists(file), count=count, model=model)
         except TranscriptFormatError:
             if isinstance(file, str):
                 raise
@@ -371,13 +367,6 @@ def _check_exists(file: Path | str) -> Path | str:
     if isinstance(file, Path) and not file.exists():
         usage_error(f"there is no file {file}.")
     return file
-
-
-def _message_counter(model: str | None) -> Callable[[Message], int]:
-    from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.tokens import tokenizer_for
-
-    return Sizer(tokenizer_for(model)).count_message
 
 
 def _excerpt(line: str, regex: re.Pattern[str]) -> str:

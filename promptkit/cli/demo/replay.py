@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 import attrs
 from rich.console import Console
@@ -33,10 +34,6 @@ from promptkit.providers import Reply
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript import Checkpoint, InMemoryStore
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
 
 TRANSCRIPT_NAME = "demo.jsonl"
 """The file name of the transcript in breadcrumbs. It is kept in memory, so that the output does not
@@ -83,9 +80,10 @@ async def replay_conversation(conversation: Sequence[Message], *, window: int) -
         ToolsFillBudgetError: The window is too small for the tool definitions.
     """
     player = _RecordingPlayer(conversation)
+    numbers = count(1)
     session = AgentSession(
         model=player,
-        transcript=Transcript(_NamedStore(), clock=lambda: 0.0, new_id=player.new_id),
+        transcript=Transcript(_NamedStore(), clock=lambda: 0.0, new_id=lambda: f"e{next(numbers)}"),
         tools=[
             Tool(definition=definition, run=player.next_result) for definition in player.definitions
         ],
@@ -101,6 +99,7 @@ async def replay_conversation(conversation: Sequence[Message], *, window: int) -
             await session.run(text)
     player.assign_started()
     path = session.transcript.path()
+    sizer = Sizer(tokenizer_for(None))
     return DemoReplay(
         budget=session.compaction.budget,
         turns=tuple(player.user_texts),
@@ -108,15 +107,9 @@ async def replay_conversation(conversation: Sequence[Message], *, window: int) -
         summaries=tuple(entry.payload for entry in path if isinstance(entry.payload, Checkpoint)),
         last=session.last_rendered,
         entries=len(path),
-        full_request_tokens=_tokens(
-            [entry.message for entry in path if entry.message is not None], player.definitions
-        ),
+        full_request_tokens=sizer.tokenizer.count_overhead(player.definitions).tokens
+        + sum(sizer.count_message(entry.message) for entry in path if entry.message is not None),
     )
-
-
-def _tokens(messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> int:
-    sizer = Sizer(tokenizer_for(None))
-    return sizer.tokenizer.count_overhead(tools).tokens + sum(map(sizer.count_message, messages))
 
 
 class _NamedStore(InMemoryStore):
@@ -142,11 +135,6 @@ class _RecordingPlayer:
         self._results: deque[str] = deque()
         self._ended: list[CompactionCommitted | CompactionFailed] = []
         self._started: list[CompactionStarted] = []
-        self._ids = 0
-
-    def new_id(self) -> str:
-        self._ids += 1
-        return f"e{self._ids}"
 
     def play_turns(self) -> Iterator[str]:
         """Yield the user's messages that were answered, and queue the recorded replies and tool results of each."""
@@ -253,8 +241,11 @@ def print_replay(title: str, replay: DemoReplay) -> None:
         console, "\nEach request with its turn, its tokens, and how much of the budget they fill:"
     )
     console.print("\n  request  turn  tokens")
-    for request in _notable_requests(replay):
-        _print_request(console, request, limit)
+    # the first request, the last, and those at which a summary was started, applied or failed
+    ends = {1, len(replay.requests)}
+    for request in replay.requests:
+        if request.number in ends or request.before or request.after:
+            _print_request(console, request, limit)
     if replay.summaries:
         _print_summary(console, replay.summaries[-1], replay.entries)
     _print(console, f"\n{_describe_last_request(replay, limit)}")
@@ -284,16 +275,6 @@ def _describe_start(replay: DemoReplay, limit: int) -> str:
     return f"{figures} {'A session summarizes the older messages.' if replay.full_request_tokens > limit else 'All messages fit.'}"
 
 
-def _notable_requests(replay: DemoReplay) -> Iterator[DemoRequest]:
-    """Yield the first request, the last, and those at which a summary was started, applied or failed."""
-    ends = {1, len(replay.requests)}
-    return (
-        request
-        for request in replay.requests
-        if request.number in ends or request.before or request.after
-    )
-
-
 def _print_request(console: Console, request: DemoRequest, limit: int) -> None:
     full, empty = "█░" if console.encoding.startswith("utf") else "#."
     filled = min(BAR, round(BAR * request.tokens / limit)) if limit else BAR
@@ -316,8 +297,7 @@ def _describe_end(event: CompactionCommitted | CompactionFailed) -> str:
 
 
 def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> None:
-    summary = escape_control_chars(strip_breadcrumb(checkpoint.summary))
-    lines = summary.splitlines()
+    lines = escape_control_chars(strip_breadcrumb(checkpoint.summary)).splitlines()
     console.print(f"\nThe last summary is a message of {len(lines):,} lines:\n")
     for line in lines[:SUMMARY_LINES]:
         console.print(Text(clip(f"  {line}", _width(console)), style="green"), soft_wrap=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -29,6 +30,28 @@ class ParsedType(click.ParamType[T]):
             return self._parse(str(value))
         except PromptKitError as error:
             self.fail(str(error), param, ctx)
+
+
+class TranscriptFile(click.Path):
+    """The path of a transcript that a command writes to. A URL is refused, and not taken for a path."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, dir_okay=False)
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Return the path, or fail."""
+        if "://" in str(value):
+            self.fail(
+                f"{value} is a URL, and this command takes a file: write a path, such as talk.jsonl.",
+                param,
+                ctx,
+            )
+        return super().convert(value, param, ctx)
 
 
 class NameType(click.ParamType[str]):
@@ -131,8 +154,7 @@ def _parse_size(text: str) -> int:
 
 def _parse_share(text: str) -> float:
     """Read a share of 1: `5%` or `0.05`. More than 100 % is accepted, because a time may double."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip(), re.ASCII)
-    if not match:
+    if not (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip(), re.ASCII)):
         raise InvalidArgumentError(f"invalid share {text!r}: use 5% or 0.05.")
     return float(match[1]) / (100 if match[2] else 1)
 

@@ -44,11 +44,12 @@ def load_target(source: str, props: Props) -> Child:
     """
     if source.endswith(TEMPLATE_SUFFIXES):
         return TemplatePrompt(template=Template(file=_find_file(source), values=props))
-    place, name = _split(source)
+    place, _, name = source.rpartition(":")
+    if not (place and name.isidentifier()):
+        place, name = source, ""
     module = _module(place)
     value = _lookup(module, name, place) if name else _find_only(module, place)
-    elements = _find_elements(value)
-    if elements is not None:
+    if (elements := _find_elements(value)) is not None:
         if props:
             usage_error(f"{source} is an element, not a component: it takes no props.")
         return elements
@@ -57,8 +58,7 @@ def load_target(source: str, props: Props) -> Child:
             f"{source} is a {type(value).__name__}: name a component, a function or an element."
         )
     made = _call(value, props, source)
-    elements = _find_elements(made)
-    if elements is None:
+    if (elements := _find_elements(made)) is None:
         usage_error(
             f"{source} returned a {type(made).__name__}, not an element or a sequence of elements."
         )
@@ -74,11 +74,6 @@ def _find_elements(value: object) -> Child:
     if not any(isinstance(each, PromptElement) for each in elements):
         return None
     return next(iter(elements)) if len(elements) == 1 else elements
-
-
-def _split(source: str) -> tuple[str, str]:
-    place, _, name = source.rpartition(":")
-    return (place, name) if place and name.isidentifier() else (source, "")
 
 
 def _find_file(source: str) -> Path:
@@ -149,10 +144,9 @@ def _find_named(module: ModuleType) -> tuple[str, Mapping[str, Callable[..., obj
     }
     if components:
         return "components", components
-    functions = inspect.getmembers(module, inspect.isfunction)
     return "functions", {
         name: value
-        for name, value in functions
+        for name, value in inspect.getmembers(module, inspect.isfunction)
         if value.__module__ == module.__name__ and not name.startswith("_")
     }
 

@@ -33,7 +33,9 @@ def explain_failure(error: BaseException) -> str:
     library still points at the call. The class name is left out for errors that promptkit raises on
     purpose. Of an exception group, the first error is explained.
     """
-    error = _first_of_group(error)
+    while _is_group(error):
+        # Components render concurrently; the first that fails is the one to fix.
+        error = error.exceptions[0]
     place = _place(error)
     if isinstance(error, OSError) and error.strerror and error.filename and not place:
         return " ".join(f"{error.filename}: {error.strerror}.".split())
@@ -58,13 +60,6 @@ def explain_failure(error: BaseException) -> str:
 def is_full_disk(error: BaseException) -> TypeGuard[OSError]:
     """Return whether an error is that of a disk without room, or of a quota that is used up."""
     return isinstance(error, OSError) and error.errno in FULL_DISK
-
-
-def _first_of_group(error: BaseException) -> BaseException:
-    # Components render concurrently; the first that fails is the one to fix.
-    while _is_group(error):
-        error = error.exceptions[0]
-    return error
 
 
 def _is_group(error: BaseException) -> TypeGuard[BaseExceptionGroup[BaseException]]:

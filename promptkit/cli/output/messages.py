@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
-from promptkit import Message, OpaquePart, Part, Rendered
+from promptkit import Message, OpaquePart, Rendered
 from promptkit.cli.output.terminal import count_nouns, describe_part, print_legend, show_text
+from promptkit.rendering import Removal
 from promptkit.rendering.expand.sizing import Sizer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.rendering import Removal
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 BAR = 40
 """Columns of a bar."""
@@ -181,17 +177,15 @@ def _first_line(message: Message, console: Console) -> str:
 
 
 def _text(message: Message, console: Console) -> str:
-    return _escape_for(console, "".join(_part_text(part) for part in message.content))
+    parts = (
+        f"[{json.dumps(part.value)[:60]}]" if isinstance(part, OpaquePart) else describe_part(part)
+        for part in message.content
+    )
+    return _escape_for(console, "".join(parts))
 
 
 def _calls(message: Message, console: Console) -> list[str]:
     return [_escape_for(console, f"→ {call.name} {call.arguments}") for call in message.tool_calls]
-
-
-def _part_text(part: Part) -> str:
-    return (
-        f"[{json.dumps(part.value)[:60]}]" if isinstance(part, OpaquePart) else describe_part(part)
-    )
 
 
 def _escape_for(console: Console, text: str) -> str:

@@ -87,8 +87,7 @@ def _find_moved(address: str, parent: str) -> str:
 
 def _format(conversation: Conversation, indent: str) -> Iterator[str]:
     """Yield the lines of a conversation and of those below it."""
-    place = conversation.transcript
-    if place is None:
+    if (place := conversation.transcript) is None:
         where = "in memory"
     elif conversation.messages is None:
         where = f"{place}: cannot be read"

@@ -46,6 +46,9 @@ NESTED = "__"
 
 JSON_SUFFIXES = (".json", ".jsonc")
 
+SIZES = ("tokens", "threshold", "context_size", "reserved")
+"""Ends of the names of settings that are numbers of tokens, which may be text such as `"8k"`."""
+
 MAX_NAMED = 10
 """Settings of a system's file that a warning names."""
 
@@ -152,8 +155,21 @@ def setting(
         "minimum": minimum,
         "maximum": maximum,
     }
-    field: T = attrs.field(default=default, metadata=metadata)
+    field: T = attrs.field(
+        default=default,
+        metadata=metadata,
+        converter=attrs.Converter(_read_size, takes_field=True),
+    )
     return field
+
+
+# Any stands for attrs knows no closer type
+def _read_size(value: object, field: attrs.Attribute[Any]) -> object:
+    """Return a setting as it is, and a number of tokens that is text, such as `"8k"`, as a number.
+
+    Raises InvalidArgumentError for any other text.
+    """
+    return parse_tokens(value) if isinstance(value, str) and field.name.endswith(SIZES) else value
 
 
 def original_names(cls: type[attrs.AttrsInstance]) -> Mapping[str, Sequence[OriginalName]]:
@@ -409,7 +425,7 @@ def _convert_setting(kind: object, given: _Values, names: tuple[str, ...]) -> ob
             return None
         known = value.value
         # Digits alone as text are refused in a file, where a number is written without quotes.
-        if isinstance(known, str) and known[-1:] in {"k", "m"} and names[-1].endswith("tokens"):
+        if isinstance(known, str) and known[-1:] in {"k", "m"} and names[-1].endswith(SIZES):
             with suppress(InvalidArgumentError):  # the error below names the setting
                 tokens = parse_tokens(known)
                 known = str(tokens) if value.text else tokens

@@ -134,6 +134,8 @@ class MediaLimits:
             refused: Whether the provider refused the last request because of its bytes: then half
                 of them are left out.
         """
+        if not view.has_media:
+            return []
         # a document's tokens are counted by reading it
         count = count_part if self.max_tokens is not None else None
         pieces = list(_iterate_media(view, count))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from operator import is_
+from operator import attrgetter, is_
 from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
@@ -58,6 +58,8 @@ class RequestLimits:
     )
     """Counts the tokens of a message. A window counts each message once for all of its requests."""
 
+
+_get_model = attrgetter("model")
 
 Processor: TypeAlias = Callable[[Sequence[Message], RequestLimits], Sequence[Message]]
 """Returns the messages of a request as they are rendered. Must be idempotent.
@@ -110,8 +112,6 @@ class ViewProcessor:
             self.changed_by = self._last_changed_by
             return last[2]
         view = self._strip_reasoning(view, limits.model)
-        if not processors and view is given:
-            return view
         messages: Sequence[Message] = view.messages
         for process in processors:
             earlier, messages = messages, process(messages, limits)
@@ -128,9 +128,10 @@ class ViewProcessor:
 
     def _strip_reasoning(self, view: TranscriptView, model: str | None) -> TranscriptView:
         """Return a view without the reasoning that other models sealed; the same view if it has none."""
+        if model is None or {None, model}.issuperset(map(_get_model, view.items)):
+            return view
         items = [
-            item if model is None or item.model in {None, model} else self._strip_item(item)
-            for item in view.items
+            item if item.model in {None, model} else self._strip_item(item) for item in view.items
         ]
         if all(map(is_, items, view.items)):
             return view

@@ -547,11 +547,15 @@ class CappedView:
                 if content == message.content
                 else attrs.evolve(item, message=attrs.evolve(message, content=content))
             )
-        self._tools.update((call.id, call.name) for call in message.tool_calls)
+        for call in message.tool_calls:
+            self._tools[call.id] = call.name
         if message.role != "tool":
-            follows = following is not None and is_user_request(following)
-            # what a checkpoint repeats was shown before
-            has_failed = follows and is_user_request(item) and item.kind == "message"
+            has_failed = (
+                item.kind == "message"  # what a checkpoint repeats was shown before
+                and is_user_request(item)
+                and following is not None
+                and is_user_request(following)
+            )
             return self._cap_request(item) if has_failed else item
         tool = self._tools.get(message.tool_call_id or "")
         limits = (self._result_tokens, self._limits.by_tool.get(tool or ""))

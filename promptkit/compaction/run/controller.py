@@ -218,6 +218,7 @@ class CompactionController:
             fixed_tokens=self.fixed_tokens,
             tokenizer=self.state.tokenizer,
             model=self.model,
+            count_message=self.sizer.count_message,
         )
         return self.processor.process(self.view, limits)
 

@@ -15,11 +15,39 @@ from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.compaction.summarizers.losses import Losses
 from promptkit.providers import Model, ModelOptions, Reply, with_options
 from promptkit.reprs import describe_fields
-from promptkit.transcript import CacheMissed, Transcript
+from promptkit.transcript.log.entries import CacheMissed
 
 if TYPE_CHECKING:
     from promptkit.messages import Message, ToolDefinition, Usage
+    from promptkit.transcript import Transcript
     from promptkit.transcript.log.entries import Author
+
+__all__ = [
+    "CacheMissed",
+    "CompactionCancelled",
+    "CompactionCommitted",
+    "CompactionFailed",
+    "CompactionStarted",
+    "DecisionMade",
+    "Event",
+    "Events",
+    "ObservedModel",
+    "ReplyReceived",
+    "RequestFailed",
+    "RequestPruned",
+    "RequestSent",
+    "Subscriber",
+    "SummaryAttemptFailed",
+    "SummaryDiscarded",
+    "ToolCalled",
+    "ToolReturned",
+    "ToolsChanged",
+    "TurnEnded",
+    "TurnStarted",
+    "WindowLearned",
+    "get_conversation_id",
+    "logging_subscriber",
+]
 
 
 class Events:

@@ -16,6 +16,7 @@ import attrs
 
 from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.compaction.run.events import (
+    CacheMissed,
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
@@ -37,7 +38,6 @@ from promptkit.compaction.run.events import (
     WindowLearned,
 )
 from promptkit.messages import Json, Message, Usage
-from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -375,15 +375,16 @@ class _ComponentTag(Extension):
         props = nodes.Dict(
             [nodes.Pair(nodes.Const(each.key), each.value) for each in call.kwargs], lineno=line
         )
-        place = nodes.Const((parser.filename or UNNAMED_FILE, line))
         args: list[nodes.Expr] = [
             nodes.Const(call.node.name),
             nodes.List(call.args),
             props,
-            place,
+            nodes.Const((parser.filename or UNNAMED_FILE, line)),
         ]
-        created = nodes.Filter(call.node, COMPONENT_FILTER, args, [], None, None, lineno=line)
-        return nodes.Output([created], lineno=line)
+        return nodes.Output(
+            [nodes.Filter(call.node, COMPONENT_FILTER, args, [], None, None, lineno=line)],
+            lineno=line,
+        )
 
 
 def _create_component(
@@ -435,9 +436,11 @@ class _Generator(CodeGenerator):
     has_messages = False
 
     def visit_Template(self, node: nodes.Template, frame: Frame | None = None) -> None:  # noqa: N802  # Jinja's name
-        tags = (call.args[0] for call in node.find_all(nodes.Filter) if call.name == ELEMENT_FILTER)
         self.has_messages = any(
-            isinstance(arg, nodes.Const) and TAGS[arg.value].kind == "message" for arg in tags
+            call.name == ELEMENT_FILTER
+            and isinstance(tag := call.args[0], nodes.Const)
+            and TAGS[tag.value].kind == "message"
+            for call in node.find_all(nodes.Filter)
         )
         super().visit_Template(node, frame)
 
@@ -559,10 +562,9 @@ def _is_fragment(value: object) -> bool:
     if not isinstance(value, list | tuple):
         return False
     items = cast("Sequence[object]", value)  # the types of the items are unknown
-    texts = isinstance(value, tuple) and all(
-        item is None or isinstance(item, str) for item in items
+    return any(isinstance(item, PromptElement) for item in items) or (
+        isinstance(value, tuple) and all(item is None or isinstance(item, str) for item in items)
     )
-    return texts or any(isinstance(item, PromptElement) for item in items)
 
 
 def _collect_items(output: Iterable[object], file: str, line: int) -> Iterator[TemplateItem]:
@@ -625,7 +627,6 @@ def _draft_tag(
             call["id"]: call["keep_with"] for call in calls if call.get("keep_with") is not None
         }
     body = trim_last_break(items) if name in TRIMMED else () if is_blank(items) else items
-    messages = tag.kind == "message" or holds_messages(body)
     return TagDraft(
         tag=name,
         kind=tag.kind,
@@ -634,14 +635,15 @@ def _draft_tag(
         body=body,
         file=file,
         line=line,
-        has_messages=messages,
+        has_messages=tag.kind == "message" or holds_messages(body),
     )
 
 
 def _build_tool_call(attributes: Mapping[str, object]) -> ToolCall:
     arguments = attributes.get("arguments", "{}")
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(id=str(attributes["id"]), name=str(attributes["name"]), arguments=text)
+    if not isinstance(arguments, str):
+        arguments = json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(id=str(attributes["id"]), name=str(attributes["name"]), arguments=arguments)
 
 
 def _describe_expected(attribute: str, field: attrs.Attribute[object], value: object) -> str:

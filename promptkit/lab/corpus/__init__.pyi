@@ -1,4 +1,4 @@
-from .inputs import find_root as find_root, is_pattern as is_pattern, list_inputs as list_inputs
+from .files import find_root as find_root, is_pattern as is_pattern, list_inputs as list_inputs
 from .jobs import (
     CorpusJob as CorpusJob,
     FileRows as FileRows,

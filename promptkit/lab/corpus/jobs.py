@@ -5,8 +5,9 @@ Jobs and what they return are values that other processes receive and send.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 from urllib.parse import quote
 
 import attrs
@@ -25,17 +26,13 @@ from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay import FileResult, Recording, ReplayOptions, read_recordings
 from promptkit.lab.replay.results import result_rows
 from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
+from promptkit.messages import Json
 from promptkit.reprs import describe_fields
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript import open_store
 from promptkit.transcript.stores.addresses import is_url
 from promptkit.wire import tools_to_anthropic, tools_to_chat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from promptkit.messages import Json
 
 
 @attrs.frozen(kw_only=True)
@@ -74,8 +71,9 @@ class ReplayJob:
         """Replay a file. Its totals are its `FileResult`, which `read_totals` reads."""
         results = list(replay_conversations(file, self.options))
         rows = [row for number, result in enumerate(results) for row in result_rows(result, number)]
-        total: Json = cattrs.unstructure(sum_results(results, self.options, file=file))
-        return FileRows(rows=rows, totals=total)
+        return FileRows(
+            rows=rows, totals=cattrs.unstructure(sum_results(results, self.options, file=file))
+        )
 
     @staticmethod
     def read_totals(totals: Json) -> FileResult:
@@ -191,16 +189,16 @@ class ImportJob:
         except TranscriptWriteError:
             # A worker that died after it wrote the conversation, and before it said so, has left
             # the same entries.
+            batches = read_recording(file, format_name=self.format_name)
             if not isinstance(target, str) or open_store(target).load().entries != tuple(
-                _read_entries(file, self.format_name)
+                entry for _, batch in batches for entry in batch.entries
             ):
                 raise
             result = import_recording(file, format_name=self.format_name)
         counts: dict[str, Json] = attrs.asdict(result.counts)
-        written = {} if target is None else {"transcript": str(target)}
         row = {
             "file": file,
-            **written,
+            **({} if target is None else {"transcript": str(target)}),
             "format": result.format,
             "entries": result.entries,
             **counts,
@@ -225,11 +223,3 @@ class ImportJob:
         ]
         name = "/".join("__" if part == ".." else part.replace(":", "") for part in parts)
         return name if name.endswith(".jsonl") else f"{name}.jsonl"
-
-
-def _read_entries(file: str, format_name: str) -> list[object]:
-    return [
-        entry
-        for _, batch in read_recording(file, format_name=format_name)
-        for entry in batch.entries
-    ]

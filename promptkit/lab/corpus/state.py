@@ -174,12 +174,6 @@ def _fill(
     for statement in _TABLES:
         database.execute(statement)
     database.execute("INSERT INTO run VALUES (?)", (identity,))
-    _list_files(database, inputs)
-    if find_target is not None:
-        _check_targets(database, find_target)
-
-
-def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -> None:
     database.execute("CREATE TEMP TABLE listed (name BLOB PRIMARY KEY) WITHOUT ROWID")
     for group in inputs:
         database.executemany(
@@ -190,6 +184,8 @@ def _list_files(database: sqlite3.Connection, inputs: Iterable[Iterable[str]]) -
         )
         database.execute("DELETE FROM listed")
     database.execute("UPDATE files SET checksum = checksum(number, name)")
+    if find_target is not None:
+        _check_targets(database, find_target)
 
 
 def _check_targets(
@@ -209,8 +205,7 @@ def _check_targets(
         ),
     )
     for (name,) in database.execute(names):
-        target = find_target(_decode(name))
-        if target is None:
+        if (target := find_target(_decode(name))) is None:
             return
         place = os.path.realpath(target) if isinstance(target, Path) else target
         if not database.execute(insert, (_encode(place), name, 0)).rowcount:
@@ -305,11 +300,10 @@ class RunState:
 
     def read(self) -> Iterator[tuple[str, FileOutcome]]:
         """Yield the name of each file, and what came of it, in order."""
-        query = (
+        for name, name_checksum, *fields, checksum in self._database.execute(
             "SELECT name, files.checksum, number, lines, totals, errors, outcomes.checksum "
             "FROM files JOIN outcomes USING (number) ORDER BY number"
-        )
-        for name, name_checksum, *fields, checksum in self._database.execute(query):
+        ):
             number, lines, totals, errors = fields
             _check_row(name_checksum, number, name)
             _check_row(checksum, *fields)

@@ -40,12 +40,11 @@ def messages_from_entries(
     Returns:
         The messages, oldest first.
     """
-    visible = (
+    messages = build_view(
         [entry for entry in path if not isinstance(entry.payload, Checkpoint | Reset | Edit)]
         if full
         else path
-    )
-    messages = build_view(visible).messages
+    ).messages
     return [redact_message(message, redact) for message in messages] if redact else list(messages)
 
 
@@ -57,8 +56,8 @@ def to_chat_json(messages: Iterable[Message]) -> Payload:
     An image or a document of a tool result goes into a user message after the tool results.
     Thinking and other parts of one provider are dropped, because chat messages cannot hold them.
     """
-    separate = [_separate_texts(message, "chat") for message in messages]
-    return to_chat(list(move_media(separate, {"tool", "assistant", "system"})), cache=False)
+    moved = move_media(_separate_texts(messages, "chat"), {"tool", "assistant", "system"})
+    return to_chat(list(moved), cache=False)
 
 
 def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
@@ -68,10 +67,8 @@ def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
 
     Arguments that are not a JSON object go into one, as `arguments`.
     """
-    separate = [_separate_texts(message, "anthropic") for message in messages]
-    return to_anthropic(
-        [_wrap_arguments(message) for message in move_media(separate, {"assistant", "system"})]
-    )
+    moved = move_media(_separate_texts(messages, "anthropic"), {"assistant", "system"})
+    return to_anthropic([_wrap_arguments(message) for message in moved])
 
 
 def encode_transcript(
@@ -91,19 +88,18 @@ def _redact_entry(entry: Entry, redact: Callable[[str], str]) -> Entry:
     return entry_from_json({**record, "data": redact_json(record["data"], redact)})
 
 
-def _separate_texts(message: Message, target: WireFormat) -> Message:
-    """Put a border between neighbouring blocks of a message, whose texts are sent as one otherwise."""
+def _separate_texts(messages: Iterable[Message], target: WireFormat) -> list[Message]:
+    """Put a border between neighbouring blocks of each message, whose texts are sent as one otherwise."""
     border = OpaquePart(value={}, tokens=0, provider=f"{target}.part")
-    parts: list[Part] = []
-    for part in message.content:
-        if parts and not any(isinstance(each, OpaquePart) for each in (part, parts[-1])):
-            parts.append(border)
-        parts.append(part)
-    return (
-        message
-        if len(parts) == len(message.content)
-        else attrs.evolve(message, content=tuple(parts))
-    )
+    separate: list[Message] = []
+    for message in messages:
+        parts: list[Part] = []
+        for part in message.content:
+            if parts and not any(isinstance(each, OpaquePart) for each in (part, parts[-1])):
+                parts.append(border)
+            parts.append(part)
+        separate.append(attrs.evolve(message, content=tuple(parts)))
+    return separate
 
 
 def _wrap_arguments(message: Message) -> Message:

@@ -12,19 +12,17 @@ import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import write_output
-from promptkit.lab.recordings.formats.anthropic import AnthropicFormat
+from promptkit.lab.recordings.formats.chat_messages import AnthropicFormat, OpenAIChatFormat
 from promptkit.lab.recordings.formats.claude_code import ClaudeCodeFormat
 from promptkit.lab.recordings.formats.codex import CodexFormat
 from promptkit.lab.recordings.formats.gemini_cli import GeminiCliFormat
-from promptkit.lab.recordings.formats.mini_swe_agent import MiniSweAgentFormat
-from promptkit.lab.recordings.formats.openai_chat import OpenAIChatFormat
 from promptkit.lab.recordings.formats.openhands import OpenHandsFormat
 from promptkit.lab.recordings.formats.pi import PiFormat
 from promptkit.lab.recordings.formats.promptkit import PromptkitFormat, batches_from_items
-from promptkit.lab.recordings.formats.swe_agent import SweAgentFormat
+from promptkit.lab.recordings.formats.swe_agent import MiniSweAgentFormat, SweAgentFormat
 from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
 from promptkit.lab.recordings.reading.format import (
-    MAX_LINE_BYTES,
+    MAX_RECORD_BYTES,
     Batch,
     RecordingFormat,
     has_long_start,
@@ -225,19 +223,20 @@ class RecordingTotals:
         self._figures: Counter[str] = Counter()
         self._calls: dict[tuple[str, str], int] = {}
         self._kept: Counter[str] = Counter()
-        self._entries = 0
+        self._entries = self._relocated_count = 0
         self._skipped: list[ReadProblem] = []
         self._relocated: list[ReadProblem] = []
-        self._relocated_count = 0
 
     def read_entries(self, batches: Iterable[tuple[RecordingFormat, Batch]]) -> Iterator[Entry]:
         """Yield the entries of batches, and add them up on the way."""
         for recording_format, batch in batches:
             self._format_name = recording_format.name
-            self._figures["conversations"] += batch.conversations
-            self._figures["messages"] += batch.messages
-            self._figures["attachments"] += batch.attachments
-            self._figures["skipped_lines"] += len(batch.skipped)
+            self._figures.update(
+                conversations=batch.conversations,
+                messages=batch.messages,
+                attachments=batch.attachments,
+                skipped_lines=len(batch.skipped),
+            )
             self._entries += len(batch.entries)
             self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
             self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
@@ -249,26 +248,23 @@ class RecordingTotals:
     @property
     def result(self) -> ImportResult:
         """The totals of all batches that were read."""
-        return ImportResult(
-            format=self._format_name,
-            counts=self._counts,
-            entries=self._entries,
-            kept_by_name=dict(self._kept.most_common()),
-            skipped=tuple(self._skipped),
-            relocated=tuple(self._relocated),
-            relocated_count=self._relocated_count,
-        )
-
-    @property
-    def _counts(self) -> RecordingCounts:
         states = Counter(self._calls.values())
-        return RecordingCounts(
+        counts = RecordingCounts(
             **self._figures,
             unanswered=sum(
                 count for state, count in states.items() if state & CALLED and not state & ANSWERED
             ),
             orphaned=states[ANSWERED],
             repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
+        )
+        return ImportResult(
+            format=self._format_name,
+            counts=counts,
+            entries=self._entries,
+            kept_by_name=dict(self._kept.most_common()),
+            skipped=tuple(self._skipped),
+            relocated=tuple(self._relocated),
+            relocated_count=self._relocated_count,
         )
 
     def _add_entry(self, entry: Entry, scope: str) -> None:
@@ -283,19 +279,19 @@ class RecordingTotals:
                 pass
 
     def _add_message(self, message: Message, scope: str) -> None:
-        for part in message.content:
-            self._figures["images"] += isinstance(part, ImagePart)
-            if isinstance(part, OpaquePart):
-                self._figures["thinking"] += (
-                    as_text(as_object(part.value).get("type")) in THINKING_TYPES
-                )
-        self._figures["tool_calls"] += len(message.tool_calls)
+        opaque = [part for part in message.content if isinstance(part, OpaquePart)]
+        self._figures.update(
+            images=sum(isinstance(part, ImagePart) for part in message.content),
+            thinking=sum(
+                as_text(as_object(part.value).get("type")) in THINKING_TYPES for part in opaque
+            ),
+            tool_calls=len(message.tool_calls),
+        )
         for call in message.tool_calls:
             state = self._calls.get((scope, call.id), 0)
             self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
         if message.role == "tool":
-            self._figures["tool_results"] += 1
-            self._figures["tool_errors"] += is_error_result(message)
+            self._figures.update(tool_results=1, tool_errors=is_error_result(message))
             key = (scope, message.tool_call_id or "")
             self._calls[key] = self._calls.get(key, 0) | ANSWERED
 
@@ -371,7 +367,7 @@ def detect_format(source: RecordingSource) -> RecordingFormat:
         problem = "the file is empty."
     elif has_long_start(source):
         problem = (
-            f"its first line has more than {MAX_LINE_BYTES:,} bytes, so the format cannot be detected. "
+            f"its first line has more than {MAX_RECORD_BYTES:,} bytes, so the format cannot be detected. "
             f"`promptkit import --format NAME` reads it as one of {', '.join(FORMATS)}."
         )
     else:

@@ -5,7 +5,7 @@
   `TimelineRequest`, and as JSON `results_to_json`
 * Recordings: `Recording`, `read_recordings`, `recording_from_messages`, and to play one of them
   `Simulation`, `SimulationResult`
-* Prompt caches: `CACHE_RULES`, `cache_rule_for`
+* Prompt caches: `cache_rule_for`
 * Policies: `PresetPolicy`, `BaselinePolicy`, `POLICY_GROUPS`, `parse_policy_names`, `find_policy`
 * Policies of your own: `ReplayPolicy`, `PolicyRun`, `ReplayTerms`, `SummaryCall`
 * Draw: `draw_timeline`, with the extra `plot`

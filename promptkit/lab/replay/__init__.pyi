@@ -1,4 +1,6 @@
 from .conversation_log import (
+    ConversationLog as ConversationLog,
+    LoggedRequest as LoggedRequest,
     LogOptions as LogOptions,
     log_conversation as log_conversation,
     log_path as log_path,
@@ -16,10 +18,6 @@ from .prompt_cache import (
 from .recordings import (
     Recording as Recording,
     read_recordings as read_recordings,
-)
-from .request_log import (
-    ConversationLog as ConversationLog,
-    LoggedRequest as LoggedRequest,
 )
 from .results import (
     FailedFile as FailedFile,

@@ -1,46 +1,415 @@
-"""Read a recording and log its requests: those that were sent, or those of replays under policies."""
+"""The requests of a conversation, one by one: what each showed the model, its size by part, what it cost, and what was dropped.
+
+A log has the conversation's messages once, and for each request references to them. The requests of
+one conversation can come from its recording (what was sent then) and from replays of it under
+policies.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
 
 import attrs
 
+from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.errors import TranscriptError
 from promptkit.lab.recordings import read_recording
 from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for, is_claude
 from promptkit.lab.replay.recorded import (
+    BillTotals,
     RecordedViews,
     is_reply,
     is_shown,
+    is_unrecorded,
     measure_bill,
 )
 from promptkit.lab.replay.recordings import Branches, recording_from_path
-from promptkit.lab.replay.request_log import (
-    ConversationLog,
-    CountedMessageFinder,
-    LoggedMessage,
-    LogMessages,
-    RequestLog,
-    RequestLogger,
-)
 from promptkit.lab.replay.runner import hash_recording
 from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
+from promptkit.messages import Message, ToolDefinition
 from promptkit.pairing import pair_tool_calls
+from promptkit.reprs import describe, describe_fields
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
 from promptkit.transcript.log.entries import RequestBudget
 from promptkit.transcript.log.usage import read_bill
+from promptkit.wire.first_difference import FirstDifference, find_first_difference
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+PARTS: tuple[str, ...] = (
+    "system",
+    "tools",
+    "summary",
+    "user",
+    "assistant",
+    "results",
+    "unrecorded",
+)
+"""The parts of a request. `unrecorded` is what the provider counted and the recording does not
+contain, such as instructions."""
 
-    from promptkit.messages import Message, ToolDefinition
+_PART_OF_ROLE = {"system": "system", "user": "user", "assistant": "assistant", "tool": "results"}
+
+
+@attrs.frozen(kw_only=True)
+class LoggedMessage:
+    """A message of the conversation, or one that a request shows in place of messages of it."""
+
+    message: Message
+    tokens: int
+    kind: str = "recorded"
+    """`recorded`: a message of the conversation. `changed`: a shortened or edited form of one.
+    `summary`. `added`: any other."""
+    entry_id: str | None = None
+    """The id of its entry."""
+    time: float | None = None
+    """When it was written, in seconds since 1970; None if it was not recorded."""
+    original: int | None = None
+    """The number of the message that a changed one is a form of."""
+    covers: tuple[int, int] | None = None
+    """For a summary: the numbers of the first message that it stands for, and of the one after the
+    last."""
+
+    missed: str | None = None
+    """Why the provider's cache served less of the request that it answers, as its session noted it."""
+
+    def __repr__(self) -> str:
+        return describe(self, role=self.message.role, text=self.message.text)
+
+    @property
+    def part(self) -> str:
+        """The part of a request that its tokens belong to."""
+        if self.kind == "summary":
+            return "summary"
+        return "unrecorded" if is_unrecorded(self.message) else _PART_OF_ROLE[self.message.role]
+
+
+@attrs.frozen(kw_only=True)
+class LoggedRequest:
+    """One request."""
+
+    reply: int
+    """The number of the message that answered it. All messages before it were written when it was
+    sent."""
+    time: float | None
+    """When it was sent, in seconds since 1970; None if it was not recorded."""
+    billed: BilledTokens
+    parts: tuple[int, ...]
+    """Its tokens by part, in the order of PARTS."""
+    price: float | None
+    """US dollars for all requests up to this one, its reply and the summaries so far; None without
+    prices."""
+    checkpoint: bool
+    """Whether a summary replaced messages since the request before."""
+    simulated: bool
+    """Whether the cached tokens are those of a simulated prompt cache, because no provider's
+    figures were recorded."""
+    change: tuple[int, ...]
+    """The messages that it shows, as a change of those of the request before: pairs of a start and a
+    length. A start from 0 on is a place in the request before; a negative one, -1 - n, begins with
+    the message of the number n."""
+    difference: FirstDifference | None = None
+    """The first block that differs from the request before. None: it begins with all of that
+    request, or it is the first one."""
+
+    __repr__ = describe_fields
+
+    @property
+    def tokens(self) -> int:
+        """All input tokens."""
+        return self.billed.input_tokens
+
+
+@attrs.frozen(kw_only=True)
+class RequestLog:
+    """The requests of one conversation, as they were recorded or under one policy."""
+
+    name: str
+    """`recorded`, or the name of the policy."""
+    requests: tuple[LoggedRequest, ...]
+    price: float | None
+    """US dollars for everything, summaries after the last request included; None without prices."""
+
+    __repr__ = describe_fields
+
+
+@attrs.frozen(kw_only=True)
+class ConversationLog:
+    """A conversation and its requests, from one source or from several."""
+
+    messages: tuple[LoggedMessage, ...]
+    """The messages of the conversation in order, and after them those that requests show in place
+    of them."""
+    length: int
+    """The number of messages of the conversation."""
+    logs: tuple[RequestLog, ...]
+    model: str
+    """The model whose tokenizer counted, and whose prices hold."""
+    window: int | None
+    """The context window in tokens that held for the requests; None if it was neither recorded nor
+    chosen."""
+    limit: int | None
+    """The most tokens that a request may have: the window without what is reserved for the reply;
+    None as for the window."""
+    bill: BillTotals | None = None
+    """What the provider billed for the recorded requests, and what the replay of them says; None without
+    bills or their prices."""
+    branch: int = 1
+    """The number of this conversation in its file, from 1."""
+    branches: int = 1
+    """The conversations in the file. A transcript has one for each branch."""
+
+    __repr__ = describe_fields
+
+
+class LogMessages:
+    """The messages of a log, numbered. Those of the conversation come first."""
+
+    def __init__(self, conversation: Sequence[LoggedMessage]) -> None:
+        self.all = list(conversation)
+        self.length = len(self.all)
+        self._calls: dict[tuple[str, str], list[int]] = {}
+        for number, each in enumerate(conversation):
+            for key in _call_keys(each.message):
+                self._calls.setdefault(key, []).append(number)
+
+    def add(self, message: LoggedMessage) -> int:
+        """Add a message that is not part of the conversation, and return its number."""
+        self.all.append(message)
+        return len(self.all) - 1
+
+    def find_original(self, message: Message, reply: int) -> int | None:
+        """Return the number of the message that another one is a form of, because it answers or makes the same calls; None: of no one."""
+        for key in _call_keys(message):
+            places = self._calls.get(key, [])
+            at = bisect_left(places, reply)
+            if at and self.all[places[at - 1]].message.role == message.role:
+                return places[at - 1]
+        return None
+
+
+def _call_keys(message: Message) -> list[tuple[str, str]]:
+    if message.role == "tool":
+        return [("tool", message.tool_call_id or "")]
+    return [("assistant", call.id) for call in message.tool_calls]
+
+
+class RequestLogger:
+    """Logs the requests of one source, each as a change of the one before.
+
+    Takes time linear in what changes, unless messages were dropped.
+
+    Args:
+        messages: The messages of the log.
+        request_tokens: Tokens of every request besides its messages: tool definitions and framing.
+        has_tools: Whether there are tool definitions. The framing of a request without any belongs
+            to the part of its first message.
+        price: The prices; None: unknown.
+    """
+
+    def __init__(
+        self, messages: LogMessages, *, request_tokens: int, has_tools: bool, price: Price | None
+    ) -> None:
+        self._requests: list[LoggedRequest] = []
+        self._messages = messages
+        self._request_tokens = request_tokens
+        self._has_tools = has_tools
+        self._price = price
+        self._shown: list[int] = []
+        self._sums = dict.fromkeys(PARTS, 0)
+        self._spent = 0.0
+
+    def spend(self, billed: BilledTokens, price: Price | None) -> None:
+        """Add the price of tokens to that of all requests."""
+        if price:
+            self._spent += price.cost(billed)
+
+    def add(
+        self,
+        shown: Sequence[int],
+        request: SentRequest,
+        *,
+        simulated: bool,
+        price: Price | None = None,
+    ) -> None:
+        """Log a request.
+
+        Args:
+            shown: The numbers of the messages that it shows, in order.
+            request: The request; its `reply` is the number of the message that answered it.
+            simulated: Whether what it was billed comes from a simulated prompt cache.
+            price: Its prices. None: those of the log.
+        """
+        before = self._shown
+        appended = shown[: len(before)] == before
+        change = _append_change(before, shown) if appended else _find_change(before, shown)
+        if not appended:
+            self._sums = dict.fromkeys(PARTS, 0)
+        for number in shown[len(before) :] if appended else shown:
+            message = self._messages.all[number]
+            self._sums[message.part] += message.tokens
+        both = ([self._messages.all[number].message for number in some] for some in (before, shown))
+        difference = None if appended else find_first_difference(*both)
+        self._shown = list(shown)
+        sums = dict(self._sums)
+        first = self._messages.all[shown[0]].part if shown else "unrecorded"
+        sums["tools" if self._has_tools else first] += self._request_tokens
+        sums["unrecorded"] += max(0, request.billed.input_tokens - sum(sums.values()))
+        self.spend(request.billed, price or self._price)
+        self._requests.append(
+            LoggedRequest(
+                reply=request.reply,
+                time=self._messages.all[request.reply - 1].time if request.reply else None,
+                billed=request.billed,
+                parts=tuple(sums[part] for part in PARTS),
+                price=self._price_so_far(request.summaries_billed),
+                checkpoint=request.checkpoint,
+                simulated=simulated,
+                change=change,
+                difference=difference,
+            )
+        )
+
+    def finish(self, name: str, summaries_billed: BilledTokens) -> RequestLog:
+        """Return the log. `summaries_billed` is what all summaries were billed."""
+        return RequestLog(
+            name=name,
+            requests=tuple(self._requests),
+            price=self._price_so_far(summaries_billed),
+        )
+
+    def _price_so_far(self, summaries_billed: BilledTokens) -> float | None:
+        return None if self._price is None else self._spent + self._price.cost(summaries_billed)
+
+
+def _append_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
+    kept = (0, len(before)) if before else ()
+    return (*kept, *_new_runs(shown, len(before), len(shown)))
+
+
+def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
+    """Return the messages of a request as runs of the request before, and runs of consecutive numbers."""
+    places = {number: at for at, number in enumerate(before)}
+    change: list[int] = []
+    at = new = 0
+    while at < len(shown):
+        if (place := places.get(shown[at])) is None:
+            at += 1
+            continue
+        change += _new_runs(shown, new, at)
+        start = at
+        while (
+            at < len(shown)
+            and place + at - start < len(before)
+            and before[place + at - start] == shown[at]
+        ):
+            at += 1
+        change += (place, at - start)
+        new = at
+    return (*change, *_new_runs(shown, new, at))
+
+
+def _new_runs(shown: Sequence[int], start: int, end: int) -> Iterator[int]:
+    while start < end:
+        length = 1
+        while start + length < end and shown[start + length] == shown[start] + length:
+            length += 1
+        yield from (-1 - shown[start], length)
+        start += length
+
+
+class CountedMessageFinder:
+    """Finds the numbers of the messages of replayed requests.
+
+    Equal messages share a count, so the places in the request tell them apart.
+
+    Args:
+        messages: The messages of the log.
+        numbers: For each count the numbers of the messages of the conversation that have it, in
+            order.
+    """
+
+    def __init__(self, messages: LogMessages, numbers: Mapping[int, Sequence[int]]) -> None:
+        self._messages = messages
+        self._numbers = numbers
+        self._others: dict[int, int] = {}
+        """The numbers of the messages that are not part of the conversation, by their counts."""
+        self._counts: list[MessageCount] = []
+        self._found: list[int] = []
+
+    def find(self, counts: Sequence[MessageCount], reply: int, *, checkpoint: bool) -> list[int]:
+        """Return the numbers of the messages of a request.
+
+        Args:
+            counts: The messages.
+            reply: The number of the message that answered the request.
+            checkpoint: Whether a summary replaced messages since the request before.
+        """
+        known = len(self._counts)
+        start = known if counts[:known] == self._counts else 0
+        found = [*self._found[:start], *([-1] * (len(counts) - start))]
+        # The newest messages are a tail of the conversation, so each place is found from the end.
+        next_number = reply
+        for at in range(len(counts) - 1, start - 1, -1):
+            if (places := self._numbers.get(counts[at].number)) is None:
+                continue
+            index = bisect_left(places, next_number)
+            found[at] = next_number = places[index - 1] if index else places[-1]
+        others = [at for at in range(start, len(counts)) if found[at] < 0]
+        for at in others:
+            known_number = self._others.get(counts[at].number)
+            found[at] = (
+                self._add_changed(counts[at], reply) if known_number is None else known_number
+            )
+        covers = (
+            _find_covered(self._messages, found, reply)
+            if any(found[at] < 0 for at in others)
+            else (0, 0)
+        )
+        for at in others:
+            if found[at] < 0:
+                found[at] = self._others[counts[at].number] = self._messages.add(
+                    _describe(counts[at], covers, checkpoint=checkpoint)
+                )
+        self._counts = list(counts)
+        self._found = found
+        return found
+
+    def _add_changed(self, count: MessageCount, reply: int) -> int:
+        """Add a message that is a form of an earlier one, and return its number; -1 if it is none."""
+        if (original := self._messages.find_original(count.message, reply)) is None:
+            return -1
+        changed = LoggedMessage(
+            message=count.message, tokens=count.tokens, kind="changed", original=original
+        )
+        number = self._others[count.number] = self._messages.add(changed)
+        return number
+
+
+def _describe(count: MessageCount, covers: tuple[int, int], *, checkpoint: bool) -> LoggedMessage:
+    """Describe a message that is not part of the conversation: a summary of the messages that the request lacks, or any other."""
+    other = LoggedMessage(message=count.message, tokens=count.tokens, kind="added")
+    is_summary = extract_summary_text(count.message) is not None or (
+        checkpoint and count.message.role == "user"
+    )
+    return attrs.evolve(other, kind="summary", covers=covers) if is_summary else other
+
+
+def _find_covered(messages: LogMessages, shown: Sequence[int], reply: int) -> tuple[int, int]:
+    """Return the numbers of the first message and of the one after the last message before a reply that a request does not show."""
+    present = {
+        messages.all[number].original if number >= messages.length else number
+        for number in shown
+        if number >= 0
+    }
+    return 0, next((number for number in range(reply - 1, -1, -1) if number not in present), -1) + 1
+
 
 RECORDED = "recorded"
 """The name of the log of what was sent when the conversation was recorded."""
@@ -79,8 +448,7 @@ def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
         ToolsFillBudgetError: The window is too small for the recorded tool definitions.
         UnknownPolicyError: There is no policy with one of the names.
     """
-    entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
-    tree = Branches(entries)
+    tree = Branches([entry for _, batch in read_recording(file) for entry in batch.entries])
     branch = len(tree.leaves) if options.branch is None else options.branch
     if not tree.leaves:
         raise TranscriptError(f"{file}: there is no message in it.")
@@ -328,7 +696,9 @@ class _RecordedRequests:
         self._views = RecordedViews(path, counts)
         self._by_entry = {message.entry_id: number for number, message in enumerate(messages.all)}
         self._places = {entry.id: at for at, entry in enumerate(path)}
-        self._said_before = _count_before(path)
+        # for each entry the number of messages before it
+        said = (entry.message is not None and is_shown(entry.message) for entry in path)
+        self._said_before = list(accumulate(said, initial=0))
         self._others: dict[tuple[str, int], int] = {}
         self._shown: list[int] = []
 
@@ -345,8 +715,7 @@ class _RecordedRequests:
         if original is not None and self._messages.all[original].message == item.message:
             return original
         key = item.entry_id, count.number
-        number = self._others.get(key)
-        if number is None:
+        if (number := self._others.get(key)) is None:
             number = self._others[key] = self._messages.add(self._describe(item, count, original))
         return number
 
@@ -373,11 +742,3 @@ class _RecordedRequests:
         end = self._places.get(first_kept, place) if first_kept is not None else place
         resets = (at for at in range(end - 1, -1, -1) if isinstance(self._path[at].payload, Reset))
         return self._said_before[next(resets, 0)], self._said_before[end]
-
-
-def _count_before(path: Sequence[Entry]) -> list[int]:
-    """Return for each entry the number of messages before it."""
-    counts = [0]
-    for entry in path:
-        counts.append(counts[-1] + (entry.message is not None and is_shown(entry.message)))
-    return counts

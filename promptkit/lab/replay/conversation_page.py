@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from promptkit.lab.replay.request_log import (
+from promptkit.lab.replay.conversation_log import (
     PARTS,
     ConversationLog,
     LoggedMessage,

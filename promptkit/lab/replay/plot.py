@@ -19,7 +19,7 @@ from promptkit.bench.plot import (
     format_page,
     format_size,
 )
-from promptkit.lab.replay.results import SHOWN
+from promptkit.lab.replay.results import SHOWN, FileResult, PolicyResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from promptkit.lab.replay.results import FileResult, PolicyResult
 
 MAX_FILES = 12
 """Files that one picture can show."""
@@ -78,7 +77,14 @@ def draw_timeline(
     return draw_picture(
         lambda width: _create_figure(files, width),
         suffix,
-        lambda drawings: _format_page(files, drawings, views or {}),
+        lambda drawings: format_page(
+            "Replay",
+            drawings,
+            label="Tokens of the requests, and the share of them that was cached; the tables have the figures.",
+            sections=[
+                Section(title=file.file, tables=[_make_table(file, views or {})]) for file in files
+            ],
+        ),
     )
 
 
@@ -141,18 +147,14 @@ def _draw_file(file: FileResult, context: Axes, cached: Axes, *, length: int) ->
         axes.grid(color="#eeeeee")
         step = -(-requests // MAX_HOVERED) or 1
         for number in range(step, requests + 1, step):
-            text = "\n".join([f"request {number:,}", *_describe_requests(file, number)])
+            lines = [
+                f"{result.policy}: {request.tokens:,} tokens, {request.cached:,} cached"
+                f"{', after a summary' if request.checkpoint else ''}"
+                for result in file.policies
+                for request in result.timeline[number - 1 : number]
+            ]
+            text = "\n".join([f"request {number:,}", *lines])
             add_hover(axes, number - step + 0.5, number + 0.5, text)
-
-
-def _describe_requests(file: FileResult, number: int) -> list[str]:
-    """Describe the requests that the policies sent as that number, a line each."""
-    return [
-        f"{result.policy}: {request.tokens:,} tokens, {request.cached:,} cached"
-        f"{', after a summary' if request.checkpoint else ''}"
-        for result in file.policies
-        for request in result.timeline[number - 1 : number]
-    ]
 
 
 def _draw_policy(
@@ -185,17 +187,6 @@ def _draw_policy(
     read = accumulate(request.cached for request in requests)
     shares = [part / max(1, whole) for part, whole in zip(read, sent, strict=True)]
     cached.plot(numbers, shares, color=colour, linestyle=style, linewidth=1)
-
-
-def _format_page(
-    files: Sequence[FileResult], drawings: Sequence[str], views: Mapping[tuple[str, str], str]
-) -> str:
-    return format_page(
-        "Replay",
-        drawings,
-        label="Tokens of the requests, and the share of them that was cached; the tables have the figures.",
-        sections=[Section(title=file.file, tables=[_make_table(file, views)]) for file in files],
-    )
 
 
 def _make_table(file: FileResult, views: Mapping[tuple[str, str], str]) -> Table:

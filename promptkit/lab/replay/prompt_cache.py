@@ -13,17 +13,13 @@ with a message.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from promptkit.lab.replay.message_counts import MessageCount
 from promptkit.tokens import BilledTokens
 from promptkit.tokens.models import CACHE_MINIMUM
 from promptkit.wire.breakpoints import find_breakpoints
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.lab.replay.message_counts import MessageCount
 
 PREFIX_STEP = 128
 """Tokens by which longer prefixes grow in OpenAI's cache."""
@@ -32,11 +28,8 @@ LOOK_BACK = 20
 """Blocks before a breakpoint in which a cached prefix is found."""
 
 LIFETIMES = {"openai": 300.0, "anthropic": 300.0, "anthropic-1h": 3_600.0, "off": 0.0}
-"""Seconds without use until a prefix expires: the minimum that OpenAI documents, and what Anthropic
-guarantees."""
-
-CACHE_RULES = tuple(LIFETIMES)
-"""The names of the cache rules."""
+"""The names of the cache rules, and the seconds without use until a prefix expires: the minimum that
+OpenAI documents, and what Anthropic guarantees."""
 
 MAX_PREFIXES = 100_000
 """Prefixes that a cache remembers. If there are more, it forgets those that were unused for
@@ -95,7 +88,7 @@ class PromptCache:
     breakpoints are those that sessions and windows set.
 
     Args:
-        rule: One of CACHE_RULES.
+        rule: One of LIFETIMES.
         lifetime: Seconds after which an unused prefix leaves the cache. None: as the rule says.
         minimum: Tokens of the shortest prefix that the cache holds.
     """
@@ -199,11 +192,7 @@ class PrefixTree:
         """The number of the last path with a prefix, for those that the newest path does not have."""
         self.last_used: dict[int, float] = {}
         """The time at which a prefix was last used, by its number. The cache sets it."""
-        self._added = 0
-        self._last_number = 0
-
-    def __len__(self) -> int:
-        return len(self._children)
+        self._added = self._last_number = 0
 
     def count_kept(self, messages: Sequence[MessageCount]) -> int:
         """Return how many messages a path has in common with the newest one."""
@@ -228,8 +217,7 @@ class PrefixTree:
         node, known = self.nodes[-1] if kept else 0, kept
         for message in messages[kept:]:
             key = (node, message.number)
-            child = self._children.get(key)
-            if child is None:
+            if (child := self._children.get(key)) is None:
                 self._last_number += 1
                 child = self._children[key] = self._last_number
             else:

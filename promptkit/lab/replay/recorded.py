@@ -133,7 +133,6 @@ class RecordedBill:
         replayed = sum((each.replayed for each in requests), summaries)
         replayed_price = sum(by_model[each.model].cost(each.replayed) for each in requests)
         simulated_price = sum(by_model[each.model].cost(each.simulated) for each in requests)
-        scale = mean_tokens(model) / mean_tokens(self.main_model)
         return BillTotals(
             requests=len(requests),
             billed=billed,
@@ -141,7 +140,7 @@ class RecordedBill:
             billed_price=summaries_price
             + sum(by_model[each.model].cost(each.billed) for each in requests),
             replayed_price=summaries_price + replayed_price,
-            model_price=scale * price.cost(replayed),
+            model_price=mean_tokens(model) / mean_tokens(self.main_model) * price.cost(replayed),
             misses=len(self.misses),
             repeated=sum(each.repeated for each in requests),
             own_misses=sum(each.simulated != each.replayed for each in requests),
@@ -247,7 +246,11 @@ def measure_bill(
     }
     model = Counter(models.values()).most_common(1)[0][0]
     counter = MessageCounts(tokenizer_for(model, mean=True))
-    overhead = _count_overhead(path, model, tools)
+    system = next(
+        (each.message.text for each in path if each.message and each.message.role == "system"),
+        False,
+    )
+    overhead = tokenizer_for(model, mean=True).count_overhead(tools, system=system).tokens
     # The requests are built twice, because together they are as large as the square of the path.
     unrecorded = [
         bills[id_].input_tokens - overhead - sum(each.tokens for each in counts)
@@ -259,8 +262,8 @@ def measure_bill(
     requests: list[BilledRequest] = []
     head = counter.count_messages([make_unrecorded(fixed)]) if fixed else []
     for id_, now, counts in _iter_sent(path, counter):
-        system = next((at for at, each in enumerate(counts) if each.role != "system"), len(counts))
-        shown = [*counts[:system], *head, *counts[system:]]
+        start = next((at for at, each in enumerate(counts) if each.role != "system"), len(counts))
+        shown = [*counts[:start], *head, *counts[start:]]
         request = caches.send(overhead, shown, now, bills.get(id_))
         if request is not None and id_ not in skip:
             requests.append(attrs.evolve(request, entry_id=id_, model=models[id_]))
@@ -274,14 +277,6 @@ def measure_bill(
         and (bill := read_bill(entry.payload)) is not None
     ]
     return RecordedBill(requests=tuple(requests), summaries=tuple(summaries), fixed_tokens=fixed)
-
-
-def _count_overhead(path: Sequence[Entry], model: str, tools: Sequence[ToolDefinition]) -> int:
-    system = next(
-        (each.message.text for each in path if each.message and each.message.role == "system"),
-        False,
-    )
-    return tokenizer_for(model, mean=True).count_overhead(tools, system=system).tokens
 
 
 def _iter_sent(

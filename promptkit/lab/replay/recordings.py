@@ -189,8 +189,7 @@ def _read_reported_tokens(payload: EntryPayload) -> int:
     """
     if not isinstance(payload, MessageEntry) or payload.usage is None:
         return 0
-    is_hidden = any(map(_is_hidden_thinking, payload.message.content))
-    usage = read_usage(payload) if is_hidden else None
+    usage = read_usage(payload) if any(map(_is_hidden_thinking, payload.message.content)) else None
     return 0 if usage is None else usage.output_tokens
 
 
@@ -269,9 +268,6 @@ def recording_from_messages(
         (at for at, message in enumerate(paired.messages) if message.role != "system"),
         len(paired.messages),
     )
-    own = next(
-        (at for at, place in enumerate(places[head:]) if place >= shared), len(places) - head
-    )
     return Recording(
         system=paired.messages[:head],
         messages=paired.messages[head:],
@@ -282,5 +278,7 @@ def recording_from_messages(
         entry_ids=tuple(entries[place].id for place in places[head:] if entries),
         tools=tuple(tools),
         conversation=conversation,
-        shared=own,
+        shared=next(
+            (at for at, place in enumerate(places[head:]) if place >= shared), len(places) - head
+        ),
     )

@@ -6,8 +6,9 @@ import asyncio
 import hashlib
 import os
 import random
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import accumulate
 
 import attrs
 
@@ -29,6 +30,7 @@ from promptkit.lab.replay.recorded import (
     measure_bill,
     scale_tokens,
 )
+from promptkit.lab.replay.recordings import Recording
 from promptkit.lab.replay.results import ReplayTotals, TimelineRequest
 from promptkit.lab.replay.retention import RecordingUses, RetentionTracker
 from promptkit.messages import Message, Usage
@@ -37,11 +39,6 @@ from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import MessageEntry
 from promptkit.transcript.log.usage import read_bill
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit.lab.replay.recordings import Recording
 
 LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
 """Tokens of a call that looks something up, and of its result."""
@@ -56,7 +53,7 @@ class ReplayRules:
     window: int = attrs.field(converter=read_tokens)
     """The context window in tokens, input and output together."""
     cache: str
-    """The rule of the prompt cache, one of CACHE_RULES: `openai`, `anthropic`, `anthropic-1h` or
+    """The rule of the prompt cache, one of LIFETIMES: `openai`, `anthropic`, `anthropic-1h` or
     `off`."""
     cache_lifetime: float | None = None
     """Seconds after which an unused prefix leaves the cache; None: as the rule says."""
@@ -175,8 +172,7 @@ class Simulation:
 
     def _find_misses(self, seed: str) -> frozenset[int]:
         """Return the places of the replies to requests that the provider's cache does not serve."""
-        share = self._rules.cache_misses
-        if share is None:
+        if (share := self._rules.cache_misses) is None:
             missed = frozenset[str]() if self.bill is None else self.bill.misses
             return frozenset(
                 at for at, id_ in enumerate(self._recording.entry_ids) if id_ in missed
@@ -203,7 +199,6 @@ class Simulation:
             summarize_with_model: Let the model write the summaries, through OpenAI's API.
             on_request: Called with each request.
         """
-        digest = hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()
         terms = ReplayTerms(
             budget=self._budget,
             tokenizer=self._tokenizer,
@@ -211,7 +206,7 @@ class Simulation:
             tools=self._recording.tools,
             system=self._recording.system,
             request_tokens=self._request_tokens,
-            rng=random.Random(digest).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
+            rng=random.Random(hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
             clock=lambda: 0.0,
             summary_tokens=self._rules.summary_tokens,
         )
@@ -289,67 +284,34 @@ class Simulation:
         misses: frozenset[int],
         on_request: Callable[[SentRequest], object],
     ) -> SimulationResult:
-        clock = _Clock(self._recording.times)
-        run = policy.start(attrs.evolve(terms, clock=clock))
-        recorder = _RequestRecorder(
-            run,
-            terms,
-            clock,
-            rules=self._rules,
-            uses=self._uses,
-        )
+        # A request is sent at the time of the message before its reply; the reply's own time is
+        # that of its end.
+        known = list(accumulate((time or 0.0 for time in self._recording.times), max, initial=0.0))
+        now = 0.0
+        terms = attrs.evolve(terms, clock=lambda: now)
+        run = policy.start(terms)
+        recorder = _RequestRecorder(run, terms, rules=self._rules, uses=self._uses)
         try:
             for at, message in enumerate(self._recording.messages):
-                clock.advance(at)
+                now = known[at]
                 if message.role != "assistant" or at == 0:
                     await run.add(message)
                     continue
                 request = recorder.on_request(await run.request(), reply=at, missed=at in misses)
                 on_request(request)
                 await run.add_reply(message, request.usage)
-                clock.end_reply()
+                now = known[at + 1]
                 recorder.bill_summaries()
         finally:
             await run.close()
         return SimulationResult(totals=recorder.totals, timeline=tuple(recorder.timeline))
 
 
-class _Clock:
-    """The time in a recording.
-
-    A request is sent at the time of the message before its reply; the reply's own time is that of
-    its end.
-    """
-
-    def __init__(self, times: Sequence[float | None]) -> None:
-        self._times = times
-        self._now = self._last = 0.0
-
-    def __call__(self) -> float:
-        """Return the time in seconds."""
-        return self._now
-
-    def advance(self, message: int) -> None:
-        """Set the time to that of the message before this one."""
-        time = self._times[message]
-        self._now, self._last = self._last, self._last if time is None else max(self._last, time)
-
-    def end_reply(self) -> None:
-        """Set the time to that of the last message, which is a reply."""
-        self._now = self._last
-
-
 class _RequestRecorder:
     """Counts the requests of one policy, and bills them and their summaries."""
 
     def __init__(
-        self,
-        run: PolicyRun,
-        terms: ReplayTerms,
-        clock: _Clock,
-        *,
-        rules: ReplayRules,
-        uses: RecordingUses,
+        self, run: PolicyRun, terms: ReplayTerms, *, rules: ReplayRules, uses: RecordingUses
     ) -> None:
         self.totals = ReplayTotals()
         self.timeline: list[TimelineRequest] = []
@@ -367,7 +329,6 @@ class _RequestRecorder:
         self._counts_requests = True
         """False while the reply to the last request is one that an earlier branch of the recording
         has, too."""
-        self._clock = clock
 
     def on_request(self, messages: Sequence[Message], *, reply: int, missed: bool) -> SentRequest:
         """Count a request whose reply is at this place of the recording. `missed`: the provider's cache does not serve it."""
@@ -377,7 +338,7 @@ class _RequestRecorder:
         terms, run = self._terms, self._run
         counts = [*self._system, *terms.counts.count_messages(messages)]
         billed = attrs.evolve(
-            self._cache.send(terms.request_tokens, counts, self._clock(), missed=missed),
+            self._cache.send(terms.request_tokens, counts, terms.clock(), missed=missed),
             output_tokens=self._uses.output_tokens[reply],
         )
         limit = terms.budget.limit
@@ -438,11 +399,10 @@ class _RequestRecorder:
         """Bill the summaries that were made since the last call."""
         calls = self._run.summary_calls
         for call in calls[self._billed_summaries :]:
-            billed = call.billed
-            if billed is None:
+            if (billed := call.billed) is None:
                 request = self._terms.counts.count_messages(call.request)
                 billed = (
-                    self._cache.send(self._terms.request_tokens, request, self._clock())
+                    self._cache.send(self._terms.request_tokens, request, self._terms.clock())
                     if request
                     else BilledTokens()
                 )

@@ -80,13 +80,12 @@ def build_body(
             mark_tools(body["tools"], messages)
         choice = _choose_tool(options, known)
         body |= {} if choice is None else {"tool_choice": choice}
-    is_forced = body.get("tool_choice", {}).get("type") in {"any", "tool"}
     body |= _build_thinking(
         messages,
         options.get("reasoning_effort"),
         known,
         limit=body["max_tokens"],
-        is_forced=is_forced,
+        is_forced=body.get("tool_choice", {}).get("type") in {"any", "tool"},
     )
     if options.get("reasoning_effort") == "none" and known.off is not None:
         # which the API asks for where thinking is off

@@ -162,7 +162,6 @@ class MessageStream:
                 continue
             answer.add_parts(read_content(others, "anthropic", "the reply", attachments=False))
             others = []
-            caller = as_mapping(fields.get("caller"))
             more = omit_fields(
                 fields,
                 "type",
@@ -170,7 +169,7 @@ class MessageStream:
                 "name",
                 "input",
                 "partial_json",
-                *(("caller",) if caller.get("type") == "direct" else ()),
+                *(("caller",) if as_mapping(fields.get("caller")).get("type") == "direct" else ()),
             )
             if call := _read_call(fields):
                 answer.add_call(call, more)

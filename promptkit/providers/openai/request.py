@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from promptkit.messages import Message, OpaquePart, ToolDefinition
+import attrs
+
+from promptkit.messages import Message, OpaquePart, ToolDefinition, as_mapping
 from promptkit.providers.surrogates import replace_lone_surrogates
 from promptkit.tokens.models import sees_images
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
-from promptkit.wire.parts import name_media
+from promptkit.wire.parts import Payload, name_media
 
 if TYPE_CHECKING:
     from promptkit.providers.model import ModelOptions
@@ -61,28 +63,9 @@ def build_chat_body(
     Raises:
         EmitError: The format cannot hold a message.
     """
-    body: Body = {
-        "model": name,
-        "messages": to_chat(
-            _write_messages(name, messages), cache=_sends_cache_breakpoints(name, options)
-        ),
-    }
-    body |= _build_shared(name, tools, options)
-    if tools:
-        body["tools"] = tools_to_chat(tools)
-        if (choice := options.get("tool_choice")) is not None:
-            body["tool_choice"] = (
-                choice
-                if choice in _TOOL_CHOICES
-                else {"type": "function", "function": {"name": choice}}
-            )
-    if "max_output_tokens" in options:
-        body["max_completion_tokens"] = options["max_output_tokens"]
-    if "reasoning_effort" in options and not _PLAIN_MODEL.match(name):
-        body["reasoning_effort"] = options["reasoning_effort"]
-    if options.get("on_text") is not None:
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
-    return body
+    written = _write_messages(name, messages)
+    sent = to_chat(written, cache=_sends_cache_breakpoints(name, options))
+    return {"model": name, "messages": sent, **_build_options(_CHAT, name, tools, options)}
 
 
 def build_responses_body(
@@ -101,27 +84,11 @@ def build_responses_body(
     Raises:
         EmitError: The format cannot hold a message.
     """
-    items = to_responses(
-        _write_messages(name, messages), cache=_sends_cache_breakpoints(name, options)
-    )
+    written = _write_messages(name, messages)
+    items = to_responses(written, cache=_sends_cache_breakpoints(name, options))
     _set_phases(items, messages)
-    body: Body = {"model": name, "input": items, "store": False}
-    body |= _build_shared(name, tools, options)
-    if tools:
-        body["tools"] = tools_to_responses(tools)
-        if (choice := options.get("tool_choice")) is not None:
-            body["tool_choice"] = (
-                choice if choice in _TOOL_CHOICES else {"type": "function", "name": choice}
-            )
-    if "max_output_tokens" in options:
-        body["max_output_tokens"] = options["max_output_tokens"]
-    if _REASONING_MODEL.match(name) and _reasons(name, options):
-        body["include"] = ["reasoning.encrypted_content"]
-    if "reasoning_effort" in options and not _PLAIN_MODEL.match(name):
-        body["reasoning"] = {"effort": options["reasoning_effort"]}
-    if options.get("on_text") is not None:
-        body["stream"] = True
-    return body
+    more = _build_options(_RESPONSES, name, tools, options)
+    return {"model": name, "input": items, "store": False, **more}
 
 
 def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]:
@@ -130,8 +97,39 @@ def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]
     return replace_lone_surrogates(shown)
 
 
-def _build_shared(name: str, tools: Sequence[ToolDefinition], options: ModelOptions) -> Body:
-    """Build the options that both formats call the same."""
+@attrs.frozen
+class _Api:
+    """Names and forms of the options of a request in one API."""
+
+    write_tools: Callable[[Sequence[ToolDefinition]], Payload]
+    choose_tool: Callable[[str], Body]
+    limit: str
+    """The name of the most tokens of a reply."""
+    write_effort: Callable[[str], Body]
+    stream: Body
+    """What asks for a stream with the usage."""
+
+
+_CHAT = _Api(
+    write_tools=tools_to_chat,
+    choose_tool=lambda name: {"type": "function", "function": {"name": name}},
+    limit="max_completion_tokens",
+    write_effort=lambda effort: {"reasoning_effort": effort},
+    stream={"stream": True, "stream_options": {"include_usage": True}},
+)
+_RESPONSES = _Api(
+    write_tools=tools_to_responses,
+    choose_tool=lambda name: {"type": "function", "name": name},
+    limit="max_output_tokens",
+    write_effort=lambda effort: {"reasoning": {"effort": effort}},
+    stream={"stream": True},
+)
+
+
+def _build_options(
+    api: _Api, name: str, tools: Sequence[ToolDefinition], options: ModelOptions
+) -> Body:
+    """Build what a body has besides the messages."""
     body: Body = {}
     if tools and "parallel_tool_calls" in options:
         body["parallel_tool_calls"] = options["parallel_tool_calls"]
@@ -139,7 +137,17 @@ def _build_shared(name: str, tools: Sequence[ToolDefinition], options: ModelOpti
         body["prompt_cache_key"] = options["prompt_cache_key"]
     if "temperature" in options and not _reasons(name, options):
         body["temperature"] = options["temperature"]
-    return body
+    if tools:
+        body["tools"] = api.write_tools(tools)
+        if (choice := options.get("tool_choice")) is not None:
+            body["tool_choice"] = choice if choice in _TOOL_CHOICES else api.choose_tool(choice)
+    if "max_output_tokens" in options:
+        body[api.limit] = options["max_output_tokens"]
+    if api is _RESPONSES and _REASONING_MODEL.match(name) and _reasons(name, options):
+        body["include"] = ["reasoning.encrypted_content"]
+    if "reasoning_effort" in options and not _PLAIN_MODEL.match(name):
+        body |= api.write_effort(options["reasoning_effort"])
+    return body if options.get("on_text") is None else body | api.stream
 
 
 def _reasons(name: str, options: ModelOptions) -> bool:
@@ -156,29 +164,18 @@ def _sends_cache_breakpoints(name: str, options: ModelOptions) -> bool:
 
 def _set_phases(items: list[Any], messages: Sequence[Message]) -> None:  # Any: as in Body
     """Set the phase on the items of each message that has one."""
-    if not any(
-        isinstance(part, OpaquePart) and part.provider == PHASE
-        for message in messages
-        for part in message.content
-    ):
-        return
+    phases = [_find_phase(message) for message in messages]
     start = 0
-    for message in messages:
+    for message, phase in zip(messages, phases, strict=True) if any(phases) else ():
         end = start + len(to_responses([message], cache=False))
-        phase = next(
-            (
-                _read_phase(part)
-                for part in reversed(message.content)
-                if isinstance(part, OpaquePart) and part.provider == PHASE
-            ),
-            None,
-        )
         for item in items[start:end] if phase else ():
             if item.get("type") == "message":
                 item["phase"] = phase
         start = end
 
 
-def _read_phase(part: OpaquePart) -> object:
-    value: object = part.value
-    return value.get("phase") if isinstance(value, Mapping) else None
+def _find_phase(message: Message) -> object:
+    for part in reversed(message.content):
+        if isinstance(part, OpaquePart) and part.provider == PHASE:
+            return as_mapping(part.value).get("phase")
+    return None

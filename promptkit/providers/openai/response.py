@@ -67,7 +67,8 @@ def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
     answer = _Answer(
         content=_keep_texts([*texts, refusal]),
         calls=[
-            _parse_chat_call(as_mapping(call)) for call in as_sequence(message.get("tool_calls"))
+            _parse_call(call.get("id"), as_mapping(call.get("function")))
+            for call in map(as_mapping, as_sequence(message.get("tool_calls")))
         ],
         finish="content_filter" if refusal else _CHAT_FINISHES.get(str(reason), "stop"),
         reason=reason if isinstance(reason, str) else None,
@@ -169,10 +170,6 @@ def _build_reply(answer: _Answer, model: str) -> Reply:
     )
 
 
-def _parse_chat_call(call: Mapping[str, object]) -> ToolCall | None:
-    return _parse_call(call.get("id"), as_mapping(call.get("function")))
-
-
 def _parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:
     name, arguments = function.get("name"), function.get("arguments")
     if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
@@ -213,11 +210,10 @@ def _parse_parts(items: Sequence[Mapping[str, Json]], reasoning_tokens: int) -> 
 def _build_usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Usage:
     read, written, details = names
     tokens = as_tokens(usage.get(read))
-    cached = as_tokens(as_mapping(usage.get(details)).get("cached_tokens"))
     return Usage(
         input_tokens=tokens,
         output_tokens=as_tokens(usage.get(written)),
-        cached_tokens=min(cached, tokens),
+        cached_tokens=min(as_tokens(as_mapping(usage.get(details)).get("cached_tokens")), tokens),
     )
 
 

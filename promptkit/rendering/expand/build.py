@@ -41,12 +41,9 @@ def build_node(element: PromptElement, parent: Node) -> Node:
         node.text_priority = HIGHEST_PRIORITY
     elif not element.pass_priority:
         node.in_prioritized = True
-    if element.pass_priority:
-        node.passes_priority = True
-    if element.required:
-        node.required = True
-    if parent.in_fallback:
-        node.in_fallback = True
+    node.passes_priority = element.pass_priority
+    node.required = element.required
+    node.in_fallback = parent.in_fallback
     parent.append_node(node)
     _check_flex(element, node)
     return node
@@ -125,14 +122,14 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     if parent.in_fallback:
         # pruning activates and deactivates fallbacks, which a text message does not record
         return None
-    priority = read_priority(element, parent)
-    return MessageItem(element, role, text, priority, element.name)
+    return MessageItem(element, role, text, read_priority(element, parent), element.name)
 
 
 def build_round(messages: Sequence[Message]) -> MessageItem:
     """Build the item of a round of a recorded conversation."""
     sources = messages if isinstance(messages, tuple) else tuple(messages)
     kept = tuple(filter(None, map(show_message, sources)))
+    kept = sources if kept == sources else kept
     item = MessageItem(None, sources[0].role, kept[0].text if kept else "", HIGHEST_PRIORITY)
     item.sources, item.messages = sources, kept
     return item
@@ -163,12 +160,10 @@ def show_message(message: Message) -> Message | None:
             content[-1] += part
         elif part and not isinstance(part, CacheBreakpointPart):
             content.append(_show_image(part) if isinstance(part, ImagePart) else part)
-    if not (calls or role == "tool"):
-        for part in content:
-            if not isinstance(part, str) or not part.isspace():
-                break
-        else:
-            return None
+    if not (calls or role == "tool") and all(
+        isinstance(part, str) and part.isspace() for part in content
+    ):
+        return None
     shown, name = tuple(content), message.name or None
     if (
         shown == message.content
@@ -252,9 +247,10 @@ def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
             ),
             None,
         )
-        url = f"data:{element.media_type or found};base64,{element.url}" if found else element.url
         return ImagePart(
-            url=url,
+            url=f"data:{element.media_type or found};base64,{element.url}"
+            if found
+            else element.url,
             detail=element.detail,
             media_type=element.media_type,
             width=element.width,

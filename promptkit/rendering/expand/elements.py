@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable
 from functools import cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import attrs
@@ -81,15 +82,14 @@ def prepare_node(node: Node, element: PromptElement) -> None:
 
     Raises BadPropError for a prop that is not valid.
     """
-    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
-    if handler.prepare is not None:
-        handler.prepare(node, element)
+    prepare = _resolve(type(element)).prepare
+    if prepare is not None:
+        prepare(node, element)
 
 
 def open_node(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
     """Return the children of an element, or None if a component or an Expandable has to be awaited."""
-    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
-    return handler.open(context, node, element)
+    return _resolve(type(element)).open(context, node, element)
 
 
 def close_node(context: ElementContext, node: Node) -> Children | None:
@@ -100,8 +100,8 @@ def close_node(context: ElementContext, node: Node) -> Children | None:
     element = node.element
     if element is None:
         return None
-    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
-    children = handler.close(context, node, element) if handler.close is not None else None
+    close = _resolve(type(element)).close
+    children = close(context, node, element) if close is not None else None
     if node.is_cut and not node.items:
         _mark_cut_away(node)
     return children
@@ -137,6 +137,8 @@ _RESOLVED: dict[type[PromptElement], ElementHandler] = {}
 
 def _resolve(cls: type[PromptElement]) -> ElementHandler:
     """Find the handler of a class: for each phase, the function of the nearest base class in the MRO that defines it."""
+    if cls in _RESOLVED:
+        return _RESOLVED[cls]
     handlers = [_HANDLERS[base] for base in cls.__mro__ if base in _HANDLERS]
     handler = ElementHandler(
         prepare=next((each.prepare for each in handlers if each.prepare is not None), None),
@@ -151,7 +153,7 @@ def _resolve(cls: type[PromptElement]) -> ElementHandler:
 
 def is_plain_container(cls: type[PromptElement]) -> bool:
     """Return whether elements of a class only group their children, as Group does."""
-    return not issubclass(cls, _ATTACHED) and (_RESOLVED.get(cls) or _resolve(cls)) == _PLAIN
+    return not issubclass(cls, _ATTACHED) and _resolve(cls) == _PLAIN
 
 
 _PLAIN = ElementHandler()
@@ -197,15 +199,10 @@ def _open_message(
         )
     node.message = node
     node.name = element.name
-    if isinstance(element, chat.SystemMessage):
-        node.role = "system"
-    elif isinstance(element, chat.UserMessage):
-        node.role = "user"
-    elif isinstance(element, chat.ToolMessage):
-        node.role = "tool"
+    node.role = next(role for cls, role in chat.ROLES.items() if isinstance(element, cls))
+    if isinstance(element, chat.ToolMessage):
         node.call_id = element.tool_call_id
     elif isinstance(element, chat.AssistantMessage):
-        node.role = "assistant"
         node.calls = tuple(element.tool_calls)
         node.calls_removed_at = [NEVER_REMOVED] * len(node.calls)
         for call in node.calls if element.keep_with else ():
@@ -302,37 +299,19 @@ def _cut_to_budget(
     counted_end = 0  # a safe cut: the text before it has `counted_tokens`
     base = tokenizer.base
     safe_cut = base.safe_cut
-    for end in _find_piece_ends(content, separator):
+    pattern = re.escape(separator) if isinstance(separator, str) else separator
+    starts = (match.start() for match in re.finditer(pattern, content) if match.start() > 0)
+    for end in chain(starts, [len(content)]):
         tokens = base.count(content[counted_end:end])
         if tokenizer.scale(counted_tokens + tokens) > budget:
             break
         fitting_end = end
-        cut = (
-            _find_last_cut(safe_cut, content, counted_end + 1, end)
-            if safe_cut is not None
-            else None
-        )
+        cuts = safe_cut.finditer(content, counted_end + 1, end) if safe_cut is not None else ()
+        cut = max((match.start() for match in cuts if match.start() < end), default=None)
         if cut is not None:
             counted_tokens += tokens - base.count(content[cut:end])
             counted_end = cut
     return content[:fitting_end]
-
-
-def _find_piece_ends(content: str, separator: str | re.Pattern[str]) -> Iterator[int]:
-    pattern = re.compile(re.escape(separator)) if isinstance(separator, str) else separator
-    for match in pattern.finditer(content):
-        if match.start() > 0:
-            yield match.start()
-    if content:
-        yield len(content)
-
-
-def _find_last_cut(safe_cut: re.Pattern[str], content: str, start: int, end: int) -> int | None:
-    last = None
-    for match in safe_cut.finditer(content, start, end):
-        if match.start() < end:
-            last = match.start()
-    return last
 
 
 # Tag: writes its two lines, and drops them if its content is empty.
@@ -376,17 +355,20 @@ def escape_attribute(value: str) -> str:
 
     The standard library's function would import its HTTP client.
     """
-    for character, entity in (
-        ("&", "&amp;"),
-        ("<", "&lt;"),
-        (">", "&gt;"),
-        ('"', "&quot;"),
-        ("\n", "&#10;"),
-        ("\r", "&#13;"),
-        ("\t", "&#9;"),
-    ):
-        value = value.replace(character, entity)
-    return value
+    return value.translate(_ESCAPES)
+
+
+_ESCAPES = str.maketrans(
+    {
+        "&": "&amp;",
+        "<": "&lt;",
+        ">": "&gt;",
+        '"': "&quot;",
+        "\n": "&#10;",
+        "\r": "&#13;",
+        "\t": "&#9;",
+    }
+)
 
 
 # Truncate: renders its children, then cuts their text to its share. Ever shorter texts, down to the
@@ -426,8 +408,12 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     )
     head, marker = {"head": 1.0, "tail": 0.0}.get(element.keep, element.ratio), element.marker
     cut = sizer.truncate(content, tokens, head=head, marker=marker)
-    length = len(cut) - len(marker) if cut and cut != content else len(content)
-    shorter = list_shorter_texts(content, length, head=head, marker=marker)
+    shorter = list_shorter_texts(
+        content,
+        len(cut) - len(marker) if cut and cut != content else len(content),
+        head=head,
+        marker=marker,
+    )
     node.is_cut = cut != content and element.max_tokens is None
     if (
         not cut
@@ -575,9 +561,12 @@ def _open_prioritized_list(
 
 def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Children | None:
     context.add_rounds(node, element)
-    find_labels = cache(partial(describe_rounds, element.rounds))
     node.run = Run(
-        node, element.order, element.priorities, marker=element.marker, find_labels=find_labels
+        node,
+        element.order,
+        element.priorities,
+        marker=element.marker,
+        find_labels=cache(partial(describe_rounds, element.rounds)),
     )
     node.run.dropped, node.run.unspent = element.dropped, element.unspent
     return ()

@@ -107,7 +107,7 @@ def _run_without_loop(pending: PendingAwaitables) -> AwaitedResults:
     try:
         for node, awaitable in pending:
             try:
-                next(_iterate(awaitable))
+                next(awaitable.__await__())
             except StopIteration as stop:
                 results.append((node, stop.value, None))
             except Exception as error:  # noqa: BLE001  # sent to the render, which raises it with the element's path
@@ -120,10 +120,6 @@ def _run_without_loop(pending: PendingAwaitables) -> AwaitedResults:
         close_coroutines(pending)
         raise
     return results
-
-
-def _iterate(awaitable: Awaitable[object]) -> Generator[object, None, object]:
-    return (yield from awaitable.__await__())
 
 
 def close_coroutines(pending: PendingAwaitables) -> None:

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from itertools import takewhile
-from operator import is_
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -28,14 +27,11 @@ from promptkit.elements import (
     KeepWith,
     Metadata,
     Reference,
-    SystemMessage,
-    UserMessage,
 )
-from promptkit.elements.chat import MessageElement
+from promptkit.elements.chat import ROLES, MessageElement
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
-from promptkit.elements.rounds import Rounds, iter_rounds
 from promptkit.errors import TreeError
-from promptkit.messages import CacheBreakpointPart, Role
+from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.rendering.expand.build import (
     LEAF_ELEMENTS,
     build_leaf,
@@ -55,7 +51,7 @@ from promptkit.rendering.expand.event_loop import (
     PendingAwaitables,
     close_coroutines,
 )
-from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns
+from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns, find_key
 from promptkit.rendering.expand.scopes import Scopes, find_provided
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.subtree import measure
@@ -74,13 +70,9 @@ from promptkit.rendering.tree import (
 )
 
 if TYPE_CHECKING:
+    from promptkit.elements.rounds import Rounds
     from promptkit.rendering.expand.sizing import Sizer
 
-_ROLES: dict[type, Role] = {
-    SystemMessage: "system",
-    UserMessage: "user",
-    AssistantMessage: "assistant",
-}
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000
 _SHOWN = 40  # characters of a text in an error
@@ -201,8 +193,7 @@ class Expansion:
     ) -> ComponentRun:
         if self.seconds is not None:
             self.seconds[node] += perf_counter()
-        children = flatten(result, type(element).__name__)
-        run = ComponentRun(element, children, sizing)
+        run = ComponentRun(element, flatten(result, type(element).__name__), sizing)
         self.runs.store(run)
         return run
 
@@ -215,17 +206,11 @@ class Expansion:
         cached = {} if is_loose else self.cache.message_items
         find = cached.get
         items: list[MessageItem] = []
-        for messages in iter_rounds(element.rounds):
-            key = id(messages[0])
+        for each in element.rounds:
+            key = id(each) if isinstance(each, Message) else find_key(each)
             item = find(key)
-            # an item holds its messages, so that with the key its first message is the same
-            size = len(messages)
-            if (
-                item is None
-                or len(item.sources) != size
-                or (size > 1 and not all(map(is_, item.sources, messages)))
-            ):
-                item = build_round(messages)
+            if item is None:
+                item = build_round((each,) if isinstance(each, Message) else each)
                 item.tokens = self.sizer.find_tokens(item.messages or ())
                 item.is_loose = is_loose
                 cached[key] = item
@@ -293,9 +278,10 @@ class Expansion:
                 plain += 1
                 continue
             kind = type(child)
-            role = _ROLES.get(kind)
+            role = ROLES.get(kind)
             if (
                 role is not None
+                and role != "tool"
                 and message is None
                 and isinstance(child, MessageElement)
                 and (built := build_message_item(child, role, node)) is not None
@@ -326,14 +312,14 @@ class Expansion:
         if plain and _DEFAULT_GROW not in groups:
             groups[_DEFAULT_GROW] = []
         ordered = [
-            FlexGroup(groups[grow], plain if grow == _DEFAULT_GROW else 0, grow)
-            for grow in sorted(groups, reverse=True)
+            FlexGroup(nodes, plain if grow == _DEFAULT_GROW else 0, grow, unfinished=len(nodes))
+            for grow, nodes in sorted(groups.items(), key=lambda item: item[0], reverse=True)
         ]
         node.layout = Layout(ordered)
         for index, group in enumerate(ordered):
             for member in group.nodes:
                 member.group_index = index
-        self._schedule(node, 0)
+        self._schedule(ordered)
         return False
 
     def _build_node(self, element: PromptElement, parent: Node) -> Node:
@@ -365,18 +351,22 @@ class Expansion:
                     "a CacheBreakpoint must be a direct child of a message: move it into one.",
                     path=format_path(node),
                 )
-            part = CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
             node.items.append(
-                Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element)
+                Leaf(
+                    node,
+                    "",
+                    HIGHEST_PRIORITY,
+                    STARTS_LINE_NEVER,
+                    part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl),
+                    element=element,
+                )
             )
 
-    def _schedule(self, node: Node, index: int) -> None:
-        """Schedule the nodes of a flex group, or of the next group that has any. There is one."""
-        if node.layout:
-            groups = node.layout.groups
-            while not groups[index].nodes:
-                index += 1
-            self._stack.extend(reversed(groups[index].nodes))
+    def _schedule(self, groups: Sequence[FlexGroup]) -> bool:
+        """Schedule the nodes of the first flex group that has any. Return whether there is one."""
+        nodes = next((group.nodes for group in groups if group.nodes), ())
+        self._stack.extend(reversed(nodes))
+        return bool(nodes)
 
     def _complete(self, node: Node) -> None:
         """Close a node whose subtree is rendered and each ancestor that this completes, then schedule the next flex group."""
@@ -393,12 +383,9 @@ class Expansion:
             group.unfinished -= 1
             if group.unfinished:
                 return
-            if any(later.nodes for later in parent.layout.groups[node.group_index + 1 :]):
-                self._schedule(parent, node.group_index + 1)
+            if self._schedule(parent.layout.groups[node.group_index + 1 :]):
                 return
             node = parent
-            if node.parent is None:
-                return
 
 
 def _refuse_cycle(node: Node) -> None:
@@ -413,9 +400,8 @@ def _refuse_cycle(node: Node) -> None:
     for each in reversed(chain):
         first = outer.setdefault((id(each.element), each.component_depth), each)
         if first is not each:
-            name = type(each.element).__name__
             raise TreeError(
-                f"{name} contains itself, again at {format_path(each)}: take it out of its own children and props.",
+                f"{type(each.element).__name__} contains itself, again at {format_path(each)}: take it out of its own children and props.",
                 path=format_path(first),
             )
 
@@ -457,9 +443,11 @@ def grow_expandables(
         if not isinstance(element, Expandable):
             continue
         size = sizer.tokens_used(node)  # what it reported, at most its share unless it always stays
-        room = limit - used
-        for limited in _find_limits(node, root):
-            room = min(room, (limited.limit or 0) - measure(limited, sizer))
+        between = takewhile(lambda above: above is not root, iter_upwards(node.parent))
+        limits = [
+            above.limit - measure(above, sizer) for above in between if above.limit is not None
+        ]
+        room = min([limit - used, *limits])
         if room <= 0:
             continue
         try:
@@ -481,15 +469,13 @@ def _is_alive_below(node: Node, root: Node) -> bool:
     """Return whether a node is alive below another."""
     while node is not root:
         parent, position = node.parent, node.position
-        if parent is None or node.in_fallback or parent.items[position : position + 1] != [node]:
-            return False  # in a fallback, or in an alternative that was not kept
-        if parent.removed_at[position] != NEVER_REMOVED:
+        if (
+            parent is None
+            or node.in_fallback
+            # in an alternative that was not kept
+            or parent.items[position : position + 1] != [node]
+            or parent.removed_at[position] != NEVER_REMOVED
+        ):
             return False
         node = parent
     return True
-
-
-def _find_limits(node: Node, root: Node) -> list[Node]:
-    """Return the nodes with a limit between a node and `root`."""
-    between = takewhile(lambda above: above is not root, iter_upwards(node.parent))
-    return [above for above in between if above.limit is not None]

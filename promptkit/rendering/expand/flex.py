@@ -16,7 +16,7 @@ def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None
     >>> split_shares(100, [1, 1, 2], [None, 10, None])
     [30, 10, 60]
     """
-    weights = [_exact(basis) for basis in bases]
+    weights = [basis if isinstance(basis, int) else Fraction(basis) for basis in bases]
     basis_sum = sum(weights)
     if not basis_sum:
         return [0] * len(bases)
@@ -42,11 +42,3 @@ def resolve_reserve(remaining: int, reserve: int | str) -> int:
     (25, 30)
     """
     return remaining // int(reserve[1:]) if isinstance(reserve, str) else reserve
-
-
-def _exact(basis: float) -> int | Fraction:
-    if isinstance(basis, int):
-        return basis
-    from fractions import Fraction
-
-    return Fraction(basis)

@@ -24,12 +24,13 @@ from promptkit.rendering.tree import (
     MessageItem,
     Node,
     Run,
+    is_below,
     is_literal,
     iter_upwards,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Iterator, Mapping
 
     from promptkit.elements import Reference
 
@@ -63,12 +64,10 @@ class RenderTree:
 
     def find_last_breakpoint(self, root: Node) -> Leaf | None:
         """Return the last cache breakpoint at or below a node. Content before it is protected from pruning."""
-        below = (
-            leaf
-            for leaf in reversed(self.cache_breakpoints)
-            if root.index <= leaf.parent.index <= root.last_index
+        return next(
+            (leaf for leaf in reversed(self.cache_breakpoints) if is_below(leaf.parent, root)),
+            None,
         )
-        return next(below, None)
 
     def collect_attachments(
         self, state: int
@@ -168,7 +167,11 @@ def _settle(node: Node) -> None:
             live += child.is_counted
             if child.pinned:
                 node.pinned = True
-    if node.run is not None and node.run.is_recorded and _has_required_round(node, node.run):
+    if (
+        node.run is not None
+        and node.run.is_recorded
+        and any(map(is_content, _iter_required_rounds(node, node.run)))
+    ):
         node.pinned = True
     node.live_items = live
     node.is_blank = node.role is not None and not has_content(node)
@@ -193,8 +196,13 @@ def _find_enclosures(node: Node) -> list[Enclosure]:
         or sum(map(is_literal, items)) <= 1
     ):
         return []
-    places = (at for at in range(len(items)) if _is_text_or_child(node, at))
-    runs = [list(run) for _, run in groupby(places, key=lambda at: is_literal(items[at]))]
+    runs = [
+        list(run)
+        for _, run in groupby(
+            (at for at in range(len(items)) if _is_text_or_child(node, at)),
+            key=lambda at: is_literal(items[at]),
+        )
+    ]
     found: list[Enclosure] = []
     start: int | None = None  # None: no text stands before the children
     stays = False
@@ -208,7 +216,7 @@ def _find_enclosures(node: Node) -> list[Enclosure]:
         stays = stays or any(_stays(items[child]) for child in children)
         is_last = at + 2 >= len(runs)
         if after and (is_last or len(after) > 1) and start is not None and not stays:
-            found.append(Enclosure(start, after[-1] if is_last else after[0]))
+            found.append(Enclosure(start, after[-1] if is_last else after[0], living=start))
     return found
 
 
@@ -255,18 +263,22 @@ def _is_living_child(node: Node, position: int) -> bool:
 
 def find_enclosure(node: Node, position: int) -> Enclosure | None:
     """Return the enclosure of a node that an item is in, or None."""
-    several = len(node.enclosures) > 1
-    at = bisect_right(node.enclosures, position, key=attrgetter("start")) - 1 if several else 0
+    at = (
+        bisect_right(node.enclosures, position, key=attrgetter("start")) - 1
+        if len(node.enclosures) > 1
+        else 0
+    )
     found = node.enclosures[at]
     return found if at >= 0 and found.start <= position <= found.end else None
 
 
-def _has_required_round(node: Node, run: Run) -> bool:
-    """Return whether a conversation has a round with content that is never removed."""
+def _iter_required_rounds(node: Node, run: Run) -> Iterator[MessageItem]:
+    """Yield the rounds of a conversation that are never removed."""
     removable = set(run.order)
-    return len(removable) <= len(node.items) and any(
-        at not in removable and is_content(item) for at, item in enumerate(node.items)
-    )
+    if len(removable) <= len(node.items):  # with a marker and all rounds it has one more
+        for at, item in enumerate(node.items):
+            if at not in removable and type(item) is MessageItem:
+                yield item
 
 
 def _has_lasting_content(node: Node) -> bool:
@@ -296,8 +308,8 @@ def _keep_last_user_message(tree: RenderTree) -> None:
             parent.run.keep(position)
             parent.kept_position = position
         _pin(parent)
-        return
-    _keep_message(tree, message)
+    else:
+        _keep_message(tree, message)
 
 
 def _keep_system_message(tree: RenderTree) -> None:
@@ -314,12 +326,12 @@ def _keep_system_message(tree: RenderTree) -> None:
         return
     own = [node for node in messages if not has_own_priority(node)]
     if own:
-        _keep_message(tree, max(own, key=_rank_path))
-
-
-def _rank_path(node: Node) -> list[tuple[float, int]]:
-    """Return what tells which of two messages is removed first: the lower one."""
-    return [(above.priority, above.position) for above in iter_upwards(node)][::-1]
+        # of two messages the lower one is removed first, from the root on
+        paths = {
+            node: [(above.priority, above.position) for above in iter_upwards(node)][::-1]
+            for node in own
+        }
+        _keep_message(tree, max(own, key=paths.__getitem__))
 
 
 def _keep_message(tree: RenderTree, message: Node) -> None:
@@ -346,7 +358,11 @@ def _find_last_user_message(root: Node) -> tuple[Node, int] | None:
     while stack:
         parent, end = stack.pop()
         if parent.run is not None and parent.run.is_recorded:
-            if _has_required_request(parent, parent.run):
+            if any(
+                message.role == "user"
+                for item in _iter_required_rounds(parent, parent.run)
+                for message in item.messages or ()
+            ):
                 return None
             continue  # the other rounds have priorities
         for position in range(end - 1, -1, -1):
@@ -367,17 +383,6 @@ def _is_unprioritized_user_message(item: Item) -> bool:
         return item.role == "user" and item.element is not None and item.element.priority is None
     return (
         type(item) is Node and item.role == "user" and not item.in_prioritized and not item.is_blank
-    )
-
-
-def _has_required_request(node: Node, run: Run) -> bool:
-    """Return whether a conversation has a round with a user message that is never removed."""
-    removable = set(run.order)
-    return any(
-        type(item) is MessageItem
-        and at not in removable
-        and any(message.role == "user" for message in item.messages or ())
-        for at, item in enumerate(node.items)
     )
 
 
@@ -449,8 +454,9 @@ def _index_message(tree: RenderTree, node: Node) -> None:
             stack.pop()
     for call_index, call in enumerate(node.calls if node.call_groups else ()):
         if call.id in node.call_groups:
-            group = node.call_groups[call.id]
-            tree.keep_group_calls.setdefault(group, []).append((node, call_index))
+            tree.keep_group_calls.setdefault(node.call_groups[call.id], []).append(
+                (node, call_index)
+            )
 
 
 def _chain(tree: RenderTree, message: Node, leaf: Leaf, before: Leaf | None) -> Leaf:
@@ -489,14 +495,12 @@ def list_linked_leaves(node: Node) -> list[Leaf]:
 
 def has_removable_items(node: Node) -> bool:
     """Return whether a node has a living item besides the opening and closing lines of a Tag."""
-    living = (
-        item
-        for item, removed_at in zip(node.items, node.removed_at, strict=True)
-        if removed_at == NEVER_REMOVED
+    return any(
+        removed_at == NEVER_REMOVED
         and not (type(item) is Node and item.activated_at == NEVER_REMOVED)
         and not (type(item) is Leaf and item.is_frame)
+        for item, removed_at in zip(node.items, node.removed_at, strict=True)
     )
-    return next(living, None) is not None
 
 
 def pair_calls(tree: RenderTree, *, strict: bool) -> None:
@@ -553,14 +557,16 @@ def _refuse_repeated_ids(node: Node, open_calls: Mapping[str, tuple[Node, int]])
 
 def _orphan_error(node: Node, *, again: bool) -> OrphanToolResultError:
     problem = "is answered already" if again else "is made by no message before it"
-    message = f"the tool message answers call {node.call_id!r}, which {problem}: remove it, or correct its tool_call_id."
-    return OrphanToolResultError(message, path=format_path(node))
+    return OrphanToolResultError(
+        f"the tool message answers call {node.call_id!r}, which {problem}: remove it, or correct its tool_call_id.",
+        path=format_path(node),
+    )
 
 
 def _unanswered_error(node: Node, index: int) -> UnansweredToolCallError:
     call = node.calls[index]
-    message = (
+    return UnansweredToolCallError(
         f"no tool message answers call {call.id!r} ({call.name}): add a ToolMessage(tool_call_id={call.id!r}) after it, or remove the call. "
-        "For a recorded conversation, use History, which repairs it."
+        "For a recorded conversation, use History, which repairs it.",
+        path=format_path(node),
     )
-    return UnansweredToolCallError(message, path=format_path(node))

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.rendering.prune.plans import PlanCache
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from promptkit.elements.element import Children, PromptElement, Sizing
     from promptkit.rendering.tree import MessageItem
     from promptkit.tokens import Tokenizer
+
+
+ItemKey: TypeAlias = int | tuple[int, ...]
+
+
+def find_key(sources: Sequence[object]) -> ItemKey:
+    """Return the key of the item that holds an element or the messages of a round: the identities of these."""
+    return id(sources[0]) if len(sources) == 1 else tuple(map(id, sources))
 
 
 class ComponentRun:
@@ -21,15 +29,6 @@ class ComponentRun:
 
     It holds no Sizing, which would hold the whole tree of the render.
     """
-
-    __slots__ = (
-        "_budget_reads",
-        "_provided_reads",
-        "children",
-        "element",
-        "model",
-        "tokenizer",
-    )
 
     def __init__(self, element: PromptElement, children: Children, sizing: Sizing) -> None:
         self.element = element
@@ -47,6 +46,16 @@ class ComponentRun:
         )
 
 
+def _take_valid(
+    runs: list[ComponentRun], budget: Callable[[], int], find: Callable[[type], object]
+) -> ComponentRun | None:
+    """Take the first run that is valid for a budget and the values that `find` returns."""
+    found = next((run for run in runs if run.is_valid_for(budget, find)), None)
+    if found is not None:
+        runs.remove(found)
+    return found
+
+
 class RenderCache:
     """Caches message items and the children of pure components between renders, by the identity of their elements.
 
@@ -58,7 +67,7 @@ class RenderCache:
     def __init__(self, safe_cut: re.Pattern[str] | None = None) -> None:
         """Create an empty cache. `safe_cut` is that of the tokenizer that counts the plans."""
         self.plans = PlanCache(safe_cut)
-        self.message_items: dict[int, MessageItem] = {}
+        self.message_items: dict[ItemKey, MessageItem] = {}
         self._earlier_items: list[MessageItem] = []
         self._current: dict[int, list[ComponentRun]] = {}
         self._earlier: dict[int, list[ComponentRun]] = {}
@@ -70,11 +79,7 @@ class RenderCache:
 
         A run is for one place of a prompt, since the KeepWith groups that it made are.
         """
-        runs = self._earlier.get(id(element), ())
-        for index, run in enumerate(runs):
-            if run.is_valid_for(budget, find):
-                return self._earlier[id(element)].pop(index)
-        return None
+        return _take_valid(self._earlier.get(id(element), []), budget, find)
 
     def store(self, run: ComponentRun) -> None:
         """Cache a run of a pure component for the next render."""
@@ -88,7 +93,7 @@ class RenderCache:
         self._earlier, self._current = self._current, {}
         if len(self.message_items) > 2 * (len(message_items) + len(self._earlier_items)) + 1_000:
             self.message_items = {
-                id(item.sources[0] if item.sources else item.element): item
+                find_key(item.sources or (item.element,)): item
                 for item in chain(self._earlier_items, message_items)
             }
         self._earlier_items = message_items
@@ -123,11 +128,7 @@ class RequestRuns:
         """Return an unused run of an equal component that is valid for a budget and the values that `find` returns."""
         if not self._unused:
             return None
-        runs = self._unused.get(_Value(element), [])
-        found = next((run for run in runs if run.is_valid_for(budget, find)), None)
-        if found is not None:
-            runs.remove(found)
-        return found
+        return _take_valid(self._unused.get(_Value(element), []), budget, find)
 
     def store(self, run: ComponentRun) -> None:
         """Keep a run for the later renders of the request."""
@@ -139,8 +140,6 @@ class _Value:
 
     It hashes all props, unlike an element, which hashes few since it may be deep.
     """
-
-    __slots__ = ("_hash", "element")
 
     def __init__(self, element: PromptElement) -> None:
         self.element = element

@@ -14,6 +14,7 @@ fits needs no pruning.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from promptkit.rendering.expand.flex import resolve_reserve, split_shares
@@ -36,8 +37,7 @@ UNBOUNDED = 1 << 60
 """The upper bound of tokens where none is known."""
 
 MAX_FRAMES = 10_000
-"""The most counts of the framing of messages with tool calls, or of tool results, that a Sizer
-keeps."""
+"""The most counts of the framing of messages that a Sizer keeps."""
 
 
 class Sizer:
@@ -50,23 +50,13 @@ class Sizer:
     def __init__(self, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> None:
         self.tokenizer = tokenizer
         self.prompt_tsx = prompt_tsx
-        self._text_frames: dict[tuple[Role, str | None], int] = {}
         # by identity: the message is held, so no other gets its id
         self._counts: dict[int, tuple[Message, int]] = {}
         self._earlier_counts: dict[int, tuple[Message, int]] = {}
         self._truncated: dict[tuple[str, int, float, str], str] = {}
         self._earlier_truncated: dict[tuple[str, int, float, str], str] = {}
-        self._frames: dict[
-            tuple[Role, str | None, tuple[ToolCall, ...], str | None, bool], int
-        ] = {}
-
-    def count_text_frame(self, role: Role, name: str | None) -> int:
-        """Count the tokens around the content of a message without tool calls."""
-        key = (role, name)
-        tokens = self._text_frames.get(key)
-        if tokens is None:
-            tokens = self._text_frames[key] = self.tokenizer.count_framing(role, name=name).tokens
-        return tokens
+        self.count_frame = lru_cache(MAX_FRAMES)(self._count_frame)
+        """Counts the tokens around the content of a message, each once."""
 
     def count_node_frame(self, node: Node, state: int, *, text: bool) -> int:
         """Count the tokens around the content of a message, including the tool calls that are alive in a state.
@@ -77,7 +67,7 @@ class Sizer:
         if role is None:
             return 0
         if not node.calls and node.call_id is None:
-            return self.count_text_frame(role, node.name)
+            return self.count_frame(role, node.name)
         calls = node.calls
         if node.calls_removed_at:
             calls = tuple(
@@ -89,26 +79,18 @@ class Sizer:
             )
         return self.count_frame(role, node.name, calls, node.call_id, text=text)
 
-    def count_frame(
+    def _count_frame(
         self,
         role: Role,
         name: str | None,
-        calls: tuple[ToolCall, ...],
-        call_id: str | None,
+        calls: tuple[ToolCall, ...] = (),
+        call_id: str | None = None,
         *,
-        text: bool,
+        text: bool | None = None,
     ) -> int:
-        """Count the tokens around the content of a message, each once."""
-        key = role, name, calls, call_id, text
-        tokens = self._frames.get(key)
-        if tokens is None:
-            if len(self._frames) >= MAX_FRAMES:
-                self._frames.clear()
-            count = self.tokenizer.count_framing(
-                role, name=name, tool_calls=calls, tool_call_id=call_id, text=text
-            )
-            tokens = self._frames[key] = count.tokens
-        return tokens
+        return self.tokenizer.count_framing(
+            role, name=name, tool_calls=calls, tool_call_id=call_id, text=text
+        ).tokens
 
     def count_item(self, item: MessageItem) -> int:
         """Count the tokens of a message item. The count is kept on the item."""
@@ -117,9 +99,7 @@ class Sizer:
             if item.sources:
                 tokens = sum(map(self.count_message, item.messages or ()))
             else:
-                tokens = self.count_text_frame(item.role, item.name) + self.tokenizer.count(
-                    item.text
-                )
+                tokens = self.count_frame(item.role, item.name) + self.tokenizer.count(item.text)
             item.tokens = tokens
         return tokens
 
@@ -154,14 +134,12 @@ class Sizer:
         The result is kept for this render and the next: a long log is tokenised once.
         """
         key = text, tokens, head, marker
-        cut = self._truncated.get(key)
-        if cut is None:
-            cut = self._earlier_truncated.get(key)
-            if cut is None:
-                cut = truncate_text(
-                    text, tokens, head=head, marker=marker, tokenizer=self.tokenizer
-                )
-            self._truncated[key] = cut
+        known = self._truncated.get(key, self._earlier_truncated.get(key))
+        self._truncated[key] = cut = (
+            truncate_text(text, tokens, head=head, marker=marker, tokenizer=self.tokenizer)
+            if known is None
+            else known
+        )
         return cut
 
     def share_counts(self, other: Sizer) -> None:
@@ -180,7 +158,7 @@ class Sizer:
         if item.sources:
             return sum(map(self._bound_message, item.messages or ()))
         bound = self.tokenizer.upper_bound(item.text)
-        return UNBOUNDED if bound is None else bound + self.count_text_frame(item.role, item.name)
+        return UNBOUNDED if bound is None else bound + self.count_frame(item.role, item.name)
 
     def _bound_message(self, message: Message) -> int:
         total = count_frame(message, self.tokenizer).tokens
@@ -227,18 +205,13 @@ class Sizer:
     def _settle_budget(self, node: Node) -> Sequence[tuple[int, Node]]:
         if node.budget is not None:
             return ()
-        if node.replaces:
-            if node.replaces.budget is None:
-                return ((BUDGET, node.replaces),)
-            node.budget = node.replaces.budget
-            return ()
-        parent = node.parent
-        if parent is None:
-            node.budget = 0
-            return ()
-        if parent.budget is None:
-            return ((BUDGET, parent),)
-        return self._settle_share(parent, node.group_index)
+        source = node.replaces or node.parent
+        if source is not None and source.budget is None:
+            return ((BUDGET, source),)
+        if source is not None and node.replaces is None:
+            return self._settle_share(source, node.group_index)
+        node.budget = 0 if source is None else source.budget
+        return ()
 
     def _settle_share(self, parent: Node, index: int) -> Sequence[tuple[int, Node]]:
         """Set the shares of a container's flex group, or return the goals that must be settled first."""
@@ -288,8 +261,8 @@ class Sizer:
                 type(item) is MessageItem or (type(item) is Leaf and _takes_share(item))
                 for item in node.items
             )
-            share = max(0, node.budget - size) // plain if plain else 0
-            size += self.sum_plain_members(node, share) if plain else 0
+            if plain:
+                size += self.sum_plain_members(node, max(0, node.budget - size) // plain)
         self._settle_needed(node)
         node.used = max(min(node.budget, size), node.needed)
         return ()
@@ -305,12 +278,11 @@ class Sizer:
         if self._stays(node):
             node.needed = node.whole
             return
-        plain = (
+        node.needed = sum(member.needed for member in members) + sum(
             self.count_item(item)
             for item in node.items
             if type(item) is MessageItem and self._stays(item)
         )
-        node.needed = sum(plain) + sum(member.needed for member in members)
 
     def _stays(self, item: Node | MessageItem) -> bool:
         """Return whether an item may exceed its share because pruning cannot make it smaller."""

@@ -20,13 +20,13 @@ from promptkit.rendering.prune.undo_log import (
     LeafLinked,
     LeafUnlinked,
     SubtreeRemoved,
-    undo,
+    apply,
 )
 from promptkit.rendering.subtree import iter_leaves, iter_messages
-from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, Run, is_node_alive
+from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, Run, is_below, is_node_alive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from promptkit.rendering.expand.sizing import Sizer
     from promptkit.rendering.prune.removal_order import Step
@@ -80,7 +80,7 @@ class BackwardScan:
         self._messages = 0
         self._systems = 0
         self._entries: dict[Node, _MessageTokens] = {}
-        self._recorded = [run for run in recorded if self._is_inside(run.node)]
+        self._recorded = [run for run in recorded if is_below(run.node, root)]
         if root.is_active:
             self._add_root(self.state)
         # without markers, from the last state on, for the states that the scan has reached
@@ -108,11 +108,10 @@ class BackwardScan:
 
     def _count_markers(self, state: int) -> int:
         """Count the markers in a state. Counting per state avoids the markers of states that are never kept."""
-        found = ((run.node, run.find_marker(state)) for run in self._recorded)
         return sum(
             self.sizer.count_item(marker[1])
-            for node, marker in found
-            if marker is not None and is_node_alive(node, state)
+            for run in self._recorded
+            if (marker := run.find_marker(state)) is not None and is_node_alive(run.node, state)
         )
 
     def unspent_at(self, state: int) -> int:
@@ -128,15 +127,17 @@ class BackwardScan:
         steps = self.steps
         # Counts at joins are not quite monotone: an earlier state may be without the slack.
         while self.state and self._content - self._slack <= room:
-            step = steps[self.state - 1]
             # A restored text that is too long for the budget need not be counted: it is in every
             # earlier state, so none of them fits.
-            if self._restores_too_long(step, shortest, budget):
+            if self._restores_too_long(steps[self.state - 1], shortest, budget):
                 break
             self.step_back()
-        states = range(self.state, len(self.steps) + 1)
         return next(
-            (state for state in states if self.tokens_at(state) + self.unspent_at(state) <= budget),
+            (
+                state
+                for state in range(self.state, len(steps) + 1)
+                if self.tokens_at(state) + self.unspent_at(state) <= budget
+            ),
             None,
         )
 
@@ -181,7 +182,12 @@ class BackwardScan:
             return False
         parent = item.parent
         message = parent.message
-        if message is None or message.is_blank or parent.in_fallback or not self._is_inside(parent):
+        if (
+            message is None
+            or message.is_blank
+            or parent.in_fallback
+            or not is_below(parent, self.root)
+        ):
             return False
         return self.sizer.tokenizer.lower_bound(item.text) > budget
 
@@ -194,7 +200,7 @@ class BackwardScan:
             item = run.find_item(entry)
             if item is not None and item.messages != ():
                 run.node.live_items += 1
-                self._add_item(item)
+                self._add_items([item])
         else:
             for change in reversed(step):
                 self._undo(change)
@@ -209,18 +215,12 @@ class BackwardScan:
             )
             self._count_leaves(entry)
         else:
-            for item in iter_messages(root, state, markers=False):
-                if type(item) is MessageItem:
-                    self._add_item(item)
-                else:
-                    self._add(item)
+            self._add_items(iter_messages(root, state, markers=False))
 
     def _undo(self, change: Change) -> None:
         if isinstance(change, LeafLinked):
             self._count_linked(change.leaf, -1)
-            undo(change)
-            return
-        undo(change)
+        apply(change, taken=False)
         if isinstance(change, LeafUnlinked):
             self._count_linked(change.leaf, 1)
         elif isinstance(change, SubtreeRemoved):
@@ -249,42 +249,43 @@ class BackwardScan:
 
         Other items that the same step removed come back with changes of their own.
         """
-        if parent.message is not None or not self._is_inside(parent):
+        if parent.message is not None or not is_below(parent, self.root):
             return  # inside a message, the leaves come back one by one
         if type(item) is Node:
-            for message in iter_messages(item, self.state + 1, markers=False):
-                self._add(message)
+            self._add_items(iter_messages(item, self.state + 1, markers=False))
         elif type(item) is MessageItem:
-            self._add_item(item)
+            self._add_items([item])
 
-    def _is_inside(self, node: Node) -> bool:
-        """Return whether a node is in the subtree that is counted."""
-        return self.root.index <= node.index <= self.root.last_index
+    def _add_items(self, added: Iterable[Node | MessageItem]) -> None:
+        content = slack = messages = systems = 0
+        for item in added:
+            if type(item) is not MessageItem:
+                if type(item) is Node and item.is_counted:
+                    self._add_message(item)
+            elif item.messages != ():  # blank
+                tokens = item.tokens
+                if tokens < 0:
+                    tokens = self.sizer.count_item(item)
+                content += tokens
+                if item.is_loose:
+                    slack += tokens
+                messages += 1
+                if item.role == "system":
+                    systems += 1
+        self._content += content
+        self._slack += slack
+        self._messages += messages
+        self._systems += systems
 
-    def _add(self, item: Node | MessageItem) -> None:
-        if type(item) is MessageItem:
-            self._add_item(item)
-        elif type(item) is Node and item.is_counted:
-            entry = self._entries.get(item)
-            if entry is None:
-                entry = self._entries[item] = _MessageTokens(item, LeafRange(0, item.leaf_count))
-            if not entry.is_present:
-                self._messages += 1
-                self._systems += item.role == "system"
-                self._count_leaves(entry)
-                self._count_frame(entry)
-
-    def _add_item(self, item: MessageItem) -> None:
-        if item.messages == ():
-            return  # blank
-        tokens = item.tokens
-        if tokens < 0:
-            tokens = self.sizer.count_item(item)
-        self._content += tokens
-        if item.is_loose:
-            self._slack += tokens
-        self._messages += 1
-        self._systems += item.role == "system"
+    def _add_message(self, node: Node) -> None:
+        entry = self._entries.get(node)
+        if entry is None:
+            entry = self._entries[node] = _MessageTokens(node, LeafRange(0, node.leaf_count))
+        if not entry.is_present:
+            self._messages += 1
+            self._systems += node.role == "system"
+            self._count_leaves(entry)
+            self._count_frame(entry)
 
     def _remove(self, item: Node | MessageItem) -> None:
         """Remove the message of a fallback that has been deactivated."""
@@ -367,12 +368,10 @@ class BackwardScan:
         if entry.root.leaf_count == 1:
             # the only leaf of its message has no joins
             tokens, shrinkable = self._base.count(leaf.text) if leaf.text else 0, 0
-        elif leaf.part is not None:
-            tokens, shrinkable = joins.count_part(leaf, entry.span)
+        elif leaf.part is None and not leaf.is_empty:
+            tokens, shrinkable = joins.count_text(leaf, entry.span)
         else:
-            tokens, shrinkable = (joins.count_empty if leaf.is_empty else joins.count_text)(
-                leaf, entry.span
-            )
+            tokens, shrinkable = joins.count_around(leaf, entry.span)
         entry.base_tokens += sign * tokens
         entry.part_tokens += sign * part_tokens
         entry.content = self._scale(entry.base_tokens) + entry.part_tokens

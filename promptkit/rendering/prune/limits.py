@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from promptkit.rendering.prune.counting import BackwardScan, Overhead
 from promptkit.rendering.prune.undo_log import CallRemoved, Change, ItemRemoved
 from promptkit.rendering.subtree import iter_message_places, measure
-from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, Run
+from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, Run, is_below
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,13 +118,12 @@ def _count(root: Node, sizer: Sizer) -> int:
                 continue
             elif item.role is not None:
                 total += measure(item, sizer)
-            elif item.settled_tokens == _UNKNOWN:
-                item.settled_tokens = measure(item, sizer)
-                total += item.settled_tokens
-            elif item.settled_tokens is not None:
-                total += item.settled_tokens
-            else:
+            elif item.settled_tokens is None:
                 stack.append(item)
+            else:
+                if item.settled_tokens == _UNKNOWN:
+                    item.settled_tokens = measure(item, sizer)
+                total += item.settled_tokens
     return total
 
 
@@ -179,8 +178,11 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageIt
                 )
             else:
                 places[change.parent, change.position] = None
-    found = (parent.items[position] for parent, position in places if _is_below(parent, root))
-    return [item for item in found if isinstance(item, MessageItem | Node)]
+    return [
+        item
+        for parent, position in places
+        if is_below(parent, root) and isinstance(item := parent.items[position], MessageItem | Node)
+    ]
 
 
 def _forget_settled(step: list[Change], root: Node) -> None:
@@ -193,11 +195,7 @@ def _forget_settled(step: list[Change], root: Node) -> None:
             if isinstance(change, CallRemoved)
             else None
         )
-        while node is not None and not _is_below(node, root):
+        while node is not None and not is_below(node, root):
             if node.settled_tokens is not None:
                 node.settled_tokens = _UNKNOWN
             node = node.parent
-
-
-def _is_below(node: Node, root: Node) -> bool:
-    return root.index <= node.index <= root.last_index

@@ -6,9 +6,8 @@ is certainly removed is never looked at.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
-
-import attrs
 
 from promptkit.messages import Message
 from promptkit.rendering.prune.counting import LONG
@@ -23,92 +22,59 @@ if TYPE_CHECKING:
     from promptkit.rendering.expand.sizing import Sizer
 
 
-@attrs.frozen
-class KeptPlan:
-    """What is kept of a static tree."""
-
-    path: tuple[tuple[ContainerPlan, int], ...]
-    """The containers around `container` that are kept in part, the root first, each with the rank
-    of the next one."""
-    container: ContainerPlan
-    """The innermost container that is kept in part."""
-    rank: int
-    """The rank from which on its units are kept."""
-    lines: tuple[LinesMessage, int] | None
-    """The unit before that rank, if it is a message of which some lines are kept, and the index of
-    the first of these in its `ranked`."""
-    tokens: int
-    """The tokens of the messages."""
-
-    def build_messages(self) -> tuple[Message, ...]:
-        """Build the messages, in written order."""
-        messages: list[Message] = []
-        add = messages.append
-        levels = [(plan, rank, rank + 1) for plan, rank in self.path]
-        levels.append((self.container, self.rank - 1, self.rank))
-        plan, partial, low = levels[0]
-        stack = [(zip(plan.units, plan.ranks, strict=True), partial, low)]
-        depth = 1
-        while stack:
-            rest, partial, low = stack[-1]
-            for unit, rank in rest:
-                if rank >= low:
-                    if isinstance(unit, ContainerPlan):
-                        stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
-                        break
-                    add(
-                        _build(unit)
-                        if isinstance(unit, MessageItem)
-                        else unit.message or _build(unit)
-                    )
-                elif rank == partial:
-                    if depth < len(levels):
-                        plan, partial, low = levels[depth]
-                        depth += 1
-                        stack.append((zip(plan.units, plan.ranks, strict=True), partial, low))
-                        break
-                    if self.lines is not None:
-                        message, first = self.lines
-                        add(_join(message, sorted(message.ranked[first:])))
-            else:
-                stack.pop()
-        return tuple(messages)
-
-
 _NONE: Final = -1
 """The rank of a unit that is kept in part, where there is none."""
 
 
-def _build(unit: MessageItem | PlannedMessage | LinesMessage | ContainerPlan) -> Message:
-    """Build the message of a unit, and keep it there for other renders."""
-    if isinstance(unit, PlannedMessage):
-        calls = () if unit.call is None else (unit.call,)
-        content = (unit.text,) if unit.text else ()
-        unit.message = Message(
-            role=unit.role,
-            content=content,
-            name=unit.element.name,
-            tool_calls=calls,
-            tool_call_id=unit.answers,
-        )
-        return unit.message
-    if isinstance(unit, LinesMessage):
-        unit.message = _join(unit, range(len(unit.lines)))
-        return unit.message
-    if not isinstance(unit, MessageItem):
-        raise TypeError(f"{type(unit).__name__} is no message.")
-    return build_messages(unit, 0)[0]
+def _build_messages(
+    path: Sequence[tuple[ContainerPlan, int]],
+    container: ContainerPlan,
+    first: int,
+    lines: tuple[LinesMessage, int] | None,
+) -> tuple[Message, ...]:
+    """Build the messages that are kept of a static tree, in written order.
+
+    Args:
+        path: The containers around `container` that are kept in part, the root first, each with the
+            rank of the next one.
+        container: The innermost container that is kept in part.
+        first: The rank from which on its units are kept.
+        lines: The unit before that rank, if it is a message of which some lines are kept, and the
+            index of the first of these in its `ranked`.
+    """
+    messages: list[Message] = []
+    add = messages.append
+    levels = chain(((plan, rank, rank + 1) for plan, rank in path), [(container, first - 1, first)])
+    plan, partial, low = next(levels)
+    stack = [(zip(plan.units, plan.ranks, strict=True), partial, low)]
+    while stack:
+        rest, partial, low = stack[-1]
+        for unit, rank in rest:
+            if rank >= low:
+                if isinstance(unit, ContainerPlan):
+                    stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
+                    break
+                add(
+                    unit.message
+                    if isinstance(unit, LinesMessage)
+                    else (unit.messages or build_messages(unit, 0))[0]
+                )
+            elif rank == partial:
+                if (level := next(levels, None)) is not None:
+                    plan, partial, low = level
+                    stack.append((zip(plan.units, plan.ranks, strict=True), partial, low))
+                    break
+                if lines is not None:
+                    message, start = lines
+                    add(message.join(sorted(message.ranked[start:])))
+        else:
+            stack.pop()
+    return tuple(messages)
 
 
-def _join(message: LinesMessage, positions: Sequence[int]) -> Message:
-    """Build a message of its lines at these positions."""
-    lines = message.lines
-    texts = [lines[position].ended for position in positions]
-    texts[-1] = lines[positions[-1]].text
-    return Message(role=message.role, content=("".join(texts),), name=message.element.name)
-
-
-def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> KeptPlan | None:  # noqa: C901  # one pass over units, of which a prompt can have very many
+def prune_plan(  # noqa: C901  # one pass over units, of which a prompt can have very many
+    root: ContainerPlan, room: int, sizer: Sizer, *, budget: int
+) -> tuple[tuple[Message, ...], int] | None:
     """Find the first state of the removal order that fits.
 
     The last user message without a priority is never removed. Without any, neither is the last of
@@ -121,15 +87,18 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
         budget: The tokens of the whole request. A text that is surely longer is not counted.
 
     Returns:
-        The state, or None if not even the last state fits, or if only the tree tells what fits.
+        Its messages and their tokens, or None if not even the last state fits, or if only the tree
+        tells what fits.
     """
     counts = _Counts(sizer, budget)
-    total = sum(map(counts.count_planned, root.fixed))
+    total = sum(map(counts.count, root.fixed))
     if total > room:
         return None
-    waits_for_user = root.has_user and not any(message.role == "user" for message in root.fixed)
+    waits_for_user = "user" in root.roles and not any(
+        message.role == "user" for message in root.fixed
+    )
     # for the message that is never removed
-    waits = waits_for_user or not (root.has_user or root.fixed)
+    waits = waits_for_user or not ("user" in root.roles or root.fixed)
     last_user = root.last_user  # until it is kept
     path: list[tuple[ContainerPlan, int]] = []
     lines: tuple[LinesMessage, int] | None = None
@@ -171,7 +140,7 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
     return (
         None
         if waits or last_user is not None
-        else KeptPlan(tuple(path), container, rank, lines, total)
+        else (_build_messages(path, container, rank, lines), total)
     )
 
 
@@ -185,31 +154,26 @@ class _Counts:
         self._budget = budget
         self._shortest = max(LONG, budget)
 
-    def count(self, unit: MessageItem | PlannedMessage | Pair) -> int:
+    def count(self, unit: MessageItem | Pair) -> int:
         """Count the tokens of a message, or of a call and its result.
 
         A text that surely exceeds the budget is not counted.
         """
-        if isinstance(unit, MessageItem):
-            return self._find_excess(unit.text) or self._sizer.count_item(unit)
-        if isinstance(unit, PlannedMessage):
-            return self.count_planned(unit)
-        call, result = unit
-        return self.count_planned(call) + self.count_planned(result)
-
-    def count_planned(self, message: PlannedMessage) -> int:
-        """Count the tokens of a message as `count` does."""
-        if message.tokens < 0:
-            text = message.text
-            excess = self._find_excess(text)
-            if excess:
-                return excess
-            calls = () if message.call is None else (message.call,)
-            frame = self._sizer.count_frame(
-                message.role, message.element.name, calls, message.answers, text=bool(text)
+        if not isinstance(unit, MessageItem):
+            call, result = unit
+            return self.count(call) + self.count(result)
+        if unit.tokens < 0 and (excess := self._find_excess(unit.text)):
+            return excess
+        if unit.tokens < 0 and isinstance(unit, PlannedMessage):
+            message = Message(
+                role=unit.role,
+                content=(unit.text,) if unit.text else (),
+                name=unit.name,
+                tool_calls=() if unit.call is None else (unit.call,),
+                tool_call_id=unit.answers,
             )
-            message.tokens = frame + (self._sizer.tokenizer.count(text) if text else 0)
-        return message.tokens
+            unit.messages, unit.tokens = (message,), self._sizer.count_message(message)
+        return self._sizer.count_item(unit)
 
     def prune_lines(self, message: LinesMessage, room: int) -> tuple[int, int]:
         """Find the first state of a message that fits: the index in `ranked` of its first line, and its tokens.
@@ -218,7 +182,7 @@ class _Counts:
         have less tokens, but never less than the end of its last line.
         """
         count, scale = self._base.count, self._scale
-        frame = self._sizer.count_text_frame(message.role, message.element.name)
+        frame = self._sizer.count_frame(message.role, message.element.name)
         room -= frame
         lines, ranked = message.lines, message.ranked
         index = best = len(ranked)
@@ -228,8 +192,7 @@ class _Counts:
             line = lines[position]
             tokens = line.tokens
             if tokens < 0:
-                text = line.text
-                if self._find_excess(text):
+                if self._find_excess(line.text):
                     break
                 tokens = line.tokens = count(line.ended)
             content += tokens

@@ -11,15 +11,17 @@ and used again in every render that shows it. A render of one more turn plans th
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from operator import is_
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from promptkit.elements import AssistantMessage, SystemMessage, TextChunk, ToolMessage, UserMessage
-from promptkit.elements.chat import MessageElement
+from promptkit.elements import AssistantMessage, TextChunk, ToolMessage
+from promptkit.elements.chat import ROLES, MessageElement
 from promptkit.errors import TreeError
+from promptkit.messages import Message
 from promptkit.rendering.expand.build import build_leaf, build_message_item, is_plain, read_priority
 from promptkit.rendering.expand.elements import is_plain_container
 from promptkit.rendering.prune.text_joins import is_safe_line_start
@@ -30,67 +32,64 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from promptkit.elements.element import Children, PromptElement
-    from promptkit.messages import Message, Role, ToolCall
+    from promptkit.messages import Role, ToolCall
 
 FIXED: Final = 1 << 60
 """The rank of what is never removed."""
 
 
 @attrs.define(eq=False)
-class PlannedMessage:
-    """A message with one tool call and no text, a tool result, or a message that is never removed.
+class PlannedMessage(MessageItem):
+    """A message with one tool call and no text, a tool result, or a message that is never removed."""
 
-    Its content is one text or none.
-    """
-
-    element: MessageElement
-    role: Role
-    text: str
-    priority: float
     call: ToolCall | None = None
     answers: str | None = None
     """The id of the call whose result it is."""
-    fixed: bool = False
-    tokens: int = -1  # not counted yet
-    message: Message | None = None  # not built yet
 
 
+@attrs.define(eq=False)
 class Line:
     """A TextChunk whose start is a safe cut of the tokenizer, so that its tokens do not depend on the lines around it."""
 
-    __slots__ = ("element", "ended", "priority", "text", "tokens")
-
-    def __init__(self, element: TextChunk, text: str, priority: float) -> None:
-        self.element = element
-        self.text = text
-        self.ended = text if text[-1] == "\n" else f"{text}\n"  # as it is before another line
-        self.priority = priority
-        self.tokens = -1  # with a line break behind it; not counted yet
+    element: TextChunk
+    text: str
+    ended: str
+    """The text as it is before another line: with a line break at its end."""
+    priority: float
+    tokens: int = -1  # with a line break behind it; not counted yet
 
 
+@attrs.define(eq=False)
 class LinesMessage:
-    """A message of lines, which are removed one by one.
+    """A message of lines, which are removed one by one."""
 
-    `ranked` holds their positions, the first to be removed first.
-    """
+    element: MessageElement
+    role: Role
+    lines: list[Line]
+    priority: float
 
-    __slots__ = ("element", "lines", "message", "priority", "ranked", "ranks", "role")
-
-    def __init__(
-        self, element: MessageElement, role: Role, lines: list[Line], priority: float
-    ) -> None:
-        self.element = element
-        self.role: Role = role
-        self.lines = lines
-        self.priority = priority
-        priorities = [line.priority for line in lines]
-        places = range(len(lines))
-        self.ranked: Sequence[int] = (
+    @cached_property
+    def ranked(self) -> Sequence[int]:
+        """The positions of the lines, the first to be removed first."""
+        priorities = [line.priority for line in self.lines]
+        places = range(len(priorities))
+        return (
             places
             if priorities == sorted(priorities)
             else sorted(places, key=priorities.__getitem__)
         )
-        self.message: Message | None = None  # with all lines; not built yet
+
+    @cached_property
+    def message(self) -> Message:
+        """The message with all lines."""
+        return self.join(range(len(self.lines)))
+
+    def join(self, positions: Sequence[int]) -> Message:
+        """Build the message with the lines at these positions."""
+        lines = self.lines
+        texts = [lines[position].ended for position in positions]
+        texts[-1] = lines[positions[-1]].text
+        return Message(role=self.role, content=("".join(texts),), name=self.element.name)
 
 
 @attrs.define(eq=False)
@@ -105,43 +104,32 @@ class ContainerPlan:
     ranks: list[int] = attrs.field(factory=list[int])
     """The index in `ranked` for each unit, and FIXED for a unit that is never removed."""
     fixed: list[PlannedMessage] = attrs.field(factory=list[PlannedMessage])
-    has_user: bool = False
-    """Whether it has a message of the user that may be removed."""
+    roles: set[Role] = attrs.field(factory=set["Role"])
+    """The roles of its messages that may be removed; `tool` for a message with a tool call, too."""
     last_user: MessageItem | LinesMessage | None = None
     """The last user message without a priority, unless it is required."""
-    has_system: bool = False
-    """Whether it has a system message that may be removed."""
-    has_calls: bool = False
     is_changing: bool = False
     """Whether the lowest priority of a unit's children changes while they are removed."""
-    size: int = 1
-    """The plans in it, itself included."""
 
 
-Unit: TypeAlias = MessageItem | PlannedMessage | LinesMessage | ContainerPlan
+Unit: TypeAlias = MessageItem | LinesMessage | ContainerPlan
 """What is ranked in a container."""
 
 Pair: TypeAlias = tuple[PlannedMessage, PlannedMessage]
 """A message with a tool call, and the result of the call."""
 
-_ROLES: Final[dict[type[PromptElement], Role]] = {
-    SystemMessage: "system",
-    UserMessage: "user",
-    AssistantMessage: "assistant",
-    ToolMessage: "tool",
-}
-
 _OUTSIDE: Final = Node(None, None, HIGHEST_PRIORITY)
 """Stands for the container of a message whose plan does not depend on it."""
 
 _SLACK: Final = 1_000
-"""Plans that are kept besides twice those of the last prompt."""
+"""Plans that are kept besides twice those of a prompt."""
 
 
 class PlanCache:
     """The plans of the elements of the last prompts, by identity.
 
-    A plan holds its element, so no other object has that identity.
+    A plan holds its element, so no other object has that identity. Once there are far more than one
+    prompt has, all are dropped.
     """
 
     def __init__(self, safe_cut: re.Pattern[str] | None) -> None:
@@ -149,29 +137,25 @@ class PlanCache:
         self._units: dict[int, Unit] = {}
         self._lines: dict[int, Line] = {}
         self._last_lines: LinesMessage | None = None
-        self._size = 0  # of the last plan
+        self._most = 0
+        """The most plans that are kept."""
 
     def plan(self, children: Children) -> ContainerPlan | None:
         """Return the plan of a prompt, or None if it is not static or not well-formed."""
+        units, lines = self._units, self._lines
+        is_full = len(units) + len(lines) >= self._most
+        if is_full:
+            units.clear()
+            lines.clear()
         root = self._plan(children)
-        if (
-            root is not None
-            and isinstance(root.last_user, LinesMessage)
-            and _has_kept_lines(root.last_user)
-        ):
-            root = None
-        if root is not None:
-            self._size = root.size
-        if len(self._units) + len(self._lines) > 2 * self._size + _SLACK:
-            units = () if root is None else _list_units(root)
-            self._units = {id(unit.element): unit for unit in units}
-            self._lines = {
-                id(line.element): line
-                for unit in units
-                if isinstance(unit, LinesMessage)
-                for line in unit.lines
-            }
-        return root
+        if is_full:
+            self._most = 2 * (len(units) + len(lines)) + _SLACK
+        last = None if root is None else root.last_user
+        # a line without a priority is never removed from a message that is never removed
+        is_kept = isinstance(last, LinesMessage) and (
+            last.lines[last.ranked[-1]].priority >= HIGHEST_PRIORITY
+        )
+        return None if is_kept else root
 
     def _plan(self, children: Children) -> ContainerPlan | None:  # noqa: C901  # one pass over children, of which a prompt can have very many
         root = ContainerPlan(None, HIGHEST_PRIORITY)
@@ -192,7 +176,7 @@ class PlanCache:
                     if child and not child.isspace():
                         return None
                     continue
-                role = _ROLES.get(type(child))
+                role = ROLES.get(type(child))
                 if role is None or not isinstance(child, MessageElement):
                     inner = _open_container(child)
                     if inner is None or id(child) in inside:
@@ -218,32 +202,31 @@ class PlanCache:
     def _plan_message(self, element: MessageElement, role: Role) -> Unit | None:
         """Plan a message, or return None if it is not static."""
         try:
-            text = None if role == "tool" else build_message_item(element, role, _OUTSIDE)
-            if text is not None:
-                return text
+            item = None if role == "tool" else build_message_item(element, role, _OUTSIDE)
+            if item is not None:
+                return item
             priority = read_priority(element, _OUTSIDE)
         except TreeError:
             return None  # the path is known only where the tree is expanded
         fixed = element.required or (role == "system" and element.priority is None)
         if not is_plain(element, required=fixed) or (fixed and role == "tool"):
             return None
-        planned = PlannedMessage(element, role, "", priority)
+        children = element.children
+        planned = PlannedMessage(element, role, "", priority, element.name)
         if isinstance(element, AssistantMessage) and element.tool_calls:
             planned.call = element.tool_calls[0]
             is_static = len(element.tool_calls) == 1 and not (
-                element.children or fixed or element.keep_with
+                children or fixed or element.keep_with
             )
-            return planned if is_static else None
-        child = element.children[0] if len(element.children) == 1 else None
-        if type(child) is str:  # as in build_message_item: a message of another text is expanded
-            planned.text, planned.fixed = child, fixed
+        elif len(children) == 1 and type(text := children[0]) is str:
+            # as in build_message_item: a message of another text is expanded
+            planned.text, is_static = text, text != "" and not text.isspace()
             planned.answers = element.tool_call_id if isinstance(element, ToolMessage) else None
-            return planned if child and not child.isspace() else None
-        return (
-            None
-            if fixed or role == "tool" or not element.children
-            else self._plan_lines(element, role, priority)
-        )
+        elif fixed or role == "tool" or not children:
+            return None
+        else:
+            return self._plan_lines(element, role, priority)
+        return planned if is_static else None
 
     def _plan_lines(
         self, element: MessageElement, role: Role, priority: float
@@ -280,15 +263,20 @@ class PlanCache:
             or not is_safe_line_start(self._safe_cut, leaf.text)
         ):
             return None
-        line = self._lines[id(child)] = Line(child, leaf.text, leaf.priority)
+        text = leaf.text
+        ended = text if text[-1] == "\n" else f"{text}\n"
+        line = self._lines[id(child)] = Line(child, text, ended, leaf.priority)
         return line
 
 
 def _open_container(element: PromptElement) -> ContainerPlan | None:
     """Return the plan of a container before its children are planned, or None if it is not static."""
     try:
-        is_static = is_plain_container(type(element)) and is_plain(element)
-        return ContainerPlan(element, read_priority(element, _OUTSIDE)) if is_static else None
+        return (
+            ContainerPlan(element, read_priority(element, _OUTSIDE))
+            if is_plain_container(type(element)) and is_plain(element)
+            else None
+        )
     except TreeError:
         return None
 
@@ -296,7 +284,6 @@ def _open_container(element: PromptElement) -> ContainerPlan | None:
 def _settle(plan: ContainerPlan, *, is_root: bool) -> bool:
     """Rank the units of a container. Return False if only its pruned tree tells their order."""
     units = plan.units
-    plan.size += len(units)
     keys = sorted(_list_keys(plan))
     if plan.fixed and not is_root:
         return False
@@ -305,7 +292,7 @@ def _settle(plan: ContainerPlan, *, is_root: bool) -> bool:
         for (priority, low, _), (other, _, _) in pairwise(keys)
     ):
         return False
-    pairs = _pair_calls(units) if plan.has_calls else _NO_PAIRS
+    pairs = _pair_calls(units) if "tool" in plan.roles else _NO_PAIRS
     if pairs is None:
         return False
     ranked, ranks = plan.ranked, [FIXED] * len(units)
@@ -330,58 +317,33 @@ def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
     keys: list[tuple[float, float, int]] = []
     for position, unit in enumerate(plan.units):
         if unit.element is not None and unit.element.priority is None:
-            _note_last_user(plan, unit)
+            if isinstance(unit, ContainerPlan):
+                plan.last_user = unit.last_user or plan.last_user
+            elif unit.role == "user":
+                plan.last_user = None if isinstance(unit, PlannedMessage) else unit
+        low: float = _CHANGING
         if isinstance(unit, MessageItem):
-            keys.append((unit.priority, unit.priority, position))
-            if unit.role == "user":
-                plan.has_user = True
-            elif unit.role == "system":
-                plan.has_system = True
-        elif isinstance(unit, PlannedMessage):
-            if unit.fixed:
-                plan.fixed.append(unit)
+            low = unit.priority
+            if not isinstance(unit, PlannedMessage):
+                plan.roles.add(unit.role)
+            elif unit.call is not None:
+                low = HIGHEST_PRIORITY
+                plan.roles.add("tool")
+            elif unit.answers is not None:
+                plan.roles.add("tool")
             else:
-                plan.has_calls = True
-                keys.append(
-                    (unit.priority, HIGHEST_PRIORITY if unit.call else unit.priority, position)
-                )
+                plan.fixed.append(unit)
+                continue
         else:
-            keys.append((unit.priority, _CHANGING, position))
-            _inherit(plan, unit)
+            plan.is_changing = True
+            plan.roles |= unit.roles if isinstance(unit, ContainerPlan) else {unit.role}
+        keys.append((unit.priority, low, position))
     return keys
-
-
-def _note_last_user(plan: ContainerPlan, unit: Unit) -> None:
-    """Note in a container that a unit is, or contains, the last user message without a priority."""
-    if isinstance(unit, ContainerPlan):
-        plan.last_user = unit.last_user or plan.last_user
-    elif unit.role == "user":
-        plan.last_user = None if isinstance(unit, PlannedMessage) else unit
-
-
-def _has_kept_lines(message: LinesMessage) -> bool:
-    """Return whether a message that is never removed has a line without a priority, which is never removed either."""
-    return message.lines[message.ranked[-1]].priority >= HIGHEST_PRIORITY
 
 
 _CHANGING: Final = float("-inf")
 """Replaces the lowest priority of a direct child where that changes while children are removed. It
 sorts before all others."""
-
-
-def _inherit(plan: ContainerPlan, unit: ContainerPlan | LinesMessage) -> None:
-    """Note in a container what an inner container, or a message of lines, has."""
-    plan.is_changing = True
-    if isinstance(unit, ContainerPlan):
-        plan.has_user |= unit.has_user
-        plan.has_system |= unit.has_system
-        plan.has_calls |= unit.has_calls
-        plan.size += unit.size
-    else:
-        plan.has_user |= unit.role == "user"
-        plan.has_system |= unit.role == "system"
-        plan.size += len(unit.lines)
-
 
 _NO_PAIRS: Final[Mapping[int, tuple[int, int, Pair]]] = {}
 
@@ -406,15 +368,6 @@ def _pair_calls(units: Sequence[Unit]) -> Mapping[int, tuple[int, int, Pair]] | 
                     return None
                 at, call = found
                 pairs[at] = pairs[position] = at, position, (call, unit)
-        elif waiting and type(unit) is ContainerPlan and unit.has_calls:
+        elif waiting and type(unit) is ContainerPlan and "tool" in unit.roles:
             return None
     return None if waiting else pairs
-
-
-def _list_units(root: ContainerPlan) -> list[Unit]:
-    """List every unit below a root."""
-    units = [*root.units]
-    for unit in units:  # grows while it is walked
-        if isinstance(unit, ContainerPlan):
-            units += unit.units
-    return units

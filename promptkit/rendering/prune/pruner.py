@@ -18,9 +18,9 @@ from promptkit.rendering.paths import Paths, format_path
 from promptkit.rendering.prune.candidates import is_never_removed
 from promptkit.rendering.prune.counting import BackwardScan, Overhead
 from promptkit.rendering.prune.limits import prune_from_first, prune_from_last
-from promptkit.rendering.prune.removal_order import RemovalOrder, Step, list_prefix
+from promptkit.rendering.prune.removal_order import RemovalOrder, Step, list_prefix, take_back
 from promptkit.rendering.prune.removals import PrunedTree, list_removals
-from promptkit.rendering.prune.undo_log import ItemRemoved, SubtreeRemoved, mark_step, undo
+from promptkit.rendering.prune.undo_log import ItemRemoved, SubtreeRemoved
 from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.subtree import build_messages, iter_message_places, iter_messages, measure
 from promptkit.rendering.tree import (
@@ -163,15 +163,25 @@ class Pruner:
         state = scan.find_first_fit(room)
         if rounding.step and state is not None:
             state = rounding.find_state(scan, room, state)
-        elif self._exact_overhead:
-            state = self._find_exact_fit(scan, room, state)
-        if state is not None and self.fallback_limits:
-            fitting = (
-                each
-                for each in range(state, len(scan.steps) + 1)
-                if self.cost_at(scan, each, rounding) <= room
+        elif self._exact_overhead and (start := scan.find_first_fit(room + 1)) is not None:
+            # the line break after the first system message has 0 or 1 token
+            state = next(
+                (
+                    each
+                    for each in range(start, len(scan.steps) + 1 if state is None else state)
+                    if self.cost_at(scan, each, RemovalRounding()) <= room
+                ),
+                state,
             )
-            state = next((each for each in fitting if self.limits_hold(each)), None)
+        if state is not None and self.fallback_limits:
+            state = next(
+                (
+                    each
+                    for each in range(state, len(scan.steps) + 1)
+                    if self.cost_at(scan, each, rounding) <= room and self.limits_hold(each)
+                ),
+                None,
+            )
         if state is None:
             raise self._exceeded_error(self.tree.root, budget, scan)
         return self._build_pruned(scan, state, budget)
@@ -189,17 +199,6 @@ class Pruner:
         return all(
             not is_node_alive(node, state) or measure(node, self.sizer, state) <= (node.limit or 0)
             for node in self.fallback_limits
-        )
-
-    def _find_exact_fit(self, scan: BackwardScan, room: int, first_fit: int | None) -> int | None:
-        """Find the first state that fits when the line break after the first system message (0 or 1 token) is counted exactly."""
-        start = scan.find_first_fit(room + 1)
-        if start is None:
-            return first_fit
-        states = range(start, len(scan.steps) + 1 if first_fit is None else first_fit)
-        return next(
-            (state for state in states if self.cost_at(scan, state, RemovalRounding()) <= room),
-            first_fit,
         )
 
     def saving_at(self, scan: BackwardScan, state: int) -> int:
@@ -220,8 +219,11 @@ class Pruner:
 
     def _build_unpruned(self, budget: int) -> PrunedTree:
         """Return the tree of which limits alone have removed something."""
-        scan = BackwardScan(self.tree.root, [], self.sizer, self.overhead, self.tree.recorded)
-        return self._build_pruned(scan, 0, budget)
+        return self._build_pruned(
+            BackwardScan(self.tree.root, [], self.sizer, self.overhead, self.tree.recorded),
+            0,
+            budget,
+        )
 
     def _build_pruned(
         self, scan: BackwardScan, state: int, budget: int, *, reason: str = "budget"
@@ -331,12 +333,11 @@ def count_pinned(
                     )
             elif type(item) is Node and not item.atomic:
                 stack.append((item, item.items))
-    behind = [
-        node
+    return tokens + sum(
+        measure(node, sizer, state)
         for node in partners
         if node.index > end and not (node.pinned or node.required) and is_node_alive(node, state)
-    ]
-    return tokens + sum(measure(node, sizer, state) for node in behind)
+    )
 
 
 class LastMessage(NamedTuple):
@@ -355,14 +356,7 @@ def end_before_last_message(root: Node, steps: list[Step]) -> LastMessage | None
     """
     last = find_last_message(root, len(steps), steps)
     if last is not None:
-        for step in reversed(steps[last.step :]):
-            if isinstance(step, tuple):
-                run, entry = step
-                run.take_back(entry)
-            else:
-                for change in reversed(step):
-                    undo(change)
-                    mark_step(change, NEVER_REMOVED)
+        take_back(steps[last.step :])
         del steps[last.step :]
     return last
 
@@ -425,8 +419,7 @@ def _find_removed_message(step: Step, role: Role | None) -> tuple[Node, int] | N
 
 def _any_below(indices: list[int], node: Node) -> bool:
     """Return whether a node with one of these indices, which are sorted, is below a node."""
-    at = bisect_right(indices, node.index)
-    return at < len(indices) and indices[at] <= node.last_index
+    return bisect_right(indices, node.index) < bisect_right(indices, node.last_index)
 
 
 RemovalKey: TypeAlias = "tuple[str, str]"
@@ -476,19 +469,15 @@ class RemovalRounding:
 
         Otherwise these items would return, and the prefix would change again.
         """
-        dropped = self.dropped
-        steps = scan.steps
-        return (
-            next(
-                (
-                    at + 1
-                    for at in range(len(steps) - 1, -1, -1)
-                    if build_removal_keys(steps[at]) & dropped
-                ),
-                0,
-            )
-            if dropped
-            else 0
+        if not self.dropped:
+            return 0
+        return next(
+            (
+                at
+                for at in range(len(scan.steps), 0, -1)
+                if build_removal_keys(scan.steps[at - 1]) & self.dropped
+            ),
+            0,
         )
 
 
@@ -508,6 +497,5 @@ def _build_key(parent: Node, position: int) -> RemovalKey:
     item = parent.items[position]
     while type(item) is Node and item.items:
         item = item.items[0]
-    return _POSITION.sub("", format_path(parent, position)), "" if isinstance(
-        item, Node
-    ) else item.text
+    text = "" if isinstance(item, Node) else item.text
+    return _POSITION.sub("", format_path(parent, position)), text

@@ -49,18 +49,16 @@ from promptkit.rendering.prune.undo_log import (
     LeafLinked,
     LeafUnlinked,
     SubtreeRemoved,
+    apply,
     link_fallback,
     mark_step,
-    redo,
     set_counted,
-    undo,
     unlink,
 )
 from promptkit.rendering.tree import (
     MARKER,
     NEVER_REMOVED,
     EntryTaken,
-    Item,
     Leaf,
     MessageItem,
     Node,
@@ -240,24 +238,11 @@ class RemovalOrder:
         for step in steps[undone:state]:
             if isinstance(step, list):
                 for change in step:
-                    redo(change)
+                    apply(change, taken=True)
             else:
                 run, entry = step
                 run.count_item(entry, -1)
-        final: dict[Run, int] = {}
-        for index, step in enumerate(steps):
-            mark = -1 if index < state else NEVER_REMOVED
-            if isinstance(step, tuple):
-                run, entry = step
-                final[run] = final.get(run, run.final) + (index < state)
-                run.mark(entry, mark)
-                continue
-            for change in step:
-                if isinstance(change, EntryTaken):
-                    final[change.run] = final.get(change.run, change.run.final) + (index < state)
-                mark_step(change, mark)
-        for run, entries in final.items():
-            run.settle(entries)
+        _mark_final(steps, state)
         self.reset()
 
     def make_final(self, steps: list[Step]) -> None:
@@ -265,28 +250,14 @@ class RemovalOrder:
 
         The candidates that are left are those of the next limit around them.
         """
-        for step in steps:
-            if isinstance(step, tuple):
-                run, entry = step
-                run.mark(entry, -1)
-                run.settle(entry + 1)
-                continue
-            for change in step:
-                mark_step(change, -1)
-                if isinstance(change, EntryTaken):
-                    change.run.settle(len(change.run.steps))
+        _mark_final(steps, len(steps))
         for node in self._path:
             node.path_index = -1
         self._path = []
 
     def take_back(self, steps: list[Step]) -> None:
         """Undo all of the steps taken."""
-        for step in reversed(steps):
-            if isinstance(step, tuple):
-                run, entry = step
-                run.take_back(entry)
-            else:
-                self._roll_back(step)
+        take_back(steps)
         self.reset()
 
     def reset(self) -> None:
@@ -322,7 +293,7 @@ class RemovalOrder:
         """Return the changes with those that remove the queued items. None, with all undone: some of that must stay."""
         if self._remove(changes):
             return changes
-        self._roll_back(changes)
+        _roll_back(changes)
         return None
 
     def _remove(self, changes: list[Change]) -> bool:
@@ -344,9 +315,10 @@ class RemovalOrder:
                 or (type(item) is Node and not item.is_active)
             ):
                 continue
-            if self._must_stay(
-                parent, position, item, indirect=reason in {"kept-with", "tool-pair"}
-            ):
+            if type(item) is Node and (item.pinned or item in self._breakpoint_nodes):
+                return False
+            # candidates never stand before the breakpoint
+            if reason in {"kept-with", "tool-pair"} and self._is_protected(parent, position):
                 return False
             self._remove_item(parent, position, reason, partner, changes)
         return True
@@ -397,12 +369,6 @@ class RemovalOrder:
             for at in range(enclosure.start, enclosure.end + 1)
             if is_literal(parent.items[at])
         )
-
-    def _must_stay(self, parent: Node, position: int, item: Item, *, indirect: bool) -> bool:
-        if type(item) is Node and (item.pinned or item in self._breakpoint_nodes):
-            return True
-        # candidates never stand before the breakpoint
-        return indirect and self._is_protected(parent, position)
 
     def _is_protected(self, parent: Node, position: int) -> bool:
         """Return whether a place is before the last cache breakpoint."""
@@ -534,10 +500,39 @@ class RemovalOrder:
             left.path_index = -1
         del self._path[length:]
 
-    def _roll_back(self, changes: list[Change]) -> None:
-        for change in reversed(changes):
-            undo(change)
-            mark_step(change, NEVER_REMOVED)
+
+def _mark_final(steps: list[Step], state: int) -> None:
+    """Mark the first `state` steps of a subtree as final, and the others as not taken."""
+    final: dict[Run, int] = {}
+    for index, step in enumerate(steps):
+        mark = -1 if index < state else NEVER_REMOVED
+        if isinstance(step, tuple):
+            run, entry = step
+            final[run] = final.get(run, run.final) + (index < state)
+            run.mark(entry, mark)
+            continue
+        for change in step:
+            if isinstance(change, EntryTaken):
+                final[change.run] = final.get(change.run, change.run.final) + (index < state)
+            mark_step(change, mark)
+    for run, entries in final.items():
+        run.settle(entries)
+
+
+def take_back(steps: list[Step]) -> None:
+    """Undo the last steps that were taken."""
+    for step in reversed(steps):
+        if isinstance(step, tuple):
+            run, entry = step
+            run.take_back(entry)
+        else:
+            _roll_back(step)
+
+
+def _roll_back(changes: list[Change]) -> None:
+    for change in reversed(changes):
+        apply(change, taken=False)
+        mark_step(change, NEVER_REMOVED)
 
 
 def list_prefix(cache_breakpoint: Leaf, root: Node) -> list[tuple[Node, int]]:

@@ -108,33 +108,22 @@ class TextJoins:
         windows = count(left + start) + count(end + right)
         return count(text) - count(start) - count(end) + windows - was, windows - was
 
-    def count_part(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
-        """Count the change in the surrounding text when a part is linked, without the tokens of the part."""
-        before, after = span.find_before(leaf), span.find_after(leaf)
-        if not (before and after):
-            return 0, 0
-        head, tail = self._read_end(before, span), self._read_start(after, span)
-        count = self.tokenizer.count
-        change = (
-            count(head)
-            + count(tail)
-            - count(head + find_separator(before, after, _previous_without(leaf, after)) + tail)
-        )
-        return change, change
+    def count_around(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
+        """Count the change in the surrounding text when a part or an empty leaf is linked, without the tokens of the part.
 
-    def count_empty(self, leaf: Leaf, span: LeafRange) -> tuple[int, int]:
-        """Count the change when an empty leaf is linked: it may alter the line break between its neighbours."""
+        A part divides the text. An empty leaf may alter the line break between its neighbours.
+        """
         before, after = span.find_before(leaf), span.find_after(leaf)
         if before is None or after is None:
             return 0, 0
-        old, new = (
-            find_separator(before, after, _previous_without(leaf, after)),
-            find_separator(before, after, after.previous),
-        )
+        old = find_separator(before, after, _previous_without(leaf, after))
+        new = None if leaf.part else find_separator(before, after, after.previous)
         if old == new:
             return 0, 0
         head, tail = self._read_end(before, span), self._read_start(after, span)
-        change = self.tokenizer.count(head + new + tail) - self.tokenizer.count(head + old + tail)
+        count = self.tokenizer.count
+        now = count(head) + count(tail) if new is None else count(head + new + tail)
+        change = now - count(head + old + tail)
         return change, change
 
     def _count_line(self, leaf: Leaf, before: Leaf | None, after: Leaf | None) -> tuple[int, int]:
@@ -145,20 +134,14 @@ class TextJoins:
         if after is not None:
             text = leaf.text
             return self.tokenizer.count(text if text.endswith("\n") else f"{text}\n"), 0
-        tokens = self.tokenizer.count(leaf.text)
-        loose = self.tokenizer.count(self._read_tail(leaf))
-        if before is None:
-            return tokens, loose
-        return tokens + self._count_line_break(before), loose - self.tokenizer.count(
-            self._read_tail(before)
-        )
-
-    def _count_line_break(self, leaf: Leaf) -> int:
-        """Count the tokens that a line break adds at the end of a text."""
-        if leaf.text.endswith("\n"):
-            return 0
-        tail = self._read_tail(leaf)
-        return self.tokenizer.count(tail + "\n") - self.tokenizer.count(tail)
+        count = self.tokenizer.count
+        tokens, loose = count(leaf.text), count(self._read_tail(leaf))
+        if before is not None:
+            tail = self._read_tail(before)
+            if not before.text.endswith("\n"):
+                tokens += count(f"{tail}\n") - count(tail)
+            loose -= count(tail)
+        return tokens, loose
 
     def _read_tail(self, leaf: Leaf) -> str:
         """Return the end of a leaf's text, from its last safe cut, or the whole of it."""
@@ -206,8 +189,7 @@ class TextJoins:
         cuts = leaf.safe_cuts
         if cuts is None:
             first = self._find_first_cut(leaf.text)
-            last = find_last_cut(self.cut, leaf.text) if first else 0
-            cuts = leaf.safe_cuts = (first, last)
+            cuts = leaf.safe_cuts = first, find_last_cut(self.cut, leaf.text) if first else 0
         return cuts
 
     def _find_first_cut(self, text: str) -> int:

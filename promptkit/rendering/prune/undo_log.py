@@ -70,20 +70,11 @@ Change: TypeAlias = (
 )
 
 
-def undo(change: Change) -> None:
-    """Undo a change in the current state.
+def apply(change: Change, *, taken: bool) -> None:
+    """Undo a change in the current state, or with `taken` redo one that was undone.
 
     The steps (`removed_at`, `activated_at`) are left to `mark_step`.
     """
-    _apply(change, taken=False)
-
-
-def redo(change: Change) -> None:
-    """Redo a change that was undone."""
-    _apply(change, taken=True)
-
-
-def _apply(change: Change, *, taken: bool) -> None:
     if isinstance(change, ItemRemoved):
         change.parent.live_items += -change.counted if taken else change.counted
     elif isinstance(change, LeafUnlinked | LeafLinked):

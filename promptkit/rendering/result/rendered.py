@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import takewhile
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -96,10 +97,10 @@ class Rendered:
         """Whether `tokens` is the number that the provider bills.
 
         It is for text, and for other content if a published formula was checked against bills.
+        Without a model, `tokens` is the number for gpt-4o.
         """
-        tokenizer = self._sizer.tokenizer
         return self._count_overhead(self.messages).exact and all(
-            is_exact(message, tokenizer) for message in self.messages
+            is_exact(message, self._sizer.tokenizer) for message in self.messages
         )
 
     def count_tokens(self, target: WireFormat, *, merge_system: bool = False) -> int:
@@ -149,20 +150,15 @@ class Rendered:
     @cached_property
     def stable_prefix(self) -> int:
         """The tokens of the leading messages that equal those of the Renderer's previous render; 0 for its first render."""
-        tokens = 0
-        sizer = self._sizer
-        for message, earlier in zip(self.messages, self._earlier, strict=False):
-            if message is not earlier and message != earlier:
-                break
-            tokens += sizer.count_message(message)
-        return tokens
+        pairs = zip(self.messages, self._earlier, strict=False)
+        equal = takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], pairs)
+        return sum(self._sizer.count_message(message) for message, _ in equal)
 
     def explain(self) -> str:
         """Describe the render as text for a terminal: tokens, budget, removals, notes and repairs."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        exact = "" if self.exact else ", estimated"
         lines = [
-            f"{self.tokens:,} of {self.budget:,} tokens{share}{exact} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}"
+            f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}"
         ]
         if self.reserved:
             lines.append(f"{self.reserved:,} tokens reserved")

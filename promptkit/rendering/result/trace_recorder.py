@@ -17,7 +17,7 @@ from promptkit.rendering.prune.removals import (
     count_removed,
     find_priority,
     format_call_path,
-    format_removed_label,
+    format_removed,
     iter_removed,
 )
 from promptkit.rendering.result.notes import list_share_notes
@@ -26,6 +26,7 @@ from promptkit.rendering.tree import (
     NEVER_REMOVED,
     STARTS_LINE_ALWAYS,
     STARTS_LINE_FIRST,
+    STARTS_LINE_NEVER,
     Item,
     Leaf,
     MessageItem,
@@ -145,7 +146,7 @@ def _iter_removals(
             path=format_call_path(item.path, removed.node, removed.position)
             if is_call
             else item.path,
-            label=format_removed_label(removed, paths),
+            label=format_removed(removed, paths.shorten),
             priority=read_given_priority(removed.priority),
             tokens=count_removed(removed, pruner.sizer),
             reason=removed.reason,
@@ -400,18 +401,11 @@ class _ItemBuilder:
     def _describe_leaf(self, built: TraceItem, leaf: Leaf) -> TraceItem:
         if leaf.part is not None:
             return evolve(built, kind="part", part=leaf.part, tokens=self._sizer.count_leaf(leaf))
-        starts: _StartsLine = (
-            "always"
-            if leaf.starts_line == STARTS_LINE_ALWAYS
-            else "first"
-            if leaf.starts_line == STARTS_LINE_FIRST
-            else "never"
-        )
         return evolve(
             built,
             text=leaf.text,
             tokens=self._sizer.count_leaf(leaf),
-            starts_line=starts,
+            starts_line=_STARTS_LINE[leaf.starts_line],
             ends_line=leaf.ends_line,
             is_element=leaf.is_element,
         )
@@ -434,7 +428,11 @@ class _ItemBuilder:
         )
 
 
-_StartsLine = Literal["never", "always", "first"]
+_STARTS_LINE: Final[Mapping[int, Literal["never", "always", "first"]]] = {
+    STARTS_LINE_NEVER: "never",
+    STARTS_LINE_ALWAYS: "always",
+    STARTS_LINE_FIRST: "first",
+}
 
 
 def _find_lifetime(item: Item, removed_at: int, parent: TraceItem | None) -> tuple[int, int | None]:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit import OpaquePart, ToolCall
-from promptkit.messages import as_mapping
+from promptkit.messages import OpaquePart, ToolCall, as_mapping
 from promptkit.providers.anthropic.request import is_thinking
-from promptkit.testing.server.anthropic_validation import CheckedMessages, sign_thinking
-from promptkit.testing.server.encoding import JsonObject, ServerReply, split_deltas
+from promptkit.testing.server.anthropic_validation import (
+    CheckedMessages,
+    check_messages,
+    sign_thinking,
+)
+from promptkit.testing.server.encoding import (
+    Api,
+    JsonObject,
+    ServerReply,
+    split_deltas,
+    write_named_events,
+)
+from promptkit.testing.server.journal import COUNT_TOKENS, Exchange
+from promptkit.testing.server.replies import HttpAnswer, api_error
 from promptkit.wire.parts import parse_arguments
-
-if TYPE_CHECKING:
-    from promptkit.testing.server.replies import HttpAnswer
 
 _STOP_REASONS: Mapping[str, str] = {
     "stop": "end_turn",
@@ -57,16 +64,10 @@ def convert_error(answer: HttpAnswer, number: int) -> HttpAnswer:
 
 def encode_message(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
     """Encode a reply as a complete message."""
-    blocks = [_complete_block(block) for block in _iter_blocks(reply, checked)]
-    stop = {
-        "stop_reason": _STOP_REASONS.get(reply.finish, reply.finish),
-        "stop_sequence": None,
-        "stop_details": None,
-    }
     return {
         **_message_head(reply, checked),
-        "content": blocks,
-        **stop,
+        "content": [_complete_block(block) for block in _iter_blocks(reply, checked)],
+        **_encode_stop(reply),
         "usage": _encode_usage(reply),
     }
 
@@ -74,17 +75,12 @@ def encode_message(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
 def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonObject]:
     """Encode a reply as the events of a stream."""
     usage = _encode_usage(reply)
-    stop = {
-        "stop_reason": _STOP_REASONS.get(reply.finish, reply.finish),
-        "stop_sequence": None,
-        "stop_details": None,
-    }
-    begun = {**usage, "output_tokens": 1}
+    stop = _encode_stop(reply)
     head = {
         **_message_head(reply, checked),
         "content": list[JsonObject](),
         **dict.fromkeys(stop),
-        "usage": begun,
+        "usage": {**usage, "output_tokens": 1},
     }
     yield {"type": "message_start", "message": head}
     yield {"type": "ping"}
@@ -96,6 +92,11 @@ def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Itera
         yield {"type": "content_block_stop", "index": index}
     yield {"type": "message_delta", "delta": stop, "usage": usage}
     yield {"type": "message_stop"}
+
+
+def _encode_stop(reply: ServerReply) -> JsonObject:
+    reason = _STOP_REASONS.get(reply.finish, reply.finish)
+    return {"stop_reason": reason, "stop_sequence": None, "stop_details": None}
 
 
 def _message_head(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
@@ -195,3 +196,28 @@ def _encode_usage(reply: ServerReply) -> JsonObject:
         "output_tokens": usage.output_tokens,
         **({"output_tokens_details": {"thinking_tokens": thinking}} if thinking else {}),
     }
+
+
+def _check_messages(exchange: Exchange) -> None:
+    exchange.checked = check_messages(
+        exchange.body, exchange.headers, counts=exchange.path == COUNT_TOKENS
+    )
+
+
+MESSAGES_API = Api(
+    check=_check_messages,
+    refuse_size=lambda tokens, _, window: (
+        api_error(400, f"prompt is too long: {tokens} tokens > {window} maximum")
+        if tokens > window
+        else None
+    ),
+    write_count=lambda tokens: {"input_tokens": tokens},
+    write=lambda exchange, reply: encode_message(
+        reply, exchange.checked or CheckedMessages(prefix="")
+    ),
+    write_events=lambda exchange, reply: write_named_events(
+        encode_message_events(reply, exchange.checked or CheckedMessages(prefix=""))
+    ),
+    convert_error=convert_error,
+    cuts_at_window=True,
+)

@@ -13,7 +13,7 @@ import attrs
 from promptkit.messages import as_mapping, as_sequence
 from promptkit.providers.anthropic.capabilities import Capabilities, capabilities_of
 from promptkit.providers.anthropic.request import BINDING_BETA
-from promptkit.testing.server.validation import load_parameters, refuse
+from promptkit.testing.server.validation import load_parameters, refuse, require
 
 _RESULTS = (
     "server_tool_use",
@@ -67,70 +67,70 @@ def check_messages(
     _check_parameters(body, headers, counts=counts)
     _check_tools(body, known)
     _check_thinking(body, headers, known)
-    if not isinstance(body.get("messages"), list) or not body["messages"]:
-        refuse(
-            "messages: at least one message is required"
-            if body.get("messages") == []
-            else "messages: Field required"
-        )
+    require(
+        isinstance(body.get("messages"), list) and body["messages"],
+        "messages: at least one message is required"
+        if body.get("messages") == []
+        else "messages: Field required",
+    )
     _check_breakpoints(body)
-    drops = (
-        as_mapping(as_mapping(body.get("thinking")).get("block_binding")).get(
+    turns = _Turns(
+        digest=_digest("", body.get("tools"), body.get("system")),
+        is_bound=known.bound,
+        drops=as_mapping(as_mapping(body.get("thinking")).get("block_binding")).get(
             "prefix_mismatch_behavior"
         )
-        == "drop_block"
-    )
-    turns = _Turns(
-        digest=_digest("", body.get("tools"), body.get("system")), is_bound=known.bound, drops=drops
+        == "drop_block",
     )
     for place, message in enumerate(map(as_mapping, as_sequence(body["messages"]))):
         turns.add(place, message, is_last=place == len(body["messages"]) - 1)
     turns.end_turn()
-    if turns.role == "assistant" and not known.prefill:
-        refuse(
-            "This model does not support assistant message prefill. The conversation must end with a user message."
-        )
+    require(
+        turns.role != "assistant" or known.prefill,
+        "This model does not support assistant message prefill. The conversation must end with a user message.",
+    )
     if as_mapping(body.get("thinking")).get("type") == "enabled":
         _check_last_round(as_sequence(body["messages"]))
     kinds = (block.get("type") for _, block in list_blocks(body))
-    if not body.get("tools") and not {"tool_use", "tool_result"}.isdisjoint(kinds):
-        refuse("Requests which include `tool_use` or `tool_result` blocks must define tools.")
+    require(
+        body.get("tools") or {"tool_use", "tool_result"}.isdisjoint(kinds),
+        "Requests which include `tool_use` or `tool_result` blocks must define tools.",
+    )
     return CheckedMessages(prefix=turns.digest, dropped=tuple(turns.dropped))
 
 
 # Any stands for as above
 def _check_parameters(body: Mapping[str, Any], headers: Mapping[str, str], *, counts: bool) -> None:
-    if "anthropic-version" not in headers:
-        refuse("anthropic-version: header is required")
+    require("anthropic-version" in headers, "anthropic-version: header is required")
     allowed = load_parameters()["count_tokens" if counts else "messages"]
     if headers["anthropic-version"] <= _LAST_SAMPLING_VERSION and not counts:
         allowed = allowed | frozenset(_SAMPLING)
     for key in body:
-        if key not in allowed:
-            refuse(f"{key}: Extra inputs are not permitted")
-    if not isinstance(body.get("model"), str) or not body["model"]:
-        refuse("model: Field required")
+        require(key in allowed, f"{key}: Extra inputs are not permitted")
+    require(isinstance(body.get("model"), str) and body["model"], "model: Field required")
     limit = body.get("max_tokens")
-    if not counts and not isinstance(limit, int):
-        refuse("max_tokens: Field required")
-    if isinstance(limit, int) and limit < 1:
-        refuse("max_tokens: Input should be greater than or equal to 1")
+    require(counts or isinstance(limit, int), "max_tokens: Field required")
+    require(
+        not isinstance(limit, int) or limit >= 1,
+        "max_tokens: Input should be greater than or equal to 1",
+    )
 
 
 def _check_tools(body: Mapping[str, Any], known: Capabilities) -> None:  # Any: as above
     tools = [as_mapping(tool) for tool in as_sequence(body.get("tools"))]
     for place, tool in enumerate(tools):
-        if not _matches(_NAME, tool.get("name")):
-            refuse(
-                f"tools.{place}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'"
-            )
-        if (
-            tool.get("type", "custom") == "custom"
-            and as_mapping(tool.get("input_schema")).get("type") != "object"
-        ):
-            refuse(f"tools.{place}.custom.input_schema.type: Field required")
-    if len({tool["name"] for tool in tools}) < len(tools):
-        refuse("tools: Tool names must be unique.")
+        require(
+            _matches(_NAME, tool.get("name")),
+            f"tools.{place}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'",
+        )
+        require(
+            tool.get("type", "custom") != "custom"
+            or as_mapping(tool.get("input_schema")).get("type") == "object",
+            f"tools.{place}.custom.input_schema.type: Field required",
+        )
+    require(
+        len({tool["name"] for tool in tools}) >= len(tools), "tools: Tool names must be unique."
+    )
     if choice := as_mapping(body.get("tool_choice")):
         _check_tool_choice(choice, [str(tool["name"]) for tool in tools], body, known)
 
@@ -142,20 +142,22 @@ def _matches(pattern: re.Pattern[str], value: object) -> bool:
 def _check_tool_choice(
     choice: Mapping[str, Any], names: Sequence[str], body: Mapping[str, Any], known: Capabilities
 ) -> None:  # Any: as above
-    if not names:
-        refuse("tool_choice: may only be specified while providing tools")
+    require(names, "tool_choice: may only be specified while providing tools")
     kind = choice.get("type")
-    if kind not in {"auto", "any", "tool", "none"}:
-        refuse(
-            f"tool_choice: Input tag {kind!r} found using 'type' does not match any of the expected tags"
-        )
-    if kind == "tool" and choice.get("name") not in names:
-        refuse(f"tool_choice: Tool {choice.get('name')!r} not found in provided tools")
+    require(
+        kind in {"auto", "any", "tool", "none"},
+        f"tool_choice: Input tag {kind!r} found using 'type' does not match any of the expected tags",
+    )
+    require(
+        kind != "tool" or choice.get("name") in names,
+        f"tool_choice: Tool {choice.get('name')!r} not found in provided tools",
+    )
     if kind in {"any", "tool"}:
-        if not known.forced_calls:
-            refuse(f"tool_choice: type {kind!r} is not supported for this model.")
-        if as_mapping(body.get("thinking")).get("type") == "enabled":
-            refuse("Thinking may not be enabled when tool_choice forces tool use.")
+        require(known.forced_calls, f"tool_choice: type {kind!r} is not supported for this model.")
+        require(
+            as_mapping(body.get("thinking")).get("type") != "enabled",
+            "Thinking may not be enabled when tool_choice forces tool use.",
+        )
 
 
 # Any stands for as above
@@ -164,28 +166,29 @@ def _check_thinking(
 ) -> None:
     thinking = as_mapping(body.get("thinking"))
     kind = thinking.get("type")
-    accepted = (
-        {None, known.off, "adaptive"}
-        if known.thinking == "adaptive"
-        else {None, known.off, "enabled"}
+    require(
+        kind in {None, known.off, "adaptive" if known.thinking == "adaptive" else "enabled"},
+        f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.',
     )
-    if kind not in accepted:
-        refuse(
-            f'"thinking.type.{kind}" is not supported for this model. Use "thinking.type.adaptive" and "output_config.effort" to control thinking behavior.'
-        )
     if kind == "enabled":
         budget, limit = thinking.get("budget_tokens"), body.get("max_tokens")
-        if not isinstance(budget, int) or budget < _MIN_BUDGET:
-            refuse(
-                f"thinking.enabled.budget_tokens: Input should be greater than or equal to {_MIN_BUDGET}"
-            )
-        if isinstance(limit, int) and budget >= limit:
-            refuse("`max_tokens` must be greater than `thinking.budget_tokens`.")
-    if "block_binding" in thinking and BINDING_BETA not in headers.get("anthropic-beta", ""):
-        refuse(f"thinking.{kind}.block_binding: Extra inputs are not permitted")
+        require(
+            isinstance(budget, int) and budget >= _MIN_BUDGET,
+            f"thinking.enabled.budget_tokens: Input should be greater than or equal to {_MIN_BUDGET}",
+        )
+        require(
+            not isinstance(limit, int) or (isinstance(budget, int) and budget < limit),
+            "`max_tokens` must be greater than `thinking.budget_tokens`.",
+        )
+    require(
+        "block_binding" not in thinking or BINDING_BETA in headers.get("anthropic-beta", ""),
+        f"thinking.{kind}.block_binding: Extra inputs are not permitted",
+    )
     effort = as_mapping(body.get("output_config")).get("effort")
-    if effort is not None and effort not in known.efforts:
-        refuse(f"output_config.effort: {effort!r} is not supported for this model")
+    require(
+        effort is None or effort in known.efforts,
+        f"output_config.effort: {effort!r} is not supported for this model",
+    )
 
 
 def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
@@ -195,24 +198,25 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
         if control is None:
             continue
         count += 1
-        if as_mapping(control).get("type") != "ephemeral" or as_mapping(control).get(
-            "ttl", "5m"
-        ) not in {"5m", "1h"}:
-            refuse(
-                f"{where}.cache_control: Input should be an ephemeral cache control with a ttl of '5m' or '1h'"
-            )
-        if block.get("type") in {"thinking", "redacted_thinking"}:
-            refuse(f"{where}.{block['type']}.cache_control: Extra inputs are not permitted")
-        is_long = as_mapping(control).get("ttl") == "1h"
-        if is_long and has_short:
-            refuse(
-                f"{where}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block."
-            )
-        has_short = has_short or not is_long
-    if count > _MAX_BREAKPOINTS:
-        refuse(
-            f"A maximum of {_MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}."
+        require(
+            as_mapping(control).get("type") == "ephemeral"
+            and as_mapping(control).get("ttl", "5m") in {"5m", "1h"},
+            f"{where}.cache_control: Input should be an ephemeral cache control with a ttl of '5m' or '1h'",
         )
+        require(
+            block.get("type") not in {"thinking", "redacted_thinking"},
+            f"{where}.{block.get('type')}.cache_control: Extra inputs are not permitted",
+        )
+        is_long = as_mapping(control).get("ttl") == "1h"
+        require(
+            not is_long or not has_short,
+            f"{where}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control block.",
+        )
+        has_short = has_short or not is_long
+    require(
+        count <= _MAX_BREAKPOINTS,
+        f"A maximum of {_MAX_BREAKPOINTS} blocks with cache_control may be provided. Found {count}.",
+    )
 
 
 # Any stands for as above
@@ -255,21 +259,27 @@ class _Turns:
     # Any stands for as above
     def add(self, place: int, message: Mapping[str, Any], *, is_last: bool) -> None:
         role = message.get("role")
-        if not isinstance(role, str) or role not in _BLOCKS:
-            refuse(f"messages.{place}.role: Input should be 'user' or 'assistant'")
-        if self.role is None and role == "assistant":
-            refuse('messages: first message must use the "user" role')
+        require(
+            isinstance(role, str) and role in _BLOCKS,
+            f"messages.{place}.role: Input should be 'user' or 'assistant'",
+        )
+        require(
+            self.role is not None or role != "assistant",
+            'messages: first message must use the "user" role',
+        )
         if role != self.role:
             self.end_turn()
             self.role, self.start, self.takes_results = role, self.digest, role == "user"
             self.digest = _digest(self.digest, role)
         blocks = _as_blocks(message.get("content"))
-        if not isinstance(message.get("content"), str | list):
-            refuse(f"messages.{place}.content: Input should be a valid list")
-        if not blocks and not (is_last and role == "assistant"):
-            refuse(
-                f"messages.{place}: all messages must have non-empty content except for the optional final assistant message"
-            )
+        require(
+            isinstance(message.get("content"), str | list),
+            f"messages.{place}.content: Input should be a valid list",
+        )
+        require(
+            blocks or (is_last and role == "assistant"),
+            f"messages.{place}: all messages must have non-empty content except for the optional final assistant message",
+        )
         for index, block in enumerate(map(as_mapping, blocks)):
             self._add_block(f"messages.{place}.content.{index}", block)
             self.digest = _digest(
@@ -310,24 +320,29 @@ class _Turns:
 
     def _add_call(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
         call_id = block.get("id")
-        if not _matches(_CALL_ID, call_id):
-            refuse(f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'")
-        if not _matches(_NAME, block.get("name")):
-            refuse(f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
-        if not isinstance(block.get("input"), Mapping):
-            refuse(f"{where}.tool_use.input: Input should be a valid dictionary")
-        if call_id in self.seen:
-            refuse(f"{where}: `tool_use` ids must be unique")
+        require(
+            _matches(_CALL_ID, call_id),
+            f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+        )
+        require(
+            _matches(_NAME, block.get("name")),
+            f"{where}.tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'",
+        )
+        require(
+            isinstance(block.get("input"), Mapping),
+            f"{where}.tool_use.input: Input should be a valid dictionary",
+        )
+        require(call_id not in self.seen, f"{where}: `tool_use` ids must be unique")
         self.seen.add(str(call_id))
         self.calls.append(str(call_id))
 
     def _add_result(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
         call_id = block.get("tool_use_id")
-        if not self.takes_results or call_id not in self.calls:
-            refuse(
-                f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. "
-                "Each `tool_result` block must have a corresponding `tool_use` block in the previous message."
-            )
+        require(
+            self.takes_results and call_id in self.calls,
+            f"{where}: unexpected `tool_use_id` found in `tool_result` blocks: {call_id}. "
+            "Each `tool_result` block must have a corresponding `tool_use` block in the previous message.",
+        )
         self.calls.remove(str(call_id))
         for part in map(as_mapping, _as_blocks(block.get("content", []))):
             if part.get("type") == "text":
@@ -336,25 +351,29 @@ class _Turns:
     def _check_thinking(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
         text, signature = block.get("thinking"), block.get("signature")
         for name, value in (("thinking", text), ("signature", signature)):
-            if not isinstance(value, str):
-                refuse(f"{where}.thinking.{name}: Field required")
+            require(isinstance(value, str), f"{where}.thinking.{name}: Field required")
         signed, _, prefix = str(signature).partition(".")
-        if signed != _digest("thinking", text):
-            refuse(f"{where}: Invalid `signature` in `thinking` block")
+        require(
+            signed == _digest("thinking", text), f"{where}: Invalid `signature` in `thinking` block"
+        )
         if self.is_bound and prefix != self.start:
-            if not self.drops:
-                refuse(
-                    f"{where}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the "
-                    'block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
-                )
+            require(
+                self.drops,
+                f"{where}: Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the "
+                'block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".',
+            )
             self.dropped.append(where)
 
 
 def _check_text(text: object, *, is_result: bool = False) -> None:
-    if not isinstance(text, str) or (not text and not is_result):
-        refuse("messages: text content blocks must be non-empty")
-    if not text.strip() and not is_result:
-        refuse("messages: text content blocks must contain non-whitespace text")
+    require(
+        isinstance(text, str) and (text or is_result),
+        "messages: text content blocks must be non-empty",
+    )
+    require(
+        is_result or str(text).strip(),
+        "messages: text content blocks must contain non-whitespace text",
+    )
 
 
 def _check_last_round(messages: Sequence[Any]) -> None:  # Any: as above

@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import attrs
 
 from promptkit import Message, Usage, count_request
-from promptkit.testing.server.apis import api_of
-from promptkit.testing.server.encoding import ServerReply, encode_compaction
+from promptkit.testing.server.anthropic_encoding import MESSAGES_API
+from promptkit.testing.server.encoding import (
+    CHAT_API,
+    RESPONSES_API,
+    Api,
+    ServerReply,
+    encode_compaction,
+)
 from promptkit.testing.server.journal import (
+    CHAT,
     COMPACT,
     COUNT_TOKENS,
     INPUT_TOKENS,
@@ -113,12 +120,12 @@ class Backend:
         elif fault is not None:
             return self._respond(exchange, self._resolve(exchange, fault), 0)
         try:
-            api_of(exchange.path).check(exchange)
+            _api_of(exchange.path).check(exchange)
         except IllFormedRequestError as problem:
             return self.refuse(exchange, problem)
         tokens = count_request(exchange.chat).tokens
         if exchange.path in {INPUT_TOKENS, COUNT_TOKENS}:
-            return json_response(api_of(exchange.path).write_count(tokens))
+            return json_response(_api_of(exchange.path).write_count(tokens))
         if (overflow := self._check_window(exchange, tokens)) is not None:
             self.counters.add(overflows=1)
             return _http_response(overflow, exchange)
@@ -143,7 +150,7 @@ class Backend:
         return (
             None
             if window is None
-            else api_of(exchange.path).refuse_size(tokens, _reserved_tokens(exchange), window)
+            else _api_of(exchange.path).refuse_size(tokens, _reserved_tokens(exchange), window)
         )
 
     def _find_window(self, exchange: Exchange) -> int | None:
@@ -191,28 +198,28 @@ class Backend:
             return self._encode(exchange, self._build_reply(exchange, answer, tokens))
         exchange.fault = type(answer).__name__
         self.counters.add(faults=1)
-        if isinstance(answer, HttpAnswer):
-            return _http_response(answer, exchange)
-        if isinstance(answer, MalformedBody):
-            broken = b'{"id": "broken", "choi'
-            event = b"event: message_start\ndata: " if exchange.path == MESSAGES else b"data: "
-            return HttpResponse(
-                status=200,
-                body=iter([event + broken + b"\n\n"]) if exchange.stream else broken,
-                headers=JSON,
-            )
-        if isinstance(answer, ConnectionReset | TruncatedBody):
-            complete = self._encode(
-                exchange, self._build_reply(exchange, PLACEHOLDER_REPLY, tokens), counted=False
-            )
-            return attrs.evolve(
-                complete, cut="reset" if isinstance(answer, ConnectionReset) else "truncated"
-            )
-        return HttpResponse(status=None)
+        match answer:
+            case HttpAnswer():
+                return _http_response(answer, exchange)
+            case MalformedBody():
+                broken = b'{"id": "broken", "choi'
+                event = b"event: message_start\ndata: " if exchange.path == MESSAGES else b"data: "
+                return HttpResponse(
+                    status=200,
+                    body=iter([event + broken + b"\n\n"]) if exchange.stream else broken,
+                    headers=JSON,
+                )
+            case ConnectionReset() | TruncatedBody():
+                reply = self._build_reply(exchange, PLACEHOLDER_REPLY, tokens)
+                return attrs.evolve(
+                    self._encode(exchange, reply, counted=False),
+                    cut="reset" if isinstance(answer, ConnectionReset) else "truncated",
+                )
+            case _:
+                return HttpResponse(status=None)
 
     def _delay(self, exchange: Exchange, delay: Delay) -> None:
         exchange.fault = "Delay"
-        self.counters.add(faults=1)
         self.queue.remove(exchange.number)  # later requests may be answered first
         self.closing.wait(delay.seconds)
 
@@ -259,7 +266,7 @@ class Backend:
     def _find_limit(self, exchange: Exchange, tokens: int) -> tuple[int, str]:
         """Return the tokens that a reply may have, 0 for no limit, and the finish reason of one that reaches them."""
         limit, window = _reserved_tokens(exchange), self._find_window(exchange)
-        if window is not None and api_of(exchange.path).cuts_at_window and window - tokens < limit:
+        if window is not None and _api_of(exchange.path).cuts_at_window and window - tokens < limit:
             return max(1, window - tokens), "model_context_window_exceeded"
         return limit, "length"
 
@@ -281,10 +288,21 @@ class Backend:
             usage = exchange.usage = reply.usage
             counts = {field.name: getattr(usage, field.name) for field in attrs.fields(Usage)}
             self.counters.add(answered=1, **counts)
-        api = api_of(exchange.path)
+        api = _api_of(exchange.path)
         if not exchange.stream:
             return json_response(api.write(exchange, reply))
         return HttpResponse(status=200, body=api.write_events(exchange, reply))
+
+
+def _api_of(path: str) -> Api:
+    """Return the API that a path belongs to."""
+    return (
+        CHAT_API
+        if path == CHAT
+        else MESSAGES_API
+        if path in {MESSAGES, COUNT_TOKENS}
+        else RESPONSES_API
+    )
 
 
 def _matches(rule: Rule, exchange: Exchange) -> bool:
@@ -301,7 +319,7 @@ def _reserved_tokens(exchange: Exchange) -> int:
 
 
 def _http_response(answer: HttpAnswer, exchange: Exchange) -> HttpResponse:
-    answer = api_of(exchange.path).convert_error(answer, exchange.number)
+    answer = _api_of(exchange.path).convert_error(answer, exchange.number)
     if answer.body is None:
         return HttpResponse(status=answer.status, headers=answer.headers)
     if isinstance(answer.body, str):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from promptkit import Message, OpaquePart, Usage
-from promptkit.messages import Json, as_mapping, as_sequence
+from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
 from promptkit.providers.openai.request import PHASE
+from promptkit.testing.server.replies import HttpAnswer, api_error
+from promptkit.testing.server.validation import check_chat, check_responses
 
 if TYPE_CHECKING:
     from promptkit.testing.server.journal import Exchange
@@ -31,6 +33,30 @@ class ServerReply:
     """Every call has an id."""
     finish: str
     usage: Usage
+
+
+@attrs.frozen(kw_only=True)
+class Api:
+    """What distinguishes one API from the others."""
+
+    check: Callable[[Exchange], None]
+    """Raises IllFormedRequestError for a request that the API would refuse."""
+    refuse_size: Callable[[int, int, int], HttpAnswer | None]
+    """Takes the tokens of a request, those that it reserves for the reply, and the window. Returns
+    the refusal of one that does not fit."""
+    write_count: Callable[[int], JsonObject]
+    """Write the answer to a request for the number of tokens."""
+    write: Callable[[Exchange, ServerReply], JsonObject]
+    """Write a complete reply."""
+    write_events: Callable[[Exchange, ServerReply], Iterator[bytes]]
+    """Write a reply as a stream."""
+    convert_error: Callable[[HttpAnswer, int], HttpAnswer] = attrs.field(
+        default=lambda answer, _: answer
+    )
+    """Return an error in the form of the API. Takes the error in OpenAI's form, and the number of
+    the request."""
+    cuts_at_window: bool = False
+    """Whether a reply ends where the window is full, so that only the request itself has to fit."""
 
 
 def encode_chat(reply: ServerReply) -> JsonObject:
@@ -156,21 +182,21 @@ def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObj
     """
     sent = exchange.body.get("input")
     items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
-    user_messages = [
-        dict(item)
+    asked = [
+        item.get("content")
         for item in map(as_mapping, items)
         if item.get("type", "message") == "message" and item.get("role") == "user"
     ]
-    for index, item in enumerate(user_messages):
-        content = item.get("content")
-        parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else content
-        user_messages[index] = {
+    user_messages = [
+        {
             "id": f"msg_{exchange.number}_{index}",
             "type": "message",
             "role": "user",
             "status": "completed",
-            "content": parts,
+            "content": [{"type": "input_text", "text": sent}] if isinstance(sent, str) else sent,
         }
+        for index, sent in enumerate(asked)
+    ]
     text = f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted."
     sealed = base64.b64encode(text.encode()).decode()
     output = [
@@ -296,6 +322,58 @@ def _encode_response_usage(usage: Usage, reasoning: int = 0) -> JsonObject:
     }
 
 
+def _refuse_chat(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
+    if tokens + reserved <= window:
+        return None
+    parts = f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
+    however = parts if reserved else f"your messages resulted in {tokens} tokens"
+    reduce = "Please reduce the length of the messages" + (" or completion." if reserved else ".")
+    message = f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}"
+    return api_error(400, message, code="context_length_exceeded", param="messages")
+
+
+def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
+    if tokens + reserved <= window:
+        return None
+    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
+    return api_error(400, message, code="context_length_exceeded", param="input")
+
+
+def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:
+    options = exchange.body.get("stream_options")
+    include_usage = isinstance(options, dict) and options.get("include_usage") is True
+    for value in encode_chat_chunks(reply, include_usage=include_usage):
+        yield _encode_event(value)
+    yield b"data: [DONE]\n\n"
+
+
+def write_named_events(events: Iterator[JsonObject]) -> Iterator[bytes]:
+    """Write the events of a stream, each with its type as its name."""
+    for event in events:
+        yield _encode_event(event, event["type"])
+
+
+def _encode_event(value: object, name: str | None = None) -> bytes:
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(value)}\n\n".encode()
+
+
+CHAT_API = Api(
+    check=lambda exchange: check_chat(exchange.body),
+    refuse_size=_refuse_chat,
+    write_count=lambda tokens: {"input_tokens": tokens},
+    write=lambda _, reply: encode_chat(reply),
+    write_events=_write_chat_events,
+)
+RESPONSES_API = Api(
+    check=lambda exchange: check_responses(exchange.body),
+    refuse_size=_refuse_response,
+    write_count=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
+    write=lambda exchange, reply: encode_response(reply, exchange.body),
+    write_events=lambda exchange, reply: write_named_events(
+        encode_response_events(reply, exchange.body)
+    ),
+)
 MIN_DELTA = 16  # characters
 MAX_DELTAS = 64  # of one text
 

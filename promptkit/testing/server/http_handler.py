@@ -11,6 +11,7 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -45,7 +46,6 @@ MAX_BODY = 64 * 1024 * 1024
 
 POSTS = (CHAT, RESPONSES, INPUT_TOKENS, COMPACT, MESSAGES, COUNT_TOKENS)
 IDLE_TIMEOUT = 60  # seconds after which an idle connection is closed
-BLOCK = 65_536  # bytes that are read at once
 POLL_INTERVAL = 0.02  # seconds between two checks whether the client still waits
 
 
@@ -77,9 +77,7 @@ class Listener(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         """Bind the socket. http.server would also look up the name of the host."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
+        TCPServer.server_bind(self)
         self.server_name, self.server_port = (
             str(self.server_address[0]),
             int(self.server_address[1]),
@@ -215,10 +213,9 @@ class Handler(BaseHTTPRequestHandler):
         """Print nothing, because the journal has the requests."""
 
     def _record(self, raw: bytes) -> Exchange:
-        path = self.path.partition("?")[0]
         return self._listener.record_request(
             self.command,
-            path,
+            self.path.partition("?")[0],
             {name.lower(): value for name, value in self.headers.items()},
             self.client_address,
             raw,
@@ -244,15 +241,11 @@ class Handler(BaseHTTPRequestHandler):
                 self._listener.backend.refuse(exchange, IllFormedRequestError(problem), status),
             )
             return None
-        blocks: list[bytes] = []
-        remaining = int(length)
-        while remaining and (block := self.rfile.read(min(remaining, BLOCK))):
-            blocks.append(block)
-            remaining -= len(block)
-        if remaining:
+        raw = self.rfile.read(int(length))
+        if len(raw) < int(length):
             self.close_connection = True
             return None
-        return b"".join(blocks)
+        return raw
 
     def _send_unknown(self, exchange: Exchange, *known: str) -> None:
         if exchange.path in (MODELS, *POSTS) and exchange.path not in known:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from promptkit.messages import Json, as_mapping, as_sequence
+from promptkit.messages import Json, Usage, as_mapping, as_sequence
 from promptkit.providers.model import PURPOSE_HEADER
 from promptkit.reprs import describe_fields
 from promptkit.testing.server.anthropic_validation import CheckedMessages, convert_messages_to_chat
 from promptkit.testing.server.validation import convert_to_chat, extract_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from promptkit import Usage
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -104,6 +100,8 @@ class Stats:
     overflows: int = 0
     """Requests that were refused because they do not fit the window."""
     faults: int = 0
+    """Requests that were answered by a fault. An answer that a `Delay` delays is none; no answer at
+    all, an error and a broken body are."""
     beyond_script: int = 0
     """Requests that were refused because the script was used up."""
     input_tokens: int = 0

@@ -15,16 +15,15 @@ from __future__ import annotations
 import json
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import blake2b
-from itertools import takewhile
+from itertools import accumulate, takewhile
 from threading import Lock
 from typing import Any
 from zlib import crc32
 
-from promptkit import ImagePart, ToolDefinition, Usage
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import ImagePart, ToolDefinition, Usage, as_mapping, as_sequence
 from promptkit.testing.server.anthropic_validation import list_blocks
 from promptkit.testing.server.validation import extract_text
 from promptkit.tokens import Tokenizer, tokenizer_for
@@ -56,13 +55,10 @@ class PromptCache:
     def read(self, scope: str, chat: Mapping[str, Any]) -> int:  # Any: JSON
         """Return how many tokens of a request were cached in its scope, and cache the request."""
         ids = encode_prompt(chat)
-        digest = blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest()
-        digests: list[bytes] = []
-        for start in range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
-            digest = blake2b(
-                ids[start : start + BLOCK_TOKENS].tobytes(), digest_size=16, key=digest
-            ).digest()
-            digests.append(digest)
+        starts = range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS)
+        digests = _chain_digests(
+            scope, (ids[start : start + BLOCK_TOKENS].tobytes() for start in starts)
+        )
         with self._lock:
             hits = sum(1 for _ in takewhile(self._known.__contains__, digests))
             # so that the end of a prompt is forgotten before its beginning
@@ -72,6 +68,16 @@ class PromptCache:
             while len(self._known) > MAX_BLOCKS:
                 self._known.popitem(last=False)
         return hits * BLOCK_TOKENS if hits * BLOCK_TOKENS >= CACHE_MINIMUM else 0
+
+
+def _chain_digests(scope: str, pieces: Iterable[bytes]) -> list[bytes]:
+    """Return for each piece a digest of it and of all pieces before it in a scope."""
+    digests = accumulate(
+        pieces,
+        lambda before, piece: blake2b(piece, digest_size=16, key=before).digest(),
+        initial=blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest(),
+    )
+    return [*digests][1:]
 
 
 def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
@@ -194,22 +200,19 @@ class BreakpointCache:
         """
         model = str(body.get("model", ""))
         count, minimum = tokenizer_for(model).base.count, cache_minimum(model)
-        digest = blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest()
-        digests: list[bytes] = []
-        sizes: list[int] = []
-        marked: list[int] = []
-        for place, (_, block) in enumerate(list_blocks(body)):
-            if block.get("cache_control") is not None:
-                marked.append(place)
-            text = json.dumps(
+        blocks = [block for _, block in list_blocks(body)]
+        marked = [at for at, block in enumerate(blocks) if block.get("cache_control") is not None]
+        if not marked:
+            return Usage(input_tokens=tokens)
+        texts = [
+            json.dumps(
                 {key: value for key, value in block.items() if key != "cache_control"},
                 sort_keys=True,
             )
-            digest = blake2b(text.encode(), digest_size=16, key=digest).digest()
-            digests.append(digest)
-            sizes.append((sizes[-1] if sizes else 0) + count(text))
-        if not marked:
-            return Usage(input_tokens=tokens)
+            for block in blocks
+        ]
+        digests = _chain_digests(scope, map(str.encode, texts))
+        sizes = [*accumulate(map(count, texts))]
         scale = tokens / max(1, sizes[-1])
         prefixes = [int(size * scale) for size in sizes]
         with self._lock:

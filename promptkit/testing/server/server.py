@@ -66,17 +66,16 @@ def serve(  # noqa: PLR0913  # the settings of a server
     for step in (*steps, *(rule.answer for rule in known_rules)):
         if not callable(step):
             normalize_answer(step)
-    backend = Backend(
-        window=window,
-        script=steps,
-        rules=known_rules,
-        after=after,
-        faults=faults or {},
-    )
     return Server(
         Listener(
             (host, port),
-            backend,
+            Backend(
+                window=window,
+                script=steps,
+                rules=known_rules,
+                after=after,
+                faults=faults or {},
+            ),
             models=tuple(models),
             max_recorded=max_recorded,
         )

@@ -32,6 +32,12 @@ def refuse(message: str, param: str | None = None, code: str | None = None) -> N
     raise IllFormedRequestError(message, param, code)
 
 
+def require(holds: object, message: str, param: str | None = None, code: str | None = None) -> None:
+    """Refuse a request as ill-formed unless a rule holds."""
+    if not holds:
+        refuse(message, param, code)
+
+
 CHAT_CONTENT: Mapping[str, tuple[str, ...]] = {
     "system": ("text",),
     "developer": ("text",),
@@ -52,31 +58,31 @@ def check_chat(body: Mapping[str, Any]) -> None:  # Any: JSON
         IllFormedRequestError: The endpoint would refuse the request.
     """
     _check_limits(body, "chat", ("max_completion_tokens", "max_tokens", "n"))
-    if body.get("stream_options") is not None and body.get("stream") is not True:
-        refuse(
-            "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
-            "stream_options",
-        )
+    require(
+        body.get("stream_options") is None or body.get("stream") is True,
+        "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+        "stream_options",
+    )
     _check_tools(
         body,
         [as_mapping(as_mapping(tool).get("function")) for tool in as_sequence(body.get("tools"))],
         "tools[#].function.name",
     )
     messages = body.get("messages")
-    if not isinstance(messages, list):
-        refuse(
-            "Missing required parameter: 'messages'."
-            if messages is None
-            else "Invalid type for 'messages': expected an array.",
-            "messages",
-            "missing_required_parameter" if messages is None else "invalid_type",
-        )
-    if not messages:
-        refuse(
-            "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
-            "messages",
-            "empty_array",
-        )
+    require(
+        isinstance(messages, list),
+        "Missing required parameter: 'messages'."
+        if messages is None
+        else "Invalid type for 'messages': expected an array.",
+        "messages",
+        "missing_required_parameter" if messages is None else "invalid_type",
+    )
+    require(
+        messages,
+        "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+        "messages",
+        "empty_array",
+    )
     pending: list[str] = []
     for place, message_ in enumerate(map(as_mapping, as_sequence(body["messages"]))):
         role = _check_choice(message_.get("role"), tuple(CHAT_CONTENT), f"messages[{place}].role")
@@ -94,12 +100,12 @@ def _check_message(
 ) -> list[str]:
     _check_answered(pending, place)
     calls = message.get("tool_calls")
-    if calls is not None and (role != "assistant" or not isinstance(calls, list) or not calls):
-        refuse(
-            f"Invalid 'messages[{place}].tool_calls': only an assistant message has them, and at least one.",
-            f"messages[{place}].tool_calls",
-            "empty_array" if calls == [] else "invalid_type",
-        )
+    require(
+        calls is None or (role == "assistant" and calls and isinstance(calls, list)),
+        f"Invalid 'messages[{place}].tool_calls': only an assistant message has them, and at least one.",
+        f"messages[{place}].tool_calls",
+        "empty_array" if calls == [] else "invalid_type",
+    )
     if message.get("content") is not None or not (
         calls or message.get("refusal") or message.get("function_call") or message.get("audio")
     ):
@@ -118,12 +124,12 @@ def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
         ("function.name", function.get("name")),
         ("function.arguments", function.get("arguments")),
     ):
-        if not isinstance(value, str):
-            refuse(
-                f"Invalid type for '{where}.{key}': expected a string, but got {type(value).__name__} instead.",
-                f"{where}.{key}",
-                "invalid_type",
-            )
+        require(
+            isinstance(value, str),
+            f"Invalid type for '{where}.{key}': expected a string, but got {type(value).__name__} instead.",
+            f"{where}.{key}",
+            "invalid_type",
+        )
     call_id = str(call["id"])
     if len(call_id) > MAX_CHAT_CALL_ID:
         length = len(call_id)
@@ -138,30 +144,30 @@ def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
 # Any stands for as above
 def _check_result(message: Mapping[str, Any], pending: list[str], place: int) -> list[str]:
     call_id = message.get("tool_call_id")
-    if not isinstance(call_id, str):
-        refuse(
-            f"Missing required parameter: 'messages[{place}].tool_call_id'.",
-            f"messages[{place}].tool_call_id",
-            "missing_required_parameter",
-        )
-    if call_id not in pending:
-        refuse(
-            "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
-            f"messages.[{place}].role",
-        )
+    require(
+        isinstance(call_id, str),
+        f"Missing required parameter: 'messages[{place}].tool_call_id'.",
+        f"messages[{place}].tool_call_id",
+        "missing_required_parameter",
+    )
+    require(
+        call_id in pending,
+        "Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.",
+        f"messages.[{place}].role",
+    )
     _check_content(message.get("content"), CHAT_CONTENT["tool"], f"messages[{place}].content")
     left = list(pending)
-    left.remove(call_id)
+    left.remove(str(call_id))
     return left
 
 
 def _check_answered(pending: list[str], place: int) -> None:
-    if pending:
-        refuse(
-            "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
-            f"The following tool_call_ids did not have response messages: {', '.join(pending)}",
-            f"messages.[{place}].role",
-        )
+    require(
+        not pending,
+        "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. "
+        f"The following tool_call_ids did not have response messages: {', '.join(pending)}",
+        f"messages.[{place}].role",
+    )
 
 
 RESPONSES_INPUT = ("input_text", "input_image", "input_file", "input_audio")
@@ -187,28 +193,28 @@ def check_responses(body: Mapping[str, Any]) -> None:  # Any: JSON
     """
     _check_limits(body, "responses", ("max_output_tokens",))
     for key in ("previous_response_id", "conversation"):
-        if body.get(key) is not None:
-            refuse(
-                f"Previous response with id '{body[key]}' not found."
-                if key == "previous_response_id"
-                else "Conversation not found.",
-                key,
-                f"{key.removesuffix('_id')}_not_found",
-            )
+        require(
+            body.get(key) is None,
+            f"Previous response with id '{body.get(key)}' not found."
+            if key == "previous_response_id"
+            else "Conversation not found.",
+            key,
+            f"{key.removesuffix('_id')}_not_found",
+        )
     _check_tools(
         body, [as_mapping(tool) for tool in as_sequence(body.get("tools"))], "tools[#].name"
     )
     sent = body.get("input")
     if isinstance(sent, str):
         return
-    if not isinstance(sent, list) or not sent:
-        refuse(
-            "Missing required parameter: 'input'."
-            if not sent
-            else "Invalid type for 'input': expected a string or an array.",
-            "input",
-            "missing_required_parameter" if not sent else "invalid_type",
-        )
+    require(
+        sent and isinstance(sent, list),
+        "Missing required parameter: 'input'."
+        if not sent
+        else "Invalid type for 'input': expected a string or an array.",
+        "input",
+        "missing_required_parameter" if not sent else "invalid_type",
+    )
     items = _ResponsesItems()
     for place, item in enumerate(map(as_mapping, as_sequence(body["input"]))):
         items.add(item, place)
@@ -231,31 +237,38 @@ class _ResponsesItems:
         ):
             self._check_reasoning()
         self.reasoning = _check_text(item, "id", place) if kind == "reasoning" else None
-        if kind == "message":
-            role = _check_choice(item.get("role"), tuple(RESPONSES_CONTENT), f"input[{place}].role")
-            _check_content(item.get("content"), RESPONSES_CONTENT[role], f"input[{place}].content")
-        elif kind == "function_call":
-            _check_text(item, "name", place)
-            _check_text(item, "arguments", place)
-            self.calls.add(_check_call_id(item, place))
-        elif kind == "function_call_output":
-            self._add_output(item, place)
-        elif kind == "compaction":
-            _check_text(item, "encrypted_content", place)
+        match kind:
+            case "message":
+                where = f"input[{place}]"
+                role = _check_choice(item.get("role"), tuple(RESPONSES_CONTENT), f"{where}.role")
+                _check_content(item.get("content"), RESPONSES_CONTENT[role], f"{where}.content")
+            case "function_call":
+                _check_text(item, "name", place)
+                _check_text(item, "arguments", place)
+                self.calls.add(_check_call_id(item, place))
+            case "function_call_output":
+                self._add_output(item, place)
+            case "compaction":
+                _check_text(item, "encrypted_content", place)
+            case _:
+                pass
 
     def _add_output(self, item: Mapping[str, Any], place: int) -> None:  # Any: as above
         call_id = _check_call_id(item, place)
-        if call_id not in self.calls or call_id in self.answered:
-            refuse(f"No tool call found for function call output with call_id {call_id}.", "input")
+        require(
+            call_id in self.calls and call_id not in self.answered,
+            f"No tool call found for function call output with call_id {call_id}.",
+            "input",
+        )
         _check_content(item.get("output"), RESPONSES_INPUT, f"input[{place}].output")
         self.answered.add(call_id)
 
     def _check_reasoning(self) -> None:
-        if self.reasoning is not None:
-            refuse(
-                f"Item '{self.reasoning}' of type 'reasoning' was provided without its required following item.",
-                "input",
-            )
+        require(
+            self.reasoning is None,
+            f"Item '{self.reasoning}' of type 'reasoning' was provided without its required following item.",
+            "input",
+        )
 
     def check_end(self) -> None:
         self._check_reasoning()
@@ -277,15 +290,15 @@ def _check_call_id(item: Mapping[str, Any], place: int) -> str:  # Any: as above
 
 def _check_text(item: Mapping[str, Any], key: str, place: int) -> str:  # Any: as above
     value = item.get(key)
-    if not isinstance(value, str):
-        refuse(
-            f"Missing required parameter: 'input[{place}].{key}'."
-            if value is None
-            else f"Invalid type for 'input[{place}].{key}'.",
-            f"input[{place}].{key}",
-            "missing_required_parameter" if value is None else "invalid_type",
-        )
-    return value
+    require(
+        isinstance(value, str),
+        f"Missing required parameter: 'input[{place}].{key}'."
+        if value is None
+        else f"Invalid type for 'input[{place}].{key}'.",
+        f"input[{place}].{key}",
+        "missing_required_parameter" if value is None else "invalid_type",
+    )
+    return str(value)
 
 
 PARTS: Mapping[str, str] = {
@@ -327,55 +340,56 @@ def _check_content(content: object, kinds: Collection[str], param: str) -> None:
             "invalid_type",
         )
     for place, part in enumerate(map(as_mapping, parts)):
-        kind = _check_choice(part.get("type"), kinds, f"{param}[{place}].type")
-        key = PARTS.get(kind)
-        if key and key not in part:
-            refuse(
-                f"Missing required parameter: '{param}[{place}].{key}'.",
-                f"{param}[{place}].{key}",
-                "missing_required_parameter",
-            )
+        key = PARTS.get(_check_choice(part.get("type"), kinds, f"{param}[{place}].type"))
+        require(
+            not key or key in part,
+            f"Missing required parameter: '{param}[{place}].{key}'.",
+            f"{param}[{place}].{key}",
+            "missing_required_parameter",
+        )
 
 
 # Any stands for JSON
 def _check_tools(body: Mapping[str, Any], functions: list[Mapping[str, Any]], where: str) -> None:
     """Check names and schemas of tools, and that no parameter about tools is set without them."""
-    if body.get("tools") is not None and not functions and body["tools"] != []:
-        refuse("Invalid type for 'tools': expected an array of objects.", "tools", "invalid_type")
-    if len(functions) > MAX_TOOLS:
-        refuse(
-            f"Invalid 'tools': array too long. Expected an array with maximum length {MAX_TOOLS}, but got {len(functions)} instead.",
-            "tools",
-            "array_above_max_length",
-        )
+    require(
+        body.get("tools") is None or functions or body["tools"] == [],
+        "Invalid type for 'tools': expected an array of objects.",
+        "tools",
+        "invalid_type",
+    )
+    require(
+        len(functions) <= MAX_TOOLS,
+        f"Invalid 'tools': array too long. Expected an array with maximum length {MAX_TOOLS}, but got {len(functions)} instead.",
+        "tools",
+        "array_above_max_length",
+    )
     for place, function in enumerate(functions):
         name = function.get("name")
         param = where.replace("#", str(place))
-        if (
-            not isinstance(name, str)
-            or not 0 < len(name) <= MAX_TOOL_NAME
-            or not name.replace("-", "").replace("_", "").isalnum()
-            or not name.isascii()
-        ):
-            refuse(
-                f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
-                param,
-                "invalid_value",
-            )
-        if not isinstance(function.get("parameters", {}), dict | None):
-            refuse(
-                f"Invalid schema for function '{name}': it is no object.",
-                param,
-                "invalid_function_parameters",
-            )
+        require(
+            isinstance(name, str)
+            and 0 < len(name) <= MAX_TOOL_NAME
+            and name.replace("-", "").replace("_", "").isalnum()
+            and name.isascii(),
+            f"Invalid '{param}': string does not match pattern. Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
+            param,
+            "invalid_value",
+        )
+        require(
+            isinstance(function.get("parameters", {}), dict | None),
+            f"Invalid schema for function '{name}': it is no object.",
+            param,
+            "invalid_function_parameters",
+        )
     if functions:
         return
     for key in ("tool_choice", "parallel_tool_calls"):
-        if body.get(key) is not None:
-            refuse(
-                f"Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified.",
-                key,
-            )
+        require(
+            body.get(key) is None,
+            f"Invalid value for '{key}': '{key}' is only allowed when 'tools' are specified.",
+            key,
+        )
 
 
 # Any stands for as above
@@ -383,27 +397,28 @@ def _check_limits(
     body: Mapping[str, Any], api: Literal["chat", "responses"], limits: Collection[str]
 ) -> None:
     """Check that a model is named, that all parameters are known, and that figures are in their ranges."""
-    if not isinstance(body.get("model"), str) or not body["model"]:
-        refuse("you must provide a model parameter")
+    require(
+        isinstance(body.get("model"), str) and body["model"], "you must provide a model parameter"
+    )
     for key in body:
-        if key not in load_parameters()[api]:
-            refuse(f"Unknown parameter: '{key}'.", key, "unknown_parameter")
-    temperature = body.get("temperature")
-    if temperature is not None and not (
-        isinstance(temperature, int | float) and 0 <= temperature <= MAX_TEMPERATURE
-    ):
-        refuse(
-            f"Invalid 'temperature': expected a number between 0 and {MAX_TEMPERATURE}, but got {temperature!r} instead.",
-            "temperature",
+        require(
+            key in load_parameters()[api], f"Unknown parameter: '{key}'.", key, "unknown_parameter"
         )
+    temperature = body.get("temperature")
+    require(
+        temperature is None
+        or (isinstance(temperature, int | float) and 0 <= temperature <= MAX_TEMPERATURE),
+        f"Invalid 'temperature': expected a number between 0 and {MAX_TEMPERATURE}, but got {temperature!r} instead.",
+        "temperature",
+    )
     for key in limits:
         limit = body.get(key)
-        if limit is not None and not (isinstance(limit, int) and limit > 0):
-            refuse(
-                f"Invalid '{key}': integer below minimum value. Expected a value >= 1, but got {limit!r} instead.",
-                key,
-                "integer_below_min_value",
-            )
+        require(
+            limit is None or (isinstance(limit, int) and limit > 0),
+            f"Invalid '{key}': integer below minimum value. Expected a value >= 1, but got {limit!r} instead.",
+            key,
+            "integer_below_min_value",
+        )
 
 
 @cache
@@ -424,56 +439,54 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
     items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
     for item in map(as_mapping, items):
         _append_item(messages, item)
-    chat = {
+    return {
         "model": body.get("model"),
         "messages": messages,
         "tool_choice": body.get("tool_choice"),
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    key: tool[key]
+                    for key in ("name", "description", "parameters", "strict")
+                    if key in tool
+                },
+            }
+            for tool in map(as_mapping, as_sequence(body.get("tools")))
+        ],
     }
-    chat["tools"] = [
-        {
-            "type": "function",
-            "function": {
-                key: tool[key]
-                for key in ("name", "description", "parameters", "strict")
-                if key in tool
-            },
-        }
-        for tool in map(as_mapping, as_sequence(body.get("tools")))
-    ]
-    return chat
 
 
 def _append_item(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:  # Any: as above
-    kind = item.get("type", "message")
-    if kind == "message":
-        messages.append(
-            {"role": item.get("role"), "content": _convert_content(item.get("content"))}
-        )
-    elif kind == "function_call":
-        call = {
-            "id": item.get("call_id"),
-            "type": "function",
-            "function": {"name": item.get("name"), "arguments": item.get("arguments")},
-        }
-        if messages and messages[-1]["role"] == "assistant":
-            messages[-1].setdefault("tool_calls", []).append(call)
-        else:
-            messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
-    elif kind == "function_call_output":
-        messages.append(
-            {
-                "role": "tool",
-                "tool_call_id": item.get("call_id"),
-                "content": _convert_content(item.get("output")),
+    match item.get("type", "message"):
+        case "message":
+            messages.append(
+                {"role": item.get("role"), "content": _convert_content(item.get("content"))}
+            )
+        case "function_call":
+            if not messages or messages[-1]["role"] != "assistant":
+                messages.append({"role": "assistant", "content": None})
+            call = {
+                "id": item.get("call_id"),
+                "type": "function",
+                "function": {"name": item.get("name"), "arguments": item.get("arguments")},
             }
-        )
-    else:  # reasoning and compaction items
-        texts = [
-            extract_text(item.get("summary")),
-            extract_text(item.get("content")),
-            _decode_encrypted(item.get("encrypted_content")),
-        ]
-        messages.append({"role": "assistant", "content": "".join(texts)})
+            messages[-1].setdefault("tool_calls", []).append(call)
+        case "function_call_output":
+            messages.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": item.get("call_id"),
+                    "content": _convert_content(item.get("output")),
+                }
+            )
+        case _:  # reasoning and compaction items
+            texts = [
+                extract_text(item.get("summary")),
+                extract_text(item.get("content")),
+                _decode_encrypted(item.get("encrypted_content")),
+            ]
+            messages.append({"role": "assistant", "content": "".join(texts)})
 
 
 def _convert_content(content: object) -> object:

@@ -17,6 +17,12 @@ def diff_lines(snapshot: str, received: str) -> list[str]:
     return list(_iter_diff(*(text.removesuffix("\n").split("\n") for text in (snapshot, received))))
 
 
+def show_first(lines: Sequence[str], limit: int) -> Sequence[str]:
+    """Return the first lines of a difference, and how many more there are."""
+    more = len(lines) - limit
+    return lines if more <= 0 else [*lines[:limit], f"… and {more:,} more lines"]
+
+
 def _iter_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     # Equal lines at both ends are cut off first, because difflib's time grows with the square of
     # the number of lines.

@@ -81,11 +81,8 @@ def format_receipt(levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> str
     sections = [f"promptkit {version('promptkit')}"]
     for level in levels:
         lines = _list_receipt_lines(level.rendered, stabilizer) if level.rendered else [level.error]
-        sections.append(
-            "\n".join(
-                [*([f"== {level.label} =="] if level.label else []), *map(_put_on_one_line, lines)]
-            )
-        )
+        shown = [escape_json(re.sub("[\n\t]", " ", line)).rstrip(" ") for line in lines]
+        sections.append("\n".join([*([f"== {level.label} =="] if level.label else []), *shown]))
     return "{}\n".format("\n\n".join(sections))
 
 
@@ -303,10 +300,6 @@ def _diff_messages(old: Message | None, new: Message) -> Iterator[str]:
 # The receipt.
 
 
-def _put_on_one_line(text: str) -> str:
-    return escape_json(text.replace("\n", " ").replace("\t", " ")).rstrip(" ")
-
-
 def _list_receipt_lines(rendered: Rendered, stabilizer: Stabilizer) -> Iterator[str]:
     exact = "" if rendered.exact else ", estimated"
     count = len(rendered.messages)
@@ -330,12 +323,11 @@ def _list_receipt_lines(rendered: Rendered, stabilizer: Stabilizer) -> Iterator[
     yield f"removed: {pieces:,} piece{'' if pieces == 1 else 's'}, first to last"
     yield _format_row("tokens", "priority", "reason", "element")
     for removal in rendered.removals:
-        partner = (
+        element = stabilizer.stabilize_text(removal.label) + (
             f" (with {stabilizer.stabilize_text(removal.partner_label)})"
             if removal.partner_label
             else ""
         )
-        element = stabilizer.stabilize_text(removal.label) + partner
         yield _format_row(
             f"{removal.tokens:,}", format_priority(removal.priority), removal.reason, element
         )

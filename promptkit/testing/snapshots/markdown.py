@@ -10,15 +10,20 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
-from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall
-from promptkit.messages import CacheBreakpointPart, Json
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+)
 from promptkit.wire.parts import parse_data_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MAX_HEADLINE = 72
 """Characters of a message that its headline quotes."""
@@ -100,7 +105,8 @@ def _hash(text: str) -> str:
 
 def format_section(title: str, message: Message) -> str:
     """Format one message under a title."""
-    return "\n\n".join([f"## {title}", *format_body(message)])
+    blocks = [*map(_format_part, message.content), *map(_format_call, message.tool_calls)]
+    return "\n\n".join([f"## {title}", *(blocks or ["(empty)"])])
 
 
 def map_tool_names(messages: Iterable[Message]) -> Mapping[str, str]:
@@ -119,13 +125,6 @@ def format_title(message: Message, tools: Mapping[str, str]) -> str:
     if message.name is not None:
         words.append(quote_inline(message.name))
     return " ".join(words)
-
-
-def format_body(message: Message) -> list[str]:
-    """Format the content below the title: a block for each part and each tool call."""
-    return [*map(_format_part, message.content), *map(_format_call, message.tool_calls)] or [
-        "(empty)"
-    ]
 
 
 def format_headline(message: Message) -> str:
@@ -192,16 +191,15 @@ def _describe_part(part: Part) -> str:
             return _join_facts(
                 "Image",
                 _describe_image_source(part),
-                _describe_pixels(part),
+                f"{part.width} by {part.height} pixels" if part.width and part.height else None,
                 part.detail and f"detail {quote_inline(part.detail)}",
             )
         case DocumentPart():
-            tokens = None if part.tokens is None else f"{part.tokens:,} tokens"
             return _join_facts(
                 "Document",
                 quote_inline(part.media_type),
                 describe_base64(part.data),
-                tokens,
+                None if part.tokens is None else f"{part.tokens:,} tokens",
                 part.name and quote_inline(part.name),
             )
         case OpaquePart():
@@ -227,10 +225,6 @@ def _describe_image_source(part: ImagePart) -> str:
         return quote_inline(part.url)
     kind = inside.media_type or part.media_type or "image"
     return f"{quote_inline(kind)}, {describe_base64(inside.data) if inside.is_base64 else _describe_bytes(inside.data.encode(errors='surrogatepass'))}"
-
-
-def _describe_pixels(part: ImagePart) -> str | None:
-    return f"{part.width} by {part.height} pixels" if part.width and part.height else None
 
 
 def describe_base64(data: str) -> str:

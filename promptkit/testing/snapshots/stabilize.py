@@ -12,13 +12,14 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import attrs
 
 from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
 from promptkit.tokens import Count, Tokenizer
+from promptkit.transcript.log.redaction import change_strings
 from promptkit.wire.parts import parse_data_url
 
 if TYPE_CHECKING:
@@ -133,28 +134,8 @@ class Stabilizer:
                 return part
 
     def stabilize_json(self, value: Json) -> Json:
-        """Replace what varies in the strings of a copy of a JSON value, without recursion."""
-        root = [value]
-        todo: list[list[Json] | dict[str, Json]] = [root]
-        while todo:
-            holder = todo.pop()
-            if isinstance(holder, dict):
-                for key, item in holder.items():
-                    holder[key] = self._copy_item(item, todo)
-            else:
-                holder[:] = [self._copy_item(item, todo) for item in holder]
-        return root[0]
-
-    def _copy_item(self, item: Json, todo: list[list[Json] | dict[str, Json]]) -> Json:
-        if isinstance(item, str):
-            return self.stabilize_text(item)
-        if isinstance(item, Mapping):
-            todo.append(dict(item))
-        elif isinstance(item, list):
-            todo.append(list(item))
-        else:
-            return item
-        return todo[-1]
+        """Replace what varies in the strings of a copy of a JSON value."""
+        return change_strings(value, self.stabilize_text)
 
     def stabilize_call(self, call: ToolCall) -> ToolCall:
         """Replace what varies in the id and the arguments of a tool call."""

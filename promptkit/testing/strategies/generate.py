@@ -214,7 +214,16 @@ class PromptGenerator:
                 ("tools", self._generate_round),
                 ("rounds", self._generate_tool_round),
             ),
-            *(self._list_enabled(("reserve", self._generate_reserve)) if depth == 0 else ()),
+            *(
+                self._list_enabled(
+                    (
+                        "reserve",
+                        lambda: self._count_element(Reserve(tokens=self.draw(st.integers(0, 5)))),
+                    )
+                )
+                if depth == 0
+                else ()
+            ),
             *self._list_enabled(("attached", self._generate_reference_or_metadata)),
         ]
         if depth < MAX_DEPTH:
@@ -269,8 +278,7 @@ class PromptGenerator:
         return drop_empty_required(container[children] if children else container)
 
     def _generate_message(self) -> Child:
-        role = self._draw_one_of(UserMessage, SystemMessage, AssistantMessage)
-        message = role(
+        message = self._draw_one_of(UserMessage, SystemMessage, AssistantMessage)(
             name=self._draw_one_of(None, None, "n"), **self._generate_props(inside=False)
         )
         return drop_empty_required(message[self._generate_content()])
@@ -363,9 +371,6 @@ class PromptGenerator:
         self.left -= 1
         return made
 
-    def _generate_reserve(self) -> Child:
-        return self._count_element(Reserve(tokens=self.draw(st.integers(0, 5))))
-
     def _generate_reference_or_metadata(self) -> Child:
         to = self._mark("{}.py")
         return self._count_element(
@@ -375,15 +380,12 @@ class PromptGenerator:
         )
 
     def _generate_truncate(self) -> Child:
-        tokens = self._draw_one_of(None, 0, 1, 3)
-        keep = self.draw(_KEEPS)
-        texts = [self._generate_text(), *self._generate_several(self._generate_text)]
         return Truncate(
-            keep=keep,
-            max_tokens=tokens,
+            keep=self.draw(_KEEPS),
+            max_tokens=self._draw_one_of(None, 0, 1, 3),
             marker=self._draw_one_of("[…]", ""),
             **self._generate_props(inside=True),
-        )[texts]
+        )[[self._generate_text(), *self._generate_several(self._generate_text)]]
 
     def _generate_breaking_chunk(self) -> Child:
         words = " ".join(

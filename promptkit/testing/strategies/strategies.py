@@ -168,24 +168,20 @@ _PARTS: SearchStrategy[Part] = st.sampled_from(
 
 def _generate_message(role: Role, texts: SearchStrategy[str]) -> SearchStrategy[Message]:
     content: SearchStrategy[tuple[Part, ...]] = texts.map(lambda text: (text,))
-    if role == "user":
-        content = st.tuples(texts, st.lists(_PARTS, max_size=2)).map(
-            lambda pair: (pair[0], *pair[1])
-        )
-        return st.builds(
-            Message, role=st.just(role), content=content, name=st.sampled_from((None, None, "ada"))
-        )
-    if role == "assistant":
-        calls = st.lists(_CALLS, max_size=2, unique_by=lambda call: call.id).map(tuple)
-        return st.builds(Message, role=st.just(role), content=content, tool_calls=calls)
-    if role == "tool":
-        return st.builds(
-            Message,
-            role=st.just(role),
-            content=content,
-            tool_call_id=st.integers(1, 99).map("c{}".format),
-        )
-    return st.builds(Message, role=st.just(role), content=content)
+    match role:
+        case "user":
+            pairs = st.tuples(texts, st.lists(_PARTS, max_size=2))
+            content = pairs.map(lambda pair: (pair[0], *pair[1]))
+            names = st.sampled_from((None, None, "ada"))
+            return st.builds(Message, role=st.just(role), content=content, name=names)
+        case "assistant":
+            calls = st.lists(_CALLS, max_size=2, unique_by=lambda call: call.id).map(tuple)
+            return st.builds(Message, role=st.just(role), content=content, tool_calls=calls)
+        case "tool":
+            ids = st.integers(1, 99).map("c{}".format)
+            return st.builds(Message, role=st.just(role), content=content, tool_call_id=ids)
+        case _:
+            return st.builds(Message, role=st.just(role), content=content)
 
 
 def _build_conversation(drawn: tuple[str | None, list[DrawnTurn]]) -> tuple[Message, ...]:

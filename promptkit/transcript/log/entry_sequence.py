@@ -246,8 +246,7 @@ class EntrySequence(Sequence["Entry"]):
 
     def count_messages(self) -> int:
         """Return the number of messages of a path."""
-        stop = min(self._end, len(self.numbers))
-        return self.numbers.count_messages(self._start, stop) + sum(
+        return self.numbers.count_messages(self._start, min(self._end, len(self.numbers))) + sum(
             entry.message is not None for entry in self._newer()
         )
 

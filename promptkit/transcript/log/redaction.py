@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from itertools import groupby
 from typing import Literal, TypeAlias
 
@@ -99,28 +98,32 @@ def redact_message(message: Message, redactor: Redactor) -> Message:
 
 
 def redact_json(value: Json, redactor: Redactor) -> Json:
-    """Remove secrets from the strings and the keys of a JSON value.
+    """Remove secrets from the strings and the keys of a copy of a JSON value."""
+    return change_strings(value, redactor, keys=True)
 
-    The value itself is not changed.
-    """
+
+def change_strings(value: Json, change: Callable[[str], str], *, keys: bool = False) -> Json:
+    """Copy a JSON value with its strings changed, and its keys if they are to be, without recursion."""
     root: list[Json] = [value]
-    pending: list[tuple[Json, Callable[[Json], object]]] = [(value, partial(root.__setitem__, 0))]
-    while pending:
-        item, store = pending.pop()
+    todo: list[list[Json] | dict[str, Json]] = [root]
+
+    def copy(item: Json) -> Json:
         if isinstance(item, str):
-            store(redactor(item))
-        elif isinstance(item, Mapping):
-            mapping = {redactor(name): child for name, child in item.items()}
-            store(mapping)
-            pending.extend(
-                (child, partial(mapping.__setitem__, name)) for name, child in mapping.items()
-            )
+            return change(item)
+        if isinstance(item, Mapping):
+            todo.append({change(key) if keys else key: child for key, child in item.items()})
         elif isinstance(item, list):
-            items = list(item)
-            store(items)
-            pending.extend(
-                (child, partial(items.__setitem__, index)) for index, child in enumerate(items)
-            )
+            todo.append(list(item))
+        else:
+            return item
+        return todo[-1]
+
+    while todo:
+        holder = todo.pop()
+        if isinstance(holder, dict):
+            holder.update({key: copy(item) for key, item in holder.items()})
+        else:
+            holder[:] = map(copy, holder)
     return root[0]
 
 

@@ -72,9 +72,7 @@ def extract_words(text: str) -> frozenset[str]:
 
 def find_stem(word: str) -> str:
     """Return the beginning that all forms of a word share; the word itself if it has no other forms."""
-    if not word.isalpha():
-        return word
-    return _find_short_stem(word) or word[:LEAST_STEM]
+    return (_find_short_stem(word) or word[:LEAST_STEM]) if word.isalpha() else word
 
 
 def _find_short_stem(word: str) -> str | None:

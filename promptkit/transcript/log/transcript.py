@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 import attrs
@@ -149,12 +150,11 @@ class Transcript:
 
         If a label was used twice, the later entry has it.
         """
-        earlier = (
+        return (
             {}
             if self._earlier is None
             else dict(map(self._read_label, self._earlier.find_kinds(LABELS)))
-        )
-        return earlier | self._labels
+        ) | self._labels
 
     def __len__(self) -> int:
         return len(self._entries) + (0 if self._earlier is None else len(self._earlier))
@@ -285,7 +285,11 @@ class Transcript:
         """
         with self._lock:
             if expect not in {None, self.leaf or ""}:
-                raise TranscriptConflictError(expect or "", self._path_after(expect or ""))
+                path = self.path()
+                known = find_entry(path, expect or "")
+                raise TranscriptConflictError(
+                    expect or "", path[0 if known is None else known + 1 :]
+                )
             return self._append(payloads, attempts=MAX_CONFLICTS if expect is None else 1)
 
     def _append(
@@ -297,22 +301,21 @@ class Transcript:
 
         With `stay`, the leaf stays where it is, whatever others appended after it.
         """
-        leaf, conflicts = self.leaf, 0
+        if not payloads:
+            return []
+        leaf = self.leaf
         while True:
             entries = self._build_entries(payloads)
-            if not entries:
-                return []
             try:
                 self.store.append(entries, expect=self._last_stored_id)
+                break
             except TranscriptConflictError:
+                attempts -= 1
                 self.refresh()
                 if stay:
                     self._set_leaf(leaf)
-                conflicts += 1
-                if conflicts >= attempts:
+                if attempts <= 0:
                     raise
-            else:
-                break
         self._last_stored_id = entries[-1].id
         for entry in entries:
             self._add_entry(entry)
@@ -325,8 +328,7 @@ class Transcript:
         The leaf moves to the last of them that continues from it.
         """
         with self._lock:
-            loaded = self.store.refresh()
-            new_entries = self._add_loaded(loaded)
+            new_entries = self._add_loaded(self.store.refresh())
             continuation = self._find_continuation(new_entries)
             if continuation:
                 self._extend_path(continuation)
@@ -377,11 +379,10 @@ class Transcript:
             TranscriptError: There is no entry `at`.
         """
         path = self.path(at)
-        parents = [None, *(entry.id for entry in path)]
         store.append(
             [
                 attrs.evolve(entry, parent_id=parent)
-                for entry, parent in zip(path, parents, strict=False)
+                for entry, parent in zip(path, [None, *(entry.id for entry in path)], strict=False)
             ],
             expect="",
         )
@@ -390,48 +391,47 @@ class Transcript:
     def _find_on_path(self, entry_id: str) -> Entry | None:
         if entry_id in self._path_ids:
             return self._by_id[entry_id]
-        number = self._find_earlier_on_path(entry_id)
-        return None if number is None else self._read_earlier(number)
+        number = self._find_earlier(entry_id)
+        if number is None or self._stem is None or self._stem.index(number) is None:
+            return None
+        return self._read_earlier(number)
 
     def _build_entries(self, payloads: Iterable[EntryPayload]) -> list[Entry]:
         """Build entries of payloads, each the child of the one before it, and check what they refer to."""
-        entries: list[Entry] = []
-        ids: set[str] = set()
+        entries: dict[str, Entry] = {}
         call_ids: set[str] = set()
         parent = self.leaf
         for payload in payloads:
             entry = Entry(id=self._new_id(), parent_id=parent, time=self._clock(), payload=payload)
             # A random id need not be looked up in a long file.
-            is_used = (
-                entry.id in self._by_id
-                or entry.id in ids
+            if (
+                not entry.id
+                or entry.id in self._by_id
+                or entry.id in entries
                 or (self._new_id is not _new_id and entry.id in self)
-            )
-            if is_used or not entry.id:
+            ):
                 raise TranscriptError(
                     f"the new id {entry.id!r} was used before: `new_id` must return a different id each time."
                 )
             self._check_references(entry, call_ids)
-            entries.append(entry)
-            ids.add(entry.id)
+            entries[entry.id] = entry
             parent = entry.id
-        return entries
+        return [*entries.values()]
 
     def _check_references(self, entry: Entry, call_ids: set[str]) -> None:
         """Raise TranscriptError if an entry refers to one that does not exist.
 
         `call_ids` are the tool calls of the same batch.
         """
-        scope: str | None = None
         match entry.payload:
             case Edit(target=target) | Checkpoint(first_kept=str() as target) if (
-                not self._is_on_path(target)
+                self._find_on_path(target) is None
             ):
                 scope = "on this path"
             case BranchSummary(leaf=target) | Label(target=target) if target not in self:
                 scope = "in this transcript"
             case _:
-                target = ""
+                target = scope = ""
         if scope:
             raise TranscriptError(
                 f"the {entry.kind} refers to the entry {target!r}, which is not {scope}."
@@ -450,11 +450,6 @@ class Transcript:
             raise TranscriptError(
                 f"a tool result answers the call {message.tool_call_id!r}, which is not on this path: append the call first."
             )
-
-    def _path_after(self, entry_id: str) -> Sequence[Entry]:
-        path = self.path()
-        index = find_entry(path, entry_id)
-        return path[0 if index is None else index + 1 :]
 
     def _add_loaded(
         self, loaded: LoadedEntries, *, is_first_load: bool = False
@@ -541,17 +536,6 @@ class Transcript:
     def _is_earlier(self, entry_id: str) -> bool:
         return self._find_earlier(entry_id) is not None
 
-    def _find_earlier_on_path(self, entry_id: str) -> int | None:
-        number = None if self._stem is None else self._find_earlier(entry_id)
-        return (
-            None
-            if number is None or self._stem is None or self._stem.index(number) is None
-            else number
-        )
-
-    def _is_on_path(self, entry_id: str) -> bool:
-        return entry_id in self._path_ids or self._find_earlier_on_path(entry_id) is not None
-
     def _is_earlier_call(self, call_id: str | None) -> bool:
         """Return whether an earlier entry of the path has this tool call.
 
@@ -560,10 +544,9 @@ class Transcript:
         stem = self._stem
         if stem is None or call_id is None:
             return False
-        newest = EntrySequence(stem, (), start=max(0, len(stem) - RECENT_ENTRIES))
         if any(
             call.id == call_id
-            for entry in reversed(newest)
+            for entry in reversed(EntrySequence(stem, (), start=max(0, len(stem) - RECENT_ENTRIES)))
             if entry.message
             for call in entry.message.tool_calls
         ):
@@ -602,14 +585,14 @@ def _count_shared(path: EntrySequence, other: EntrySequence) -> int:
     """Return how many entries two paths of one transcript begin with together."""
     path.numbers.verify()
     other.numbers.verify()
-    low, high = 0, min(len(path), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if path[middle - 1].id == other[middle - 1].id:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    both = range(min(len(path), len(other)))
+    return bisect_left(both, 1, key=lambda at: path[at].id != other[at].id)
+
+
+def describe_misplaced(entry_id: str, parent: str | None, last_id: str | None) -> str:
+    """Describe an entry that follows an unknown one, and therefore the last one."""
+    place = f"after {last_id!r}" if last_id else "at the beginning"
+    return f"the entry {entry_id!r} follows {parent!r}, which is not before it in the file; it was placed {place} instead."
 
 
 class EntryTree:
@@ -650,13 +633,10 @@ class EntryTree:
             or parent in self.parents
             or (self._has is not None and self._has(parent))
         )
+        if not is_known and not self.partial:
+            problem = describe_misplaced(entry_id, parent, self.last_id)
         if not is_known:
-            if self.partial:
-                parent = None
-            else:
-                place = f"after {self.last_id!r}" if self.last_id else "at the beginning"
-                problem = f"the entry {entry_id!r} follows {parent!r}, which is not before it in the file; it was placed {place} instead."
-                parent = self.last_id
+            parent = None if self.partial else self.last_id
         self.parents[entry_id] = parent
         self.last_id = entry_id
         return problem

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens import tokenizer_for
-from promptkit.tokens.prices import BilledTokens
+from promptkit.tokens import BilledTokens, tokenizer_for
 from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
@@ -41,8 +40,7 @@ def read_usage(payload: EntryPayload) -> Usage | None:
         or payload.model is None
     ):
         return usage
-    tokenizer = tokenizer_for(payload.model, mean=True)
-    written = Sizer(tokenizer).count_message(payload.message)
+    written = Sizer(tokenizer_for(payload.model, mean=True)).count_message(payload.message)
     is_placeholder = usage.output_tokens < PLACEHOLDER_SHARE * written
     return attrs.evolve(usage, output_tokens=written) if is_placeholder else usage
 

@@ -9,9 +9,10 @@ byte, so that the provider's prompt cache applies.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
 
@@ -31,10 +32,7 @@ from promptkit.transcript.log.entries import (
     Setting,
 )
 from promptkit.transcript.log.quotes import find_sources, restore_quotes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
+from promptkit.wire.parts import have_media
 
 UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
 """Finish reasons of assistant messages that are not shown again if they contain tool calls: the
@@ -142,6 +140,8 @@ class TranscriptView:
     """The text of the checkpoint's summary, without the tags around it."""
     repairs: tuple[Repair, ...] = ()
     """What was changed so that every tool call has a result and every tool result has a call."""
+    has_media: bool = attrs.field(default=False, eq=False, repr=False)
+    """Whether a message of the transcript that is shown has an image or a document."""
 
     __repr__ = describe_fields
 
@@ -204,6 +204,10 @@ class ViewBuilder:
         return self._snapshot
 
 
+_CHANGES_EARLIER = (Checkpoint, Reset, Edit)
+"""The entries that change how earlier ones are viewed."""
+
+
 class _View:
     """A view that can be extended."""
 
@@ -220,7 +224,11 @@ class _View:
         self._unpaired: list[ViewItem] = []
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
-        self._pairer = ToolCallPairer(allow_early_results=False, describe_turn=self._describe_item)
+        self._has_media = False
+        self._pairer = ToolCallPairer(
+            allow_early_results=False,
+            describe_turn=lambda at: f"entry {self._unpaired[at].entry_id}",
+        )
         self._checkpoint = checkpoint = begin.checkpoint
         if checkpoint is not None and begin.lost is not None:
             why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
@@ -241,8 +249,7 @@ class _View:
         entries = tuple(path[length:])
         self._path = path
         if any(
-            isinstance(entry.payload, Checkpoint | Reset | Edit) or _reads_model(entry)
-            for entry in entries
+            isinstance(entry.payload, _CHANGES_EARLIER) or _reads_model(entry) for entry in entries
         ):
             return False
         if self._omitted_calls and any(
@@ -263,20 +270,19 @@ class _View:
             self._items.append(
                 item if message is item.message else attrs.evolve(item, message=message)
             )
+        added = (item.message for item in self._items[first:])
+        self._has_media = self._has_media or have_media(added)
         entry = self._checkpoint
         summary = ""
         if entry and isinstance(entry.payload, Checkpoint):
             summary = _edited_text(entry.payload.summary, self._edits.get(entry.id))
-        repairs = (*self._repairs, *pairer.repairs)
         return first, TranscriptView(
             items=tuple(self._items),
             checkpoint_id=entry.id if entry else None,
             summary=summary or None,
-            repairs=repairs,
+            repairs=(*self._repairs, *pairer.repairs),
+            has_media=self._has_media,
         )
-
-    def _describe_item(self, index: int) -> str:
-        return f"entry {self._unpaired[index].entry_id}"
 
     def _checkpoint_items(self, entry: Entry) -> Iterator[ViewItem]:
         """Yield the messages that replace what a checkpoint summarized."""
@@ -306,19 +312,17 @@ class _View:
         for entry in entries:
             edit = self._edits.get(entry.id)
             match entry.payload:
-                case Setting(name=name, value=str(value)) if name == MODEL_SETTING:
-                    self._model = value
-                case MessageEntry(quotes=(_, *_)) if find is not None and edit is None:
-                    self._add_message(
-                        entry, restore_quotes(entry.payload, find), edit, unfinished=False
-                    )
-                case MessageEntry(message=message, finish=finish):
+                case MessageEntry() as payload if payload.quotes and find and edit is None:
+                    self._add_message(entry, restore_quotes(payload, find), edit, unfinished=False)
+                case MessageEntry() as payload:
                     self._add_message(
                         entry,
-                        self._without_cut_calls(entry, message),
+                        self._without_cut_calls(entry, payload.message),
                         edit,
-                        unfinished=finish in UNREPLAYABLE_FINISHES,
+                        unfinished=payload.finish in UNREPLAYABLE_FINISHES,
                     )
+                case Setting(name=name, value=str(value)) if name == MODEL_SETTING:
+                    self._model = value
                 case CustomMessage(message=message):
                     self._add_message(entry, message, edit, unfinished=False)
                 case BranchSummary(summary=summary) if text := _edited_text(summary, edit):
@@ -353,13 +357,14 @@ class _View:
     def _add_message(
         self, entry: Entry, message: Message, edit: Edit | None, *, unfinished: bool
     ) -> None:
-        calls = {call.id for call in message.tool_calls}
+        calls = {call.id for call in message.tool_calls} if message.tool_calls else set()
         if (edit is not None and edit.content is None) or (unfinished and calls):
             self._hidden_calls |= calls
             return
         if message.role == "tool" and message.tool_call_id in self._hidden_calls:
             return
-        self._hidden_calls -= calls
+        if self._hidden_calls:
+            self._hidden_calls -= calls
         unpruned = (
             message
             if edit is not None
@@ -372,24 +377,15 @@ class _View:
             message = attrs.evolve(message, content=edit.content)
         if message.role == "assistant" and not message.content and not calls:
             return  # providers refuse a message without content
-        kind: Literal["message", "custom_message"] = (
-            "message" if isinstance(entry.payload, MessageEntry) else "custom_message"
-        )
-        recorded = (
-            entry.message
-            if edit is None and isinstance(entry.payload, MessageEntry) and entry.payload.quotes
-            else None
-        )
+        own = entry.payload if isinstance(entry.payload, MessageEntry) else None
         self._add(
             ViewItem(
                 message=message,
                 entry_id=entry.id,
-                recorded=recorded,
+                recorded=own.message if own and own.quotes and edit is None else None,
                 unpruned=unpruned,
-                kind=kind,
-                model=entry.payload.model or self._model
-                if isinstance(entry.payload, MessageEntry) and message.role == "assistant"
-                else None,
+                kind="message" if own else "custom_message",
+                model=own.model or self._model if own and message.role == "assistant" else None,
             )
         )
 

@@ -13,8 +13,7 @@ from promptkit.errors import (
     TranscriptError,
     TranscriptWriteError,
 )
-from promptkit.transcript.stores.jsonl.format import Header
-from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
+from promptkit.transcript.stores.jsonl.reader import StoredEntry, TranscriptReader
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 from promptkit.transcript.stores.objects import ObjectStore, list_object_conversations
 from promptkit.transcript.stores.sql import SqlStore, list_conversations
@@ -92,7 +91,7 @@ def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
     return [f"{url}#{quote(conversation, safe='')}" for conversation in conversations]
 
 
-def open_reader(address: str | os.PathLike[str]) -> TranscriptReader | StoreReader:
+def open_reader(address: str | os.PathLike[str]) -> TranscriptReader:
     """Open a transcript for reading it entry by entry, with numbers of lines.
 
     Raises what `open_store` and reading raise.
@@ -100,13 +99,14 @@ def open_reader(address: str | os.PathLike[str]) -> TranscriptReader | StoreRead
     return StoreReader(str(address)) if is_url(address) else TranscriptReader(Path(address))
 
 
-class StoreReader:
+class StoreReader(TranscriptReader):
     """Read the entries of a conversation by its URL, as a `TranscriptReader` reads those of a file.
 
     Raises TranscriptError if there is no such conversation, and what `open_store` raises.
     """
 
     def __init__(self, address: str) -> None:
+        super().__init__(Path(address))
         self._loaded = open_store(address).load()
         if not (self._loaded.entries or self._loaded.problems):
             raise TranscriptError(
@@ -115,13 +115,6 @@ class StoreReader:
         self.entry_count = len(self._loaded.entries)
         """The number of entries that could be read."""
         self.partial = self._loaded.partial
-        """As `TranscriptReader.partial`."""
-        self.torn_bytes = 0
-        """As `TranscriptReader.torn_bytes`."""
-        self.header = Header()
-        """As `TranscriptReader.header`."""
-        self.position: ReadPosition | None = None
-        """None: there is no file."""
 
     def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
         for entry, number in zip(self._loaded.entries, self._loaded.line_numbers, strict=True):

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
+import attrs
+
 from promptkit.errors import (
     InvalidArgumentError,
     TranscriptConflictError,
@@ -145,13 +147,7 @@ class SqlStore:
             if loaded.line_numbers and loaded.line_numbers[-1] >= last_number:
                 last_number, last_id = loaded.line_numbers[-1], loaded.last_id
             self._number = last_number
-        return LoadedEntries(
-            entries=loaded.entries,
-            problems=loaded.problems,
-            line_numbers=loaded.line_numbers,
-            last_id=last_id,
-            partial=archived > 0,
-        )
+        return attrs.evolve(loaded, last_id=last_id, partial=archived > 0)
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
         """Append a batch in one transaction.
@@ -182,7 +178,7 @@ class SqlStore:
                     "n": last_number + at,
                     "i": _escape(entry.id),
                     "r": record,
-                    "w": _extract_terms(entry),
+                    "w": encode_words(extract_words("\n".join(list_lines(entry)))),
                 }
                 for at, (entry, record) in enumerate(zip(entries, records, strict=True), 1)
             ]
@@ -258,12 +254,11 @@ class SqlStore:
                 problems.append(
                     ReadProblem(line=int(number), detail=parsed or "the record is empty.")
                 )
-        last_id = entries[-1].id if entries else ""
         return LoadedEntries(
             entries=tuple(entries),
             problems=tuple(problems),
             line_numbers=tuple(numbers),
-            last_id=last_id,
+            last_id=entries[-1].id if entries else "",
         )
 
 
@@ -541,8 +536,7 @@ def _roll_back(connection: Connection) -> None:
 
 def _describe(error: Exception) -> str:
     """Return what is wrong in one line, without SQLAlchemy's advice."""
-    cause = getattr(error, "orig", None) or error
-    return " ".join(str(cause).split()).rstrip(".")
+    return " ".join(str(getattr(error, "orig", None) or error).split()).rstrip(".")
 
 
 def _escape(text: str) -> str:
@@ -552,11 +546,6 @@ def _escape(text: str) -> str:
 
 def _unescape(text: str) -> str:
     return str(json.loads(f'"{text}"'))
-
-
-def _extract_terms(entry: Entry) -> list[str]:
-    """Return the terms under which an entry is found."""
-    return encode_words(extract_words("\n".join(list_lines(entry))))
 
 
 def _format_vector(terms: list[str]) -> str | None:

@@ -9,7 +9,7 @@ import attrs
 
 from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session.session import AgentSession
-from promptkit.compaction.run.events import Events
+from promptkit.compaction import Events
 from promptkit.errors import (
     ContextLengthExceededError,
 )

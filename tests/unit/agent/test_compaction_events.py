@@ -11,17 +11,15 @@ import pytest
 
 from promptkit import AgentSession, ContextBudget, OpenAIModel, Usage
 from promptkit.compaction import (
+    CompactionCancelled,
+    CompactionCommitted,
+    CompactionFailed,
     Events,
     FallbackSummarizer,
     InlineSummarizer,
     SimpleSummarizer,
-    logging_subscriber,
-)
-from promptkit.compaction.run.events import (
-    CompactionCancelled,
-    CompactionCommitted,
-    CompactionFailed,
     SummaryDiscarded,
+    logging_subscriber,
 )
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer

@@ -17,7 +17,7 @@ from promptkit import ToolCall, ToolDefinition
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.sync import SyncContextWindow, SyncSession
 from promptkit.agent.window.window import ContextWindow
-from promptkit.compaction.run.events import Events
+from promptkit.compaction import Events
 from promptkit.errors import NoPendingMessageError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens.budget import ContextBudget
@@ -28,7 +28,7 @@ from tests.conversations import words
 from tests.unit.compaction.summarizers.writers import Recorder, Writer
 
 if TYPE_CHECKING:
-    from promptkit.compaction.run.events import Event
+    from promptkit.compaction import Event
     from promptkit.testing.scripted_model import Step
 
 

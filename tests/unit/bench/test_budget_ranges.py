@@ -6,7 +6,7 @@ import click
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.bench.budget_ranges import MAX_BUDGETS, InvalidBudgetsError, parse_budgets
+from promptkit.bench.sweep import MAX_BUDGETS, InvalidBudgetsError, parse_budgets
 from promptkit.cli.input.params import SIZE
 
 

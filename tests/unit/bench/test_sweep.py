@@ -24,8 +24,7 @@ from promptkit import (
     UserMessage,
     render,
 )
-from promptkit.bench.budget_ranges import InvalidBudgetsError
-from promptkit.bench.sweep import build_elements, count_kept_tokens, measure
+from promptkit.bench.sweep import InvalidBudgetsError, build_elements, count_kept_tokens, measure
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import BudgetExceededError, UnknownModelError

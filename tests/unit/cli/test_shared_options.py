@@ -11,6 +11,7 @@ import click
 import pytest
 
 from promptkit.cli.main import main, program
+from tests.processes import run_program
 
 PROMPT = "from promptkit import UserMessage\ndef prompt(): return UserMessage()['Hello']\n"
 
@@ -58,15 +59,14 @@ def test_a_quiet_command_prints_no_note(folder: Path, capsys: pytest.CaptureFixt
 def test_color_decides_over_the_environment(
     folder: Path, wanted: str, variables: dict[str, str], *, coloured: bool
 ) -> None:
-    code = "import sys; from promptkit.cli.main import main; sys.exit(main())"
     environment = {name: value for name, value in os.environ.items() if "COLOR" not in name}
-    done = subprocess.run(
-        [sys.executable, "-c", code, "render", "prompt.py", "--color", wanted],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment | {"TERM": "xterm-256color"} | variables,
+    done = run_program(
+        "promptkit",
+        *("render", "prompt.py", "--color", wanted),
+        folder=folder,
+        environment=environment | {"TERM": "xterm-256color"} | variables,
     )
+    assert done.returncode == 0
     assert ("\x1b[" in done.stdout) is coloured
 
 
@@ -150,3 +150,12 @@ def test_a_url_of_no_store_says_which_there_are(capsys: pytest.CaptureFixture[st
     ):
         assert main([*command, "mysql://host/talks"]) in (1, 2)
         assert "mysql:// is no store of transcripts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["chat", "compact"])
+@pytest.mark.parametrize("address", ["mysql://host/talks", "sqlite:///talks.db#42"])
+def test_a_command_that_writes_to_a_file_takes_no_url_for_a_path(
+    command: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command, address]) == 2
+    assert f"{address} is a URL, and this command takes a file" in capsys.readouterr().err

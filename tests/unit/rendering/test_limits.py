@@ -157,7 +157,7 @@ NESTED: dict[str, Callable[[int], Child]] = {
 
 @pytest.mark.parametrize("name", NESTED)
 def test_limits_in_limits_leave_what_the_oracle_leaves_at_every_budget(name: str) -> None:
-    for most in range(9, 45, 3):
+    for most in range(9, 45, 5):
         check(NESTED[name](most), Bounded(per_message=4, per_call=8))
         check(NESTED[name](most), tokenizer_for(None))
 

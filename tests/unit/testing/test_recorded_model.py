@@ -220,6 +220,13 @@ async def test_a_session_is_replayed_as_it_was_recorded(tmp_path: Path) -> None:
     assert await run(RecordedModel("scripted", tmp_path)) == recorded == "There is one."
 
 
+async def test_the_limit_of_a_summary_varies_with_ids_and_does_not_count(tmp_path: Path) -> None:
+    live = RecordedModel(ScriptedModel(["A summary."]), tmp_path / "records")
+    for limit in (1_000, 1_002):
+        model = with_options(live, purpose="compaction", max_output_tokens=limit)
+        assert (await model.complete(ask("Summarize."))).message.text == "A summary."
+
+
 async def test_pictures_count_by_their_content_and_are_not_written(tmp_path: Path) -> None:
     def show(data: str) -> list[Message]:
         return [Message(role="user", content=(ImagePart(url=f"data:image/png;base64,{data}"),))]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from promptkit import Tool, ToolDefinition, UserMessage, render
+from promptkit import Message, Tool, ToolDefinition, UserMessage, fit, render
 from promptkit.errors import InvalidArgumentError
 from promptkit.tools import tool_definitions
 
@@ -22,10 +22,31 @@ def test_tools_and_definitions_have_definitions() -> None:
     assert tool_definitions(()) == ()
 
 
-@pytest.mark.parametrize("wrong", [["read"], [{"name": "read"}], [None], [int]])
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"path": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "function", "function": {"name": "read", "parameters": SCHEMA, "strict": True}},
+        {"type": "function", "name": "read", "parameters": SCHEMA, "strict": True},
+        {"name": "read", "input_schema": SCHEMA, "strict": True},
+    ],
+    ids=["chat", "responses", "anthropic"],
+)
+def test_a_tool_as_an_api_takes_it_is_a_definition(given: dict[str, Any]) -> None:
+    definition = ToolDefinition(name="read", parameters=SCHEMA, strict=True)
+    assert tool_definitions([given]) == (definition,)
+    messages = [Message(role="user", content="Hello")]
+    assert fit(messages, tools=[given]).tokens == fit(messages, tools=[definition]).tokens
+
+
+@pytest.mark.parametrize(
+    "wrong", [["read"], [{"name": "read"}], [{"type": "web_search"}], [None], [int]]
+)
 def test_what_is_no_tool_is_refused_with_what_to_write(wrong: Any) -> None:
     with pytest.raises(
-        TypeError, match=r"a tool is a function, Tool\(definition=.*\) or ToolDefinition"
+        TypeError, match=r"a tool is a function, Tool\(definition=.*\), ToolDefinition.*, or a dict"
     ):
         tool_definitions(wrong)
 

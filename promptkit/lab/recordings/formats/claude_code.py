@@ -10,18 +10,12 @@ last answer of one is beside the result of the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.formats.claude_code_attachments import (
-    QUEUED,
-    read_attachment,
-    read_queued_command,
-)
-from promptkit.lab.recordings.reading.conversations import IdAllocator
-from promptkit.lab.recordings.reading.format import Batch, FileHead
+from promptkit.lab.recordings.reading.format import Batch, FileHead, IdAllocator
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_count,
@@ -39,7 +33,8 @@ from promptkit.lab.recordings.reading.messages import (
     read_anthropic_content,
     usage_from_anthropic,
 )
-from promptkit.messages import Json, Message, Part, ToolCall, Usage
+from promptkit.lab.recordings.reading.source import RecordingSource
+from promptkit.messages import ImagePart, Json, Message, Part, ToolCall, Usage
 from promptkit.providers.anthropic.response import FINISHES
 from promptkit.transcript import (
     Checkpoint,
@@ -53,9 +48,6 @@ from promptkit.transcript import (
     Setting,
 )
 from promptkit.transcript.log.transcript import LEAF_SETTING
-
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 NAME = "claude_code"
 
@@ -73,6 +65,8 @@ LINE_FIELDS = {
     *SESSION_FIELDS,
 }
 MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "type"}
+MARKS = {"parentUuid", "leafUuid", "snapshot", "sessionId"}
+"""Fields by which a line of these files is recognized: it has one of them."""
 
 MAX_HELD_ENTRIES = 2_000
 MAX_HELD_BYTES = 1 << 25
@@ -88,7 +82,7 @@ class ClaudeCodeFormat:
     def matches(self, head: FileHead) -> bool:
         """Return whether lines have a type and name a session or a parent."""
         return any(
-            isinstance(record.get("type"), str) and _is_line(record) for record in head.records
+            isinstance(record.get("type"), str) and MARKS & record.keys() for record in head.records
         )
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
@@ -99,15 +93,6 @@ class ClaudeCodeFormat:
         yield reader.finish()
 
 
-def _is_line(record: JsonObject) -> bool:
-    return (
-        "parentUuid" in record
-        or "leafUuid" in record
-        or "snapshot" in record
-        or "sessionId" in record
-    )
-
-
 class _Reader:
     """One pass through a file."""
 
@@ -115,9 +100,7 @@ class _Reader:
         self._tree = SessionTree()
         self._conversations = ConversationIndex()
         self._message_ids: set[str] = set()  # ids of the model's answers
-        self._number = 0
-        self._messages = 0
-        self._attachments = 0
+        self._number = self._messages = self._attachments = 0
         self._queue: list[Json] = []  # commands that were queued while the model worked
         self._taken: list[Json] = []  # those that it was shown
         self._relocated: list[ReadProblem] = []
@@ -130,19 +113,17 @@ class _Reader:
         self._number, self._messages, self._attachments, self._relocated = number, 0, 0, []
         conversations = self._conversations.count
         record = parse_object(line)
-        skipped: tuple[ReadProblem, ...] = ()
         if isinstance(record, str):
-            skipped = (ReadProblem(line=number, detail=record),)
             self._append_to_main(keep_bad_line(NAME, number, line, record))
         else:
             self._read_record(record, len(line))
-        batch = Batch(
+        return Batch(
             entries=self._tree.take(),
             messages=self._messages,
+            attachments=self._attachments,
             conversations=self._conversations.count - conversations,
-        )
-        return attrs.evolve(
-            batch, skipped=skipped, relocated=tuple(self._relocated), attachments=self._attachments
+            skipped=(ReadProblem(line=number, detail=record),) if isinstance(record, str) else (),
+            relocated=tuple(self._relocated),
         )
 
     def finish(self) -> Batch:
@@ -153,8 +134,7 @@ class _Reader:
     def _read_record(self, record: JsonObject, size: int) -> None:
         self._tree.time = parse_time(record.get("timestamp")) or self._tree.time
         uuid = as_text(record.get("uuid"))
-        messages = _find_subagent_messages(record)
-        if messages:
+        if messages := _find_subagent_messages(record):
             for message in messages:
                 self._read_subagent_line(record, message, uuid, size)
         elif uuid or isinstance(record.get("message"), Mapping):
@@ -169,16 +149,13 @@ class _Reader:
 
         The children of the progress line become children of its parent.
         """
-        parent = self._find_parent(record)
-        if parent and uuid:
+        if (parent := self._find_parent(record)) and uuid:
             self._tree.places[uuid] = parent
         subagent = self._conversations.find_subagent(_subagent_name(record))
         line = _unwrap_subagent_line(
             record, message, subagent.last_uuid if subagent else None, begins=subagent is None
         )
-        read = self._messages
         self._read_tree_line(line, as_text(line.get("uuid")) or f"line-{self._number}", size)
-        self._messages += read
 
     def _read_line_without_place(self, record: JsonObject) -> None:
         """Read a line that has no place in the tree. It is written where it is in the file."""
@@ -216,8 +193,11 @@ class _Reader:
                 and main.answer is not None
                 and not str(taken).startswith("/")
             )
-            is_prompt = not str(taken).startswith("<task-notification>")
-            if is_shown and (payload := read_queued_command(taken, NAME, is_prompt=is_prompt)):
+            if is_shown and (
+                payload := read_queued_command(
+                    taken, is_prompt=not str(taken).startswith("<task-notification>")
+                )
+            ):
                 self._taken.append(taken)
                 self._attachments += 1
                 self._append_to_main(payload)
@@ -254,22 +234,14 @@ class _Reader:
         if begins and (
             first := conversation.first or (conversation.answer and conversation.answer.entry_id)
         ):
-            self._label(record, uuid, conversation, first)
-        self._tree.limit_answer(conversation)
-
-    def _label(
-        self, record: JsonObject, uuid: str, conversation: RecordedConversation, first: str
-    ) -> None:
-        """Label a conversation that begins with the entry `first`."""
-        if record.get("isSidechain") is True:
-            self._tree.append(
-                conversation,
-                Label(target=first, label=f"subagent {record.get('agentId') or uuid}"),
-                f"{first}-label",
+            labels = (
+                [(conversation, first, f"subagent {record.get('agentId') or uuid}")]
+                if is_subagent
+                else self._conversations.label(conversation, first)
             )
-            return
-        for labelled, target, label in self._conversations.label(conversation, first):
-            self._tree.append(labelled, Label(target=target, label=label), f"{target}-label")
+            for labelled, target, label in labels:
+                self._tree.append(labelled, Label(target=target, label=label), f"{target}-label")
+        self._tree.limit_answer(conversation)
 
     def _find_parent(self, record: JsonObject) -> LinePlace | None:
         """Return where the parent of a line went."""
@@ -322,7 +294,7 @@ class _Reader:
         All lines of an answer have the same message id.
         """
         message_id = as_text(message.get("id"))
-        self._messages = int(message_id is None or message_id not in self._message_ids)
+        self._messages += message_id is None or message_id not in self._message_ids
         self._message_ids.update([message_id] if message_id else [])
         answer = conversation.answer
         if (
@@ -351,42 +323,30 @@ class _Reader:
         self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read a user message or tool results."""
-        self._messages = 1
+        self._messages += 1
         blocks = read_anthropic_content(message.get("content"))
         call_ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
         answer = conversation.answer
         follows_answer = answer is not None and self._find_parent(record) == (conversation, answer)
-        payloads: list[EntryPayload] = [MessageEntry(message=result) for result in blocks.results]
+        payloads: list[tuple[EntryPayload, str]] = [
+            (MessageEntry(message=result), uuid) for result in blocks.results
+        ]
         if blocks.parts or not payloads:
-            payloads.append(MessageEntry(message=Message(role="user", content=tuple(blocks.parts))))
+            said = Message(role="user", content=tuple(blocks.parts))
+            payloads.append((MessageEntry(message=said), uuid))
         if fields := _read_extra_fields(record, message):
-            payloads.append(fields)
-        target: str | HeldAnswer
+            payloads.append((fields, f"{uuid}-fields"))
         if answer is not None and (
             any(call.id in call_ids for call in answer.calls)
             or (follows_answer and (call_ids or not answer.is_answered))
         ):
             answer.answered_calls |= call_ids
-            for payload in payloads:
-                self._tree.append(
-                    conversation,
-                    payload,
-                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
-                )
-            target = answer
+            self._tree.place(uuid, conversation, payloads, answer)
         else:
             self._tree.write_answer(conversation)
             parent = self._parent_id(record, conversation, may_be_root=not call_ids)
             parent = self._write_session_setting(record, conversation, parent)
-            for payload in payloads:
-                parent = self._tree.write(
-                    conversation,
-                    payload,
-                    parent,
-                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
-                )
-            target = parent or uuid
-        self._tree.places[uuid] = (conversation, target)
+            self._tree.place(uuid, conversation, payloads, parent)
         self._read_last_answer(as_object(record.get("toolUseResult")), uuid)
 
     def _read_last_answer(self, result: JsonObject, uuid: str) -> None:
@@ -404,10 +364,9 @@ class _Reader:
             or not parts
         ):
             return
-        usage = usage_from_anthropic(result.get("usage"))
         payload = MessageEntry(
             message=Message(role="assistant", content=tuple(parts)),
-            usage=usage,
+            usage=usage_from_anthropic(result.get("usage")),
             model=subagent.answer.model,
         )
         entry_id = self._tree.write(subagent, payload, self._tree.flush(subagent), f"{uuid}-answer")
@@ -424,16 +383,14 @@ class _Reader:
         """
         entry = CustomEntry(name=_entry_name(record), data=record)
         shown = self._read_shown(record)
-        payloads = [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
+        payloads: list[tuple[EntryPayload, str]] = (
+            [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
+        )
         if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
-            for payload, preferred_id in payloads:
-                self._tree.append(conversation, payload, preferred_id)
-            self._tree.places[uuid] = (conversation, conversation.answer)
+            self._tree.place(uuid, conversation, payloads, conversation.answer)
         else:
             parent = self._parent_id(record, conversation, may_be_root=False)
-            for payload, preferred_id in payloads:
-                parent = self._tree.write(conversation, payload, parent, preferred_id)
-            self._tree.places[uuid] = (conversation, parent or uuid)
+            self._tree.place(uuid, conversation, payloads, parent)
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
         """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""
@@ -441,7 +398,7 @@ class _Reader:
         if attachment.get("type") == QUEUED and attachment.get("prompt") in self._taken:
             self._taken.remove(attachment.get("prompt"))
             return None
-        shown = read_attachment(record, NAME)
+        shown = read_attachment(record)
         self._attachments += shown is not None
         return shown
 
@@ -454,12 +411,25 @@ class _Reader:
         tail = self._tree.flush(conversation)
         kept = _find_kept_lines(record)
         first_kept = self._tree.entry_of(kept[0]) if kept and kept[0] in self._tree.places else None
-        boundary = CustomEntry(name=_entry_name(record), data=record)
-        parent = self._tree.write(conversation, boundary, parent or tail, f"{uuid}-boundary")
+        parent = self._tree.write(
+            conversation,
+            CustomEntry(name=_entry_name(record), data=record),
+            parent or tail,
+            f"{uuid}-boundary",
+        )
         entry_id = self._tree.ids.allocate(uuid)
-        checkpoint = _read_checkpoint(record, first_kept)
+        metadata = as_object(record.get("compactMetadata"))
         conversation.pending = PendingCheckpoint(
-            entry_id=entry_id, parent=parent, time=self._tree.time, checkpoint=checkpoint
+            entry_id=entry_id,
+            parent=parent,
+            time=self._tree.time,
+            checkpoint=Checkpoint(
+                summary="",
+                first_kept=first_kept,
+                trigger=as_text(metadata.get("trigger")) or "unknown",
+                tokens_before=as_count(metadata.get("preTokens")),
+                tokens_after=as_count(metadata.get("postTokens")),
+            ),
         )
         self._tree.places[uuid] = (conversation, entry_id)
         if kept:
@@ -470,14 +440,13 @@ class _Reader:
         self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read the summary of a compaction. Older versions wrote it without a boundary line."""
-        self._messages = 1
+        self._messages += 1
         text = "\n\n".join(
             part
             for part in read_anthropic_content(message.get("content")).parts
             if isinstance(part, str)
         )
-        entry_id = self._tree.write_checkpoint(conversation, text)
-        if entry_id is None:
+        if (entry_id := self._tree.write_checkpoint(conversation, text)) is None:
             parent = self._parent_id(record, conversation, may_be_root=True)
             parent = self._write_session_setting(record, conversation, parent)
             entry_id = self._tree.write(
@@ -515,18 +484,6 @@ def _read_finish(record: JsonObject, message: JsonObject) -> str | None:
     return FINISHES.get(reason or "", reason)
 
 
-def _read_checkpoint(record: JsonObject, first_kept: str | None) -> Checkpoint:
-    """Return the checkpoint that a boundary line begins, without its summary."""
-    metadata = as_object(record.get("compactMetadata"))
-    return Checkpoint(
-        summary="",
-        first_kept=first_kept,
-        trigger=as_text(metadata.get("trigger")) or "unknown",
-        tokens_before=as_count(metadata.get("preTokens")),
-        tokens_after=as_count(metadata.get("postTokens")),
-    )
-
-
 def _find_kept_lines(record: JsonObject) -> tuple[str, str] | None:
     """Return the uuids of the first and the last line that a compaction kept; None if it kept none."""
     metadata = as_object(record.get("compactMetadata"))
@@ -543,8 +500,11 @@ def _find_kept_lines(record: JsonObject) -> tuple[str, str] | None:
 
 
 def _subagent_name(record: JsonObject) -> str:
-    data = as_object(record.get("data"))
-    return as_text(data.get("agentId")) or as_text(record.get("parentToolUseID")) or "unknown"
+    return (
+        as_text(as_object(record.get("data")).get("agentId"))
+        or as_text(record.get("parentToolUseID"))
+        or "unknown"
+    )
 
 
 def _find_subagent_messages(record: JsonObject) -> list[JsonObject]:
@@ -577,14 +537,11 @@ def _unwrap_subagent_line(
         if begins
         else {}
     )
-    line = {
+    return {
         **origin,
         **_session_fields(record),
         "timestamp": record.get("timestamp"),
         **message,
-    }
-    return {
-        **line,
         "agentId": _subagent_name(record),
         "isSidechain": True,
         "parentUuid": parent_uuid,
@@ -646,8 +603,7 @@ class SessionTree:
     def flush(self, conversation: RecordedConversation) -> str | None:
         """Write all that is held of a conversation. Returns the id of its last entry."""
         self.write_answer(conversation)
-        if conversation.pending:
-            self.write_checkpoint(conversation)
+        self.write_checkpoint(conversation)
         return conversation.tail
 
     def write(
@@ -658,8 +614,24 @@ class SessionTree:
         preferred_id: str,
     ) -> str:
         """Write an entry. Returns its id."""
-        entry_id = self.ids.allocate(preferred_id)
-        return self._write(conversation, payload, parent, self.time, entry_id)
+        return self._write(
+            conversation, payload, parent, self.time, self.ids.allocate(preferred_id)
+        )
+
+    def place(
+        self,
+        uuid: str,
+        conversation: RecordedConversation,
+        payloads: Sequence[tuple[EntryPayload, str]],
+        after: HeldAnswer | str | None,
+    ) -> None:
+        """Add the entries of a line, with the ids that they should have, after the answer that is held or after an entry."""
+        for payload, preferred_id in payloads:
+            if isinstance(after, HeldAnswer):
+                self.append(conversation, payload, preferred_id)
+            else:
+                after = self.write(conversation, payload, after, preferred_id)
+        self.places[uuid] = (conversation, after or uuid)
 
     def append(
         self, conversation: RecordedConversation, payload: EntryPayload, preferred_id: str
@@ -668,19 +640,22 @@ class SessionTree:
         if conversation.answer is None:
             self.write(conversation, payload, conversation.tail, preferred_id)
         else:
-            entry_id = self.ids.allocate(preferred_id)
-            conversation.answer.followers.append((payload, self.time, entry_id))
+            conversation.answer.followers.append(
+                (payload, self.time, self.ids.allocate(preferred_id))
+            )
 
     def write_answer(self, conversation: RecordedConversation) -> None:
         """Write the answer that is held, and what follows it."""
         answer, conversation.answer = conversation.answer, None
         if answer is None:
             return
-        message = Message(
-            role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
-        )
         payload = MessageEntry(
-            message=message, usage=answer.usage, model=answer.model, finish=answer.finish
+            message=Message(
+                role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
+            ),
+            usage=answer.usage,
+            model=answer.model,
+            finish=answer.finish,
         )
         answer.tail = self._write(
             conversation, payload, answer.parent, answer.time, answer.entry_id
@@ -723,8 +698,9 @@ class SessionTree:
         main = self.main
         if main is not None and main.tail is not None and self._last_id != main.tail:
             self.time = self._last_time
-            leaf = Setting(name=LEAF_SETTING, value=main.tail)
-            self.write(main, leaf, main.tail, f"{main.tail}-leaf")
+            self.write(
+                main, Setting(name=LEAF_SETTING, value=main.tail), main.tail, f"{main.tail}-leaf"
+            )
 
     def _write(
         self,
@@ -894,3 +870,105 @@ class PendingCheckpoint:
 
 LinePlace: TypeAlias = tuple[RecordedConversation, "str | HeldAnswer"]
 """Where a line went: its conversation, and the entry, or the answer that it is a part of."""
+
+
+QUEUED = "queued_command"
+
+TEXTS: Mapping[str, tuple[str, ...]] = {
+    "agent_listing_delta": ("addedLines",),
+    "critical_system_reminder": ("content",),
+    "deferred_tools_delta": ("addedLines",),
+    "diagnostics": ("files.uri", "files.diagnostics.message"),
+    "directory": ("path", "content"),
+    "edited_text_file": ("filename", "snippet"),
+    "file": ("filename", "content.file.content"),
+    "hook_additional_context": ("content",),
+    "hook_blocking_error": ("blockingError.blockingError",),
+    "hook_stopped_continuation": ("message",),
+    "hook_success": ("content",),
+    "invoked_skills": ("skills.path", "skills.content"),
+    "mcp_instructions_delta": ("addedBlocks",),
+    "mcp_resource": ("uri", "content.contents.text"),
+    "nested_memory": ("path", "content.content"),
+    "plan_file_reference": ("planFilePath", "planContent"),
+    "selected_lines_in_ide": ("filename", "content"),
+    "skill_listing": ("content",),
+}
+"""Kind of an attachment → where its texts are. The last place has what the model is shown; those
+before it say where that is from."""
+
+SHOWN_HOOKS = {"SessionStart", "UserPromptSubmit"}
+"""Events whose hooks' output the model is shown when they succeed."""
+
+
+def read_attachment(record: JsonObject) -> MessageEntry | CustomMessage | None:
+    """Return the message that the model was shown for an attachment; None if the line has no text of it."""
+    attachment = as_object(record.get("attachment"))
+    kind = as_text(attachment.get("type")) or ""
+    if kind == QUEUED:
+        is_prompt = attachment.get("commandMode") in (None, "prompt") and as_object(
+            attachment.get("origin")
+        ).get("kind") in (None, "human")
+        return read_queued_command(attachment.get("prompt"), is_prompt=is_prompt)
+    # newer versions write the messages as they sent them
+    rendered = [
+        part
+        for sent in as_objects(record.get("rendered"))
+        for part in read_anthropic_content(sent.get("content")).parts
+    ]
+    content = tuple(rendered or _read_texts(attachment, kind))
+    return (
+        CustomMessage(name=f"{NAME}.{kind}", message=Message(role="user", content=content))
+        if content
+        else None
+    )
+
+
+def read_queued_command(content: Json, *, is_prompt: bool) -> MessageEntry | CustomMessage | None:
+    """Return the message of a command that was queued while the model worked, and that it was shown before its next reply.
+
+    Args:
+        content: The text or the blocks of the command.
+        is_prompt: A person wrote it. Otherwise the program did, for example to tell that a task in
+            the background has ended.
+    """
+    message = Message(role="user", content=tuple(read_anthropic_content(content).parts))
+    if not message.content:
+        return None
+    return (
+        MessageEntry(message=message)
+        if is_prompt
+        else CustomMessage(name=f"{NAME}.{QUEUED}", message=message)
+    )
+
+
+def _read_texts(attachment: JsonObject, kind: str) -> list[Part]:
+    if kind not in TEXTS or (
+        kind == "hook_success" and attachment.get("hookEvent") not in SHOWN_HOOKS
+    ):
+        return []
+    *sources, texts = (
+        [text for text in _find_texts(attachment, place.split(".")) if text.strip()]
+        for place in TEXTS[kind]
+    )
+    image = as_object(as_object(attachment.get("content")).get("file"))
+    parts: list[Part] = (
+        ["\n".join([*(text for source in sources for text in source), *texts])] if texts else []
+    )
+    if kind == "file" and (data := as_text(image.get("base64"))):
+        media_type = as_text(image.get("type")) or "image/png"
+        parts.append(ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type))
+    return parts
+
+
+def _find_texts(value: Json, keys: list[str]) -> Iterator[str]:
+    """Yield the texts at a path. A list on it stands for each of its items."""
+    found: list[Json] = [value]
+    for key in keys:
+        found = [as_object(item).get(key) for item in _spread(found)]
+    yield from (item for item in _spread(found) if isinstance(item, str))
+
+
+def _spread(values: list[Json]) -> Iterator[Json]:
+    for value in values:
+        yield from value if isinstance(value, list) else [value]

@@ -7,12 +7,10 @@ entries. The items of one answer (reasoning, text, calls) are one message here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
-from promptkit.lab.recordings.reading.format import Batch, FileHead
+from promptkit.lab.recordings.reading.format import Batch, EntryChain, FileHead, IdAllocator
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_blocks,
@@ -26,6 +24,7 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import dump_arguments, mark_error, usage_from_openai
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, Role, ToolCall, Usage
 from promptkit.transcript import (
     Checkpoint,
@@ -36,9 +35,6 @@ from promptkit.transcript import (
     ReadProblem,
     Setting,
 )
-
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 NAME = "codex"
 PROVIDER = "responses"
@@ -198,8 +194,7 @@ class _Reader:
         elif kind in CALL_TYPES:
             self._hold_answer().calls.append(_read_call(item))
         elif kind in OUTPUT_TYPES:
-            message = _read_result(item)
-            self._write(MessageEntry(message=message))
+            self._write(MessageEntry(message=_read_result(item)))
             self._messages += 1
         elif kind in {"reasoning", "compaction", "compaction_summary"} or kind.endswith("_call"):
             self._hold_answer().parts.append(OpaquePart(value=item, provider=PROVIDER))
@@ -220,14 +215,13 @@ class _Reader:
             replacement = (
                 (*user_messages, Message(role="user", content=(text,))) if text else user_messages
             )
-        extra = omit_fields(payload, {"message", "replacement_history"})
         self._write(
             Checkpoint(
                 summary=text,
                 replacement=replacement,
                 trigger="unknown",
                 model=self._model,
-                facts=extra,
+                facts=omit_fields(payload, {"message", "replacement_history"}),
             )
         )
         self._messages += bool(text)
@@ -257,14 +251,15 @@ class _Reader:
     def _write_answer(self) -> None:
         answer, self._answer = self._answer, None
         if answer:
-            message = Message(
-                role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
+            reply = MessageEntry(
+                message=Message(
+                    role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
+                ),
+                usage=answer.usage,
+                model=self._model,
+                finish="tool_calls" if answer.calls else None,
             )
-            finish = "tool_calls" if answer.calls else None
-            self._entries += self._chain.add(
-                MessageEntry(message=message, usage=answer.usage, model=self._model, finish=finish),
-                time=answer.time,
-            )
+            self._entries += self._chain.add(reply, time=answer.time)
             self._entries += self._chain.add(*answer.followers)
 
 

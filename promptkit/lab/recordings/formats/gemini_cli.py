@@ -9,18 +9,19 @@ results may have no ids.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.conversations import (
+from promptkit.lab.recordings.reading.format import (
+    Batch,
     ConversationWriter,
     EntryChain,
+    FileHead,
     IdAllocator,
     JsonFormat,
     JsonMember,
     PathPattern,
+    read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_blocks,
@@ -36,11 +37,9 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import mark_error
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, ReadProblem, Setting
-
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 NAME = "gemini_cli"
 MESSAGE_FIELDS = {"id", "timestamp", "type", "content"}
@@ -58,10 +57,9 @@ class GeminiCliFormat:
         """Return whether the file is a session whose messages have a type instead of a role, or a checkpoint."""
         if _has_lines(head) or _find_turns(head):
             return True
-        types = {"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths
         return (
             "sessionId" in head.json_paths
-            and bool(types)
+            and bool({"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths)
             and "messages.item.role" not in head.json_paths
         )
 
@@ -78,11 +76,10 @@ class GeminiCliFormat:
 
 def _has_lines(head: FileHead) -> bool:
     """Return whether the file has a line for each message."""
-    session = any(
+    return any(
         isinstance(record.get("sessionId"), str) and "projectHash" in record
         for record in head.records[:1]
-    )
-    return session and any(
+    ) and any(
         _is_message(record) or "$set" in record or "$rewindTo" in record
         for record in head.records[1:]
     )
@@ -115,9 +112,11 @@ class _SessionFormat(JsonFormat):
         return writer.keep_setting(member)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
-        record = member.record
-        time, entry_id = parse_time(record.get("timestamp")), as_text(record.get("id"))
-        return writer.add(_read_message(record), time=time, entry_id=entry_id)
+        return writer.add(
+            _read_message(member.record),
+            time=parse_time(member.record.get("timestamp")),
+            entry_id=as_text(member.record.get("id")),
+        )
 
 
 class _LineReader:
@@ -130,7 +129,7 @@ class _LineReader:
         self._chain = EntryChain(IdAllocator())
         # for each id of a message the entry that it follows
         self._parents: dict[str, str | None] = {}
-        self._held: list[JsonObject] = []
+        self._held: dict[str, JsonObject] = {}
         self._has_begun = False
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
@@ -149,16 +148,14 @@ class _LineReader:
 
     def _hold(self, record: JsonObject) -> Iterator[Batch]:
         """Hold a message. Yields earlier messages that are complete now."""
-        for index, held in enumerate(self._held):
-            if held.get("id") == record.get("id"):
-                self._held[index] = record
-                return
-        if record.get("id") in self._parents:
-            yield Batch(entries=self._chain.add(CustomEntry(name=f"{NAME}.update", data=record)))
+        message_id = str(record["id"])
+        if message_id in self._parents:
+            update = CustomEntry(name=f"{NAME}.update", data=record)
+            yield Batch(entries=self._chain.add(update))
             return
-        if record.get("type") in MESSAGE_TYPES:
+        if message_id not in self._held and record.get("type") in MESSAGE_TYPES:
             yield from self._release()
-        self._held.append(record)
+        self._held[message_id] = record
 
     def _read_session_line(self, record: JsonObject) -> Iterator[Batch]:
         """Read a line about the session, or one that takes back a message and all after it.
@@ -184,21 +181,19 @@ class _LineReader:
 
     def _release(self) -> Iterator[Batch]:
         """Yield the messages that are held."""
-        for record in self._held:
-            message_id = str(record["id"])
+        for message_id, record in self._held.items():
             self._parents.setdefault(message_id, self._chain.tail)
             payloads = _read_message(record)
             is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
-            entries = self._chain.add(
-                *payloads, time=parse_time(record.get("timestamp")), entry_id=message_id
-            )
             yield Batch(
-                entries=entries,
+                entries=self._chain.add(
+                    *payloads, time=parse_time(record.get("timestamp")), entry_id=message_id
+                ),
                 messages=int(is_message),
                 conversations=int(is_message and not self._has_begun),
             )
             self._has_begun |= is_message
-        self._held = []
+        self._held = {}
 
 
 def _read_message(record: JsonObject) -> list[EntryPayload]:
@@ -242,34 +237,31 @@ def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
         OpaquePart(value={"type": "thought", **thought}, provider=NAME)
         for thought in as_objects(record.get("thoughts"))
     ]
-    tool_calls = tuple(
-        ToolCall(
-            id=as_text(call.get("id")) or "",
-            name=as_text(call.get("name")) or "",
-            arguments=dump_json(call.get("args") or {}),
-        )
-        for call in calls
-    )
-    message = Message(
-        role="assistant",
-        content=(*thoughts, *_read_parts(record.get("content"))),
-        tool_calls=tool_calls,
-    )
     return MessageEntry(
-        message=message,
+        message=Message(
+            role="assistant",
+            content=(*thoughts, *_read_parts(record.get("content"))),
+            tool_calls=tuple(
+                ToolCall(
+                    id=as_text(call.get("id")) or "",
+                    name=as_text(call.get("name")) or "",
+                    arguments=dump_json(call.get("args") or {}),
+                )
+                for call in calls
+            ),
+        ),
         usage=_read_usage(as_object(record.get("tokens"))),
         model=as_text(record.get("model")),
     )
 
 
 def _read_usage(tokens: JsonObject) -> Usage | None:
-    input_tokens = as_count(tokens.get("input"))
-    if input_tokens is None:
+    if (input_tokens := as_count(tokens.get("input"))) is None:
         return None
-    output_tokens = (as_count(tokens.get("output")) or 0) + (as_count(tokens.get("thoughts")) or 0)
-    cached_tokens = min(as_count(tokens.get("cached")) or 0, input_tokens)
     return Usage(
-        input_tokens=input_tokens, output_tokens=output_tokens, cached_tokens=cached_tokens
+        input_tokens=input_tokens,
+        output_tokens=sum(as_count(tokens.get(name)) or 0 for name in ("output", "thoughts")),
+        cached_tokens=min(as_count(tokens.get("cached")) or 0, input_tokens),
     )
 
 
@@ -278,12 +270,11 @@ def _read_result(call: JsonObject) -> Message | None:
     result = call.get("result")
     if result in (None, []):
         return None
-    parts = (part for each in as_blocks(result) for part in _read_result_parts(each))
     message = Message(
         role="tool",
         tool_call_id=as_text(call.get("id")) or "",
         name=as_text(call.get("name")),
-        content=tuple(parts),
+        content=tuple(part for each in as_blocks(result) for part in _read_result_parts(each)),
     )
     return mark_error(message, failed=call.get("status") == "error")
 

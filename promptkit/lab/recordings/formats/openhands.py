@@ -6,12 +6,14 @@ message, because the next log of the session contains it as a message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import attrs
 
-from promptkit.lab.recordings.reading.conversations import (
+from promptkit.lab.recordings.reading.format import (
+    Batch,
     ConversationWriter,
+    FileHead,
     JsonFormat,
     JsonMember,
     walk_members,
@@ -29,14 +31,9 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, Part, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, Observation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.format import Batch, FileHead
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 NAME = "openhands"
 MESSAGES, EVENT = ("messages", None), (None,)
@@ -49,6 +46,7 @@ EVENTS = (
     "history.item.observation",
     "history.item.item.action",
 )
+SOURCES = {"item.source", "history.item.source", "history.item.item.source"}
 INTERNAL_ACTIONS = {"null", "change_agent_state", "recall", "condensation", "condensation_request"}
 """Actions that are no tool calls of the model."""
 
@@ -68,12 +66,7 @@ class OpenHandsFormat(JsonFormat):
         acted = (
             any(fact in head.json_paths for fact in EVENTS) and "trajectory" not in head.json_paths
         )
-        sourced = {
-            "item.source",
-            "history.item.source",
-            "history.item.item.source",
-        } & head.json_paths
-        return logged or (acted and bool(sourced))
+        return logged or (acted and bool(SOURCES & head.json_paths))
 
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages and events one by one."""
@@ -96,15 +89,16 @@ class OpenHandsFormat(JsonFormat):
                     "cached_tokens": usage.cached_tokens,
                 }
             return writer.add([Observation(name=f"{NAME}.response", data=data)])
-        is_setting = member.key in ("kwargs", "args")
-        return writer.keep_setting(member) if is_setting else writer.keep(member)
+        keep = writer.keep_setting if member.key in ("kwargs", "args") else writer.keep
+        return keep(member)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message of a completion log, or an event."""
         if member.pattern == MESSAGES:
             return super().read_record(writer, member)
-        time = parse_time(member.record.get("timestamp"))
-        return writer.add(_read_event(member.record), time=time)
+        return writer.add(
+            _read_event(member.record), time=parse_time(member.record.get("timestamp"))
+        )
 
 
 def _read_event(event: JsonObject) -> list[EntryPayload]:
@@ -159,19 +153,18 @@ def _read_action(event: JsonObject, action: str, args: JsonObject) -> EntryPaylo
             if call_id is not None and call.get("id") == call_id:
                 arguments = as_text(as_object(call.get("function")).get("arguments"))
     thought = as_text(args.get("thought"))
-    message = Message(
-        role="assistant",
-        content=(thought,) if thought else (),
-        tool_calls=(
-            ToolCall(
-                id=call_id or f"event-{as_count(event.get('id'))}",
-                name=as_text(metadata.get("function_name")) or action,
-                arguments=arguments or dump_json(omit_fields(args, {"thought"})),
+    return MessageEntry(
+        message=Message(
+            role="assistant",
+            content=(thought,) if thought else (),
+            tool_calls=(
+                ToolCall(
+                    id=call_id or f"event-{as_count(event.get('id'))}",
+                    name=as_text(metadata.get("function_name")) or action,
+                    arguments=arguments or dump_json(omit_fields(args, {"thought"})),
+                ),
             ),
         ),
-    )
-    return MessageEntry(
-        message=message,
         usage=usage_from_openai(response.get("usage")),
         model=as_text(response.get("model")),
     )

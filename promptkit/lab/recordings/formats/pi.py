@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.conversations import EntryChain, IdAllocator
-from promptkit.lab.recordings.reading.format import Batch, FileHead
+from promptkit.lab.recordings.reading.format import Batch, EntryChain, FileHead, IdAllocator
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_blocks,
@@ -28,6 +26,7 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.transcript import (
     BranchSummary,
@@ -40,10 +39,7 @@ from promptkit.transcript import (
     ReadProblem,
     Setting,
 )
-
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.source import RecordingSource
-    from promptkit.transcript.log.entries import Author
+from promptkit.transcript.log.entries import Author
 
 NAME = "pi"
 LINE_FIELDS = {"type", "id", "parentId", "timestamp"}
@@ -54,7 +50,6 @@ FINISHES = {
     "error": "error",
     "aborted": "aborted",
 }
-SETTING_TYPES = ("model_change", "thinking_level_change", "session_info")
 MAX_KEPT_MESSAGES = 500
 """Messages that a compaction may keep by their number."""
 
@@ -122,18 +117,14 @@ class _Reader:
             self._session += 1
             self._has_begun, begins = True, True
         self._has_begun = True
-        own = as_text(record.get("id"))
-        if own is not None and record.get("type") != "session":
+        if (own := as_text(record.get("id"))) is not None and record.get("type") != "session":
             self._chain.tail = self._find_parent(record, number)
         payloads = self._read_payloads(record)
         entries = self._chain.add(*payloads, time=parse_time(record.get("timestamp")), entry_id=own)
         is_message = any(
             isinstance(entry.payload, MessageEntry | Checkpoint | CustomMessage | BranchSummary)
             for entry in entries
-        )
-        is_message = is_message or (
-            record.get("type") == "message" and isinstance(record.get("message"), Mapping)
-        )
+        ) or (record.get("type") == "message" and isinstance(record.get("message"), Mapping))
         if own is not None:
             self._by_line_id[own] = (entries[0].id, entries[-1].id)
         self._by_index.append(entries[0].id)
@@ -170,62 +161,47 @@ class _Reader:
 
     def _read_payloads(self, record: JsonObject) -> list[EntryPayload]:
         """Read the payloads of a line. What is not understood becomes a custom entry."""
-        kind = as_text(record.get("type")) or "unknown"
-        extra = omit_fields(record, LINE_FIELDS)
-        if kind == "session":
-            return [Setting(name=f"{NAME}.session", value=dict(record))]
-        if kind in SETTING_TYPES:
-            return [Setting(name=f"{NAME}.{kind}", value=extra)]
-        return (
-            self._read_visible(record, extra)
-            or self._read_reference(record)
-            or [CustomEntry(name=f"{NAME}.{kind}", data=record)]
+        extra, message = omit_fields(record, LINE_FIELDS), record.get("message")
+        summary, label = as_text(record.get("summary")), as_text(record.get("label"))
+        # the line that a label, or the summary of a branch, is about
+        target = self._by_line_id.get(
+            as_text(record.get("targetId")) or as_text(record.get("fromId")) or ""
         )
-
-    def _read_visible(self, record: JsonObject, extra: dict[str, Json]) -> list[EntryPayload]:
-        """Read a line that the model is shown. Empty for any other line."""
-        message, summary = record.get("message"), as_text(record.get("summary"))
+        payloads: list[EntryPayload]
         match record.get("type"):
+            case "session":
+                payloads = [Setting(name=f"{NAME}.session", value=dict(record))]
+            case "model_change" | "thinking_level_change" | "session_info" as kind:
+                payloads = [Setting(name=f"{NAME}.{kind}", value=extra)]
             case "message" if isinstance(message, Mapping):
-                return _read_message(message)
+                payloads = _read_message(message)
             case "compaction" if summary is not None and _find_problem(record) is None:
-                return [
+                payloads = [
                     self._read_checkpoint(record, summary),
                     *keep_fields(
                         NAME, omit_fields(extra, {"summary", "tokensBefore", "firstKeptEntryId"})
                     ),
                 ]
             case "custom_message":
-                name = as_text(record.get("customType")) or NAME
                 custom = Message(role="user", content=tuple(_read_parts(record.get("content"))))
-                return [
-                    CustomMessage(name=name, message=custom),
+                payloads = [
+                    CustomMessage(name=as_text(record.get("customType")) or NAME, message=custom),
                     *keep_fields(NAME, omit_fields(extra, {"customType", "content"})),
                 ]
-            case _:
-                return []
-
-    def _read_reference(self, record: JsonObject) -> list[EntryPayload]:
-        """Read a line about another line: a label or the summary of a branch.
-
-        Empty for any other line.
-        """
-        target = self._by_line_id.get(
-            as_text(record.get("targetId")) or as_text(record.get("fromId")) or ""
-        )
-        label, summary = as_text(record.get("label")), as_text(record.get("summary"))
-        if target and record.get("type") == "branch_summary" and summary is not None:
-            return [
-                BranchSummary(
-                    summary=summary,
-                    leaf=target[1],
-                    author=_find_author(record),
-                    facts=as_object(record.get("details")),
-                )
-            ]
-        if target and record.get("type") == "label" and label is not None:
-            return [Label(target=target[0], label=label)]
-        return []
+            case "branch_summary" if target and summary is not None:
+                payloads = [
+                    BranchSummary(
+                        summary=summary,
+                        leaf=target[1],
+                        author=_find_author(record),
+                        facts=as_object(record.get("details")),
+                    )
+                ]
+            case "label" if target and label is not None:
+                payloads = [Label(target=target[0], label=label)]
+            case kind:
+                payloads = [CustomEntry(name=f"{NAME}.{as_text(kind) or 'unknown'}", data=record)]
+        return payloads
 
     def _read_checkpoint(self, record: JsonObject, summary: str) -> Checkpoint:
         index, last = (
@@ -290,9 +266,8 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
                 tool_call_id=call_id or "",
                 name=name,
             )
-            result = mark_error(result, failed=message.get("isError") is True)
             return [
-                MessageEntry(message=result),
+                MessageEntry(message=mark_error(result, failed=message.get("isError") is True)),
                 *keep_fields(NAME, omit_fields(extra, {"toolCallId", "toolName"})),
             ]
         case "custom" | "hookMessage":
@@ -320,29 +295,28 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
     extra_by_call: dict[str, Json] = {}
     for block in as_objects(message.get("content")):
         if block.get("type") == "toolCall":
-            name, arguments = (
-                as_text(block.get("name")) or "",
-                dump_arguments(block.get("arguments")),
-            )
             calls.append(
-                ToolCall(id=as_text(block.get("id")) or "", name=name, arguments=arguments)
+                ToolCall(
+                    id=as_text(block.get("id")) or "",
+                    name=as_text(block.get("name")) or "",
+                    arguments=dump_arguments(block.get("arguments")),
+                )
             )
             if call_extra := omit_fields(block, {"type", "id", "name", "arguments"}):
                 extra_by_call[calls[-1].id] = call_extra
-    reply = MessageEntry(
-        message=Message(
-            role="assistant",
-            content=tuple(_read_parts(message.get("content"), api)),
-            tool_calls=tuple(calls),
-        ),
-        usage=_read_usage(as_object(message.get("usage"))),
-        model=as_text(message.get("model")),
-        finish=FINISHES.get(
-            as_text(message.get("stopReason")) or "", as_text(message.get("stopReason"))
-        ),
-    )
     return [
-        reply,
+        MessageEntry(
+            message=Message(
+                role="assistant",
+                content=tuple(_read_parts(message.get("content"), api)),
+                tool_calls=tuple(calls),
+            ),
+            usage=_read_usage(as_object(message.get("usage"))),
+            model=as_text(message.get("model")),
+            finish=FINISHES.get(
+                as_text(message.get("stopReason")) or "", as_text(message.get("stopReason"))
+            ),
+        ),
         *keep_fields(
             NAME,
             {
@@ -375,8 +349,7 @@ def _read_parts(content: Json, api: str = "") -> Iterator[Part]:
 
 
 def _read_usage(data: JsonObject) -> Usage | None:
-    uncached = as_count(data.get("input"))
-    if uncached is None:
+    if (uncached := as_count(data.get("input"))) is None:
         return None
     cached, written = as_count(data.get("cacheRead")) or 0, as_count(data.get("cacheWrite")) or 0
     return Usage(

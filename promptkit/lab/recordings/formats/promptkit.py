@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from promptkit.lab.recordings.reading.format import Batch, FileHead
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.transcript import (
     BranchSummary,
     Checkpoint,
     CustomMessage,
-    Entry,
     MessageEntry,
     ReadProblem,
 )
@@ -21,11 +21,6 @@ from promptkit.transcript.stores.jsonl.reader import (
     StoredEntry,
     TranscriptReader,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 
 class PromptkitFormat:
@@ -54,7 +49,10 @@ def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[B
         if entry.id in seen:
             continue
         seen.add(entry.id)
-        is_message = _is_message(entry)
+        payload = entry.payload
+        is_message = isinstance(payload, MessageEntry | CustomMessage) or (
+            isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary)
+        )
         at_root = entry.parent_id is None or entry.parent_id in roots
         if at_root and not is_message:
             roots.add(entry.id)
@@ -72,10 +70,3 @@ def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
     header = header_from_line(line, source.path)
     after_header = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
     return LineScanner(after_header).scan(iter(file.readline, b""))
-
-
-def _is_message(entry: Entry) -> bool:
-    payload = entry.payload
-    return isinstance(payload, MessageEntry | CustomMessage) or (
-        isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary)
-    )

@@ -1,29 +1,31 @@
-"""SWE-agent's trajectories: the messages of the agent's history, and its steps, which are kept in custom entries."""
+"""SWE-agent's trajectories, with the agent's steps as custom entries, and those of mini-swe-agent: chat messages with the agent's notes, alone or together with its settings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from promptkit.lab.recordings.reading.conversations import (
+from promptkit.lab.recordings.reading.format import (
+    Batch,
     ConversationWriter,
+    FileHead,
     JsonFormat,
     JsonMember,
+    read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
+    as_object,
+    as_objects,
     as_text,
     keep_fields,
     omit_fields,
+    parse_time,
 )
-from promptkit.messages import Message
+from promptkit.lab.recordings.reading.messages import read_chat_message, usage_from_openai
+from promptkit.lab.recordings.reading.source import RecordingSource
+from promptkit.messages import Message, OpaquePart, Part, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.lab.recordings.reading.source import RecordingSource
 
 NAME = "swe_agent"
 HISTORY, STEPS = ("history", None), ("trajectory", None)
@@ -44,7 +46,10 @@ class SweAgentFormat(JsonFormat):
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message; of a file without a history, step by step."""
-        return super().read(source) if _has_history(source) else _StepFormat().read(source)
+        has_history = "history.item" in read_head(source).json_paths or any(
+            member.pattern == HISTORY for member in walk_members(source, [HISTORY])
+        )
+        return super().read(source) if has_history else _StepFormat().read(source)
 
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages and steps one by one."""
@@ -55,12 +60,6 @@ class SweAgentFormat(JsonFormat):
         if member.pattern == STEPS:
             return writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
         return super().read_record(writer, member)
-
-
-def _has_history(source: RecordingSource) -> bool:
-    return "history.item" in read_head(source).json_paths or any(
-        member.pattern == HISTORY for member in walk_members(source, [HISTORY])
-    )
 
 
 class _StepFormat(JsonFormat):
@@ -83,3 +82,104 @@ def _read_step(step: JsonObject) -> Iterator[EntryPayload]:
         yield MessageEntry(message=Message(role="assistant", content=(response,)))
     if observation := as_text(step.get("observation")):
         yield MessageEntry(message=Message(role="user", content=(observation,)))
+
+
+MINI = "mini_swe_agent"
+PROVIDER = "responses"
+
+
+class MiniSweAgentFormat(JsonFormat):
+    """Read mini-swe-agent's trajectories."""
+
+    name = MINI
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the file names the format, has an agent's settings with messages, or has the suffix `.traj.json`."""
+        named = any(fact.startswith("trajectory_format=mini-swe-agent") for fact in head.json_paths)
+        settings = "messages.item.role" in head.json_paths and bool(
+            {"info.config", "info.mini_version", "info.exit_status"} & head.json_paths
+        )
+        listed = head.name.endswith(".traj.json") and bool(
+            {"item.role", "messages.item.role"} & head.json_paths
+        )
+        return named or settings or listed
+
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, messages one by one."""
+        return walk_members(source, [(None,), ("messages", None)])
+
+    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Read a message, or an item of OpenAI's Responses API."""
+        record = member.record
+        time = parse_time(as_object(record.get("extra")).get("timestamp"))
+        payloads = _read_responses_item(record)
+        messages = int(bool(payloads) or isinstance(record.get("role"), str))
+        return writer.add(payloads or _read_message(record), messages=messages, time=time)
+
+
+def _read_message(record: JsonObject) -> list[EntryPayload]:
+    """Read a message.
+
+    The agent's exit, the last message, is one of the user, as it was before the agent had a role
+    for it.
+    """
+    response = as_object(as_object(record.get("extra")).get("response"))
+    choices = as_objects(response.get("choices"))
+    finish = as_text(choices[0].get("finish_reason")) if choices else None
+    usage, model = usage_from_openai(response.get("usage")), as_text(response.get("model"))
+    if record.get("role") == "exit":
+        message, *_ = read_chat_message({"role": "user", "content": record.get("content")}, MINI)
+        return [message, CustomEntry(name=f"{MINI}.exit", data=omit_fields(record, {"content"}))]
+    return read_chat_message(record, MINI, usage=usage, model=model, finish=finish) or [
+        CustomEntry(name=f"{MINI}.{as_text(record.get('role')) or 'message'}", data=record)
+    ]
+
+
+def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
+    """Read a reply of several items or the output of a call, as OpenAI's Responses API has them.
+
+    Empty for any other record.
+    """
+    if record.get("type") == "function_call_output":
+        text, call = as_text(record.get("output")), as_text(record.get("call_id"))
+        if text is None or call is None:
+            return []
+        payloads: list[EntryPayload] = [
+            MessageEntry(
+                message=Message(role="tool", tool_call_id=call, content=(text,) if text else ())
+            )
+        ]
+        extra = omit_fields(record, {"type", "output", "call_id"})
+    elif record.get("object") == "response" and isinstance(record.get("output"), list):
+        message = _read_reply(as_objects(record.get("output")))
+        usage = usage_from_openai(record.get("usage"))
+        payloads = [MessageEntry(message=message, usage=usage, model=as_text(record.get("model")))]
+        extra = omit_fields(record, {"object", "output", "model"})
+    else:
+        return []
+    return [*payloads, *keep_fields(MINI, extra)]
+
+
+def _read_reply(items: list[JsonObject]) -> Message:
+    content: list[Part] = []
+    calls: list[ToolCall] = []
+    for item in items:
+        match item:
+            case {
+                "type": "function_call",
+                "call_id": str(call),
+                "name": str(name),
+                "arguments": str(arguments),
+            }:
+                calls.append(ToolCall(id=call, name=name, arguments=arguments))
+            case {"type": "message", "content": list()}:
+                for block in as_objects(item.get("content")):
+                    text = (
+                        as_text(block.get("text")) if block.get("type") == "output_text" else None
+                    )
+                    content.append(
+                        OpaquePart(value=block, provider=PROVIDER) if text is None else text
+                    )
+            case _:
+                content.append(OpaquePart(value=item, provider=PROVIDER))
+    return Message(role="assistant", content=tuple(content), tool_calls=tuple(calls))

@@ -1,4 +1,4 @@
-"""Reading JSON that other programs wrote: values of the expected type, or an empty one, and JSON texts that may be damaged."""
+"""Reading JSON that other programs wrote: values of the expected type, or an empty one, and texts that may be damaged."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TypeAlias
 
 from promptkit.messages import Json
@@ -106,7 +107,7 @@ def parse_json(text: bytes) -> Json:
     # The reasons are stored in transcripts, beside the line, so that they must not change.
     try:
         value: Json = json.loads(
-            text.decode("utf-8", errors="replace"), parse_constant=str, parse_float=_parse_number
+            text.decode("utf-8", errors="replace"), parse_constant=str, parse_float=parse_number
         )
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg} at column {error.colno:,}") from error
@@ -117,9 +118,10 @@ def parse_json(text: bytes) -> Json:
     return value
 
 
-def _parse_number(digits: str) -> float | str:
+def parse_number(digits: str | Decimal) -> float | str:
+    """Return a number, or its digits if it is beyond the range of doubles."""
     number = float(digits)
-    return number if math.isfinite(number) else digits
+    return number if math.isfinite(number) else str(digits)
 
 
 def is_too_deep(value: Json) -> bool:

@@ -84,8 +84,7 @@ def read_chat_message(
         The message, then a custom entry with the fields that promptkit's messages do not have.
         Empty for an unknown role.
     """
-    role = ROLES.get(as_text(record.get("role")) or "")
-    if role is None:
+    if (role := ROLES.get(as_text(record.get("role")) or "")) is None:
         return []
     content = record.get("content")
     results = (
@@ -153,10 +152,9 @@ def _read_tool_calls(record: JsonObject) -> tuple[ToolCall, ...]:
 
 def _read_thinking(record: JsonObject) -> list[Part]:
     """Read the model's thinking from the fields in which gateways return it."""
-    blocks = as_objects(record.get("thinking_blocks"))
-    text = as_text(record.get("reasoning_content"))
-    if blocks:
+    if blocks := as_objects(record.get("thinking_blocks")):
         return [OpaquePart(value=block, provider=ANTHROPIC) for block in blocks]
+    text = as_text(record.get("reasoning_content"))
     return (
         [OpaquePart(value={"type": "reasoning", "text": text}, provider="chat.reasoning_content")]
         if text
@@ -212,10 +210,9 @@ def _read_cache_breakpoints(
     block: JsonObject, names: tuple[str, ...] = ("cache_control",)
 ) -> list[Part]:
     """Read the cache breakpoints after a block from its fields with these names."""
-    marks = (block.get(name) for name in names)
     return [
         CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl")))
-        for mark in marks
+        for mark in (block.get(name) for name in names)
         if isinstance(mark, Mapping)
     ]
 
@@ -332,8 +329,7 @@ def usage_from_openai(value: Json) -> Usage | None:
     Their input tokens include the cached ones.
     """
     data = as_object(value)
-    input_tokens = _first_count(data, "prompt_tokens", "input_tokens")
-    if input_tokens is None:
+    if (input_tokens := _first_count(data, "prompt_tokens", "input_tokens")) is None:
         return None
     details = as_object(data.get("prompt_tokens_details")) or as_object(
         data.get("input_tokens_details")
@@ -343,10 +339,9 @@ def usage_from_openai(value: Json) -> Usage | None:
         or _first_count(data, "cached_input_tokens", "prompt_cache_hit_tokens")
         or 0
     )
-    output_tokens = _first_count(data, "completion_tokens", "output_tokens") or 0
     return Usage(
         input_tokens=input_tokens,
-        output_tokens=output_tokens,
+        output_tokens=_first_count(data, "completion_tokens", "output_tokens") or 0,
         cached_tokens=min(cached, input_tokens),
     )
 

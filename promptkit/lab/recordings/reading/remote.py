@@ -47,23 +47,20 @@ def fetch_file(address: Path | str) -> Generator[Path | str]:
     if not isinstance(address, str) or not is_remote(address):
         yield address
         return
-    url = address
     with tempfile.TemporaryDirectory(prefix="promptkit-") as folder:
-        copy = Path(folder, re.sub(r"[^\w.-]", "_", url.rpartition("/")[2])[-200:] or "file")
-        if urlsplit(url).scheme == _HUB:
-            _copy_from_hub(url, copy)
+        copy = Path(folder, re.sub(r"[^\w.-]", "_", address.rpartition("/")[2])[-200:] or "file")
+        if urlsplit(address).scheme == _HUB:
+            _copy_from_hub(address, copy)
         else:
-            _copy_object(url, copy)
+            _copy_object(address, copy)
         yield copy
 
 
 def _copy_object(url: str, copy: Path) -> None:
     bucket, path = _open(url)
-    import obstore
-
     with object_errors(url, "read"), copy.open("wb") as file:
         try:
-            found = obstore.get(bucket, path)
+            found = bucket.get(path)
         except FileNotFoundError as error:
             raise TranscriptError(f"there is no file {url}.") from error
         for chunk in found.stream(min_chunk_size=CHUNK_SIZE):
@@ -102,10 +99,8 @@ def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:
                     yield f"{root}/{name}"
         return
     bucket = open_bucket(root)
-    import obstore
-
     with object_errors(root, "listed"):
-        for page in obstore.list(bucket):  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
+        for page in bucket.list():  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
             for item in page:
                 if matches(item["path"]):
                     yield f"{root}/{item['path']}"
@@ -117,11 +112,9 @@ def remote_exists(url: str) -> bool:
     Raises what `write_remote` raises.
     """
     bucket, path = _open(url, for_writing=True)
-    import obstore
-
     with object_errors(url, "written"):
         try:
-            obstore.head(bucket, path)
+            bucket.head(path)
         except FileNotFoundError:
             return False
     return True
@@ -134,13 +127,11 @@ def write_remote(url: str, write: Callable[[BinaryIO], object]) -> None:
     read.
     """
     bucket, path = _open(url, for_writing=True)
-    import obstore
-
     with tempfile.TemporaryFile(prefix="promptkit-") as file:
         write(file)
         file.seek(0)
         with object_errors(url, "written"):
-            obstore.put(bucket, path, file)
+            bucket.put(path, file)
 
 
 class _HubFiles(Protocol):

@@ -290,9 +290,8 @@ class _CountingModel:
     ) -> Reply:
         """Count a request."""
         self._record(messages, tools)
-        text = f"<summary>{self.answer}</summary>"
         return Reply(
-            message=Message(role="assistant", content=(text,)),
+            message=Message(role="assistant", content=(f"<summary>{self.answer}</summary>",)),
             usage=Usage(input_tokens=0),
             finish="stop",
         )
@@ -360,14 +359,12 @@ class _ExtractedAnswer:
 
     async def summarize(self, task: SummaryTask) -> Summary:
         """Have the summarizer build and send its requests, and return the extracted summary."""
-        assumed = self.summary_tokens
-        if assumed:
+        if assumed := self.summary_tokens:
             task = attrs.evolve(task, max_tokens=TARGET_SHARE * assumed)
         summary = await ExtractiveSummarizer(tokenizer=self.model.tokenizer).summarize(task)
         if assumed:
             written = max(assumed, self.model.tokenizer.count(summary.text))
-            usage = Usage(input_tokens=0, output_tokens=written)
-            summary = attrs.evolve(summary, usage=usage)
+            summary = attrs.evolve(summary, usage=Usage(input_tokens=0, output_tokens=written))
         model = attrs.evolve(self.model, answer=summary.text, last_request=task.last_request)
         # The answer has the headings of another template, and what is checked is the summary that
         # is returned.

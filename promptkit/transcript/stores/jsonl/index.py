@@ -21,14 +21,17 @@ import stat
 import threading
 import weakref
 import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias, TypeVar
+from pathlib import Path
+from typing import NamedTuple, NoReturn, TypeVar
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import create_beside, remove_leftovers
 from promptkit.transcript.log.entries import Entry, EntryKind, UnknownEntry
+from promptkit.transcript.log.transcript import describe_misplaced
 from promptkit.transcript.stores.jsonl.format import (
     VERSION,
     EntryLine,
@@ -39,12 +42,7 @@ from promptkit.transcript.stores.jsonl.format import (
 from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
 from promptkit.transcript.stores.store import ReadProblem
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    _Lock = Callable[[float], AbstractContextManager[None]]
-
+_Lock = Callable[[float], AbstractContextManager[None]]
 EXTEND_BYTES = 1 << 23
 """The most bytes of a file that are added to an index while other processes wait for the lock. For
 more, a new index is made without it."""
@@ -101,7 +99,6 @@ _PARTS = re.compile(
 _READ = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _MESSAGES = (b"message", b"custom_message")
 _T = TypeVar("_T")
-_Fields: TypeAlias = "tuple[int, bytes, int, int, bytes, int | None]"
 
 
 class IndexDamagedError(Exception):
@@ -193,15 +190,13 @@ class IndexedEntries:
         """The number of the oldest entry whose row was compared with the file."""
         self._compare_end()
         self._compare(max(self._count - NEWEST, 0), NEWEST)
-        last_id = self._select(self._count - 1, self._count)[0].id
-        self.position = _position(file, head, last_id)
+        self.position = _position(file, head, self._select(self._count - 1, self._count)[0].id)
         """Where the rest of the file begins."""
-        problems = self._db.execute(
-            "SELECT line, detail, misplaced FROM problems LIMIT ?", (MAX_PROBLEMS,)
-        )
         found = [
             (ReadProblem(line=int(line), detail=str(detail)), misplaced)
-            for line, detail, misplaced in problems
+            for line, detail, misplaced in self._db.execute(
+                "SELECT line, detail, misplaced FROM problems LIMIT ?", (MAX_PROBLEMS,)
+            )
         ]
         self.problems = tuple(problem for problem, misplaced in found if not misplaced)
         """The lines that cannot be read."""
@@ -334,8 +329,9 @@ class IndexedEntries:
         self._cached_bytes = 0
 
     def _changed(self) -> TranscriptError:
-        problem = f"{self._path} was changed since it was read: open the transcript again."
-        return TranscriptError(problem)
+        return TranscriptError(
+            f"{self._path} was changed since it was read: open the transcript again."
+        )
 
     def _connect(self) -> None:
         self._db = _connect(index_path(self._path))
@@ -390,36 +386,36 @@ class IndexedEntries:
     def _compare_block(self, size: int) -> None:
         """Compare the rows before `_compared` with their lines, at most `size` of them."""
         stop = self._compared
-        found = self._fetch(max(stop - size - 1, 0), stop)
+        found = self._select(max(stop - size - 1, 0), stop)
         # The first row of all has none before it, so that its line is read, too.
         while (
             found[2:]
-            and _end(found[-1]) - (_end(found[0]) if found[0][0] else self._start) > READ_BYTES
+            and found[-1].end - (found[0].end if found[0].number else self._start) > READ_BYTES
         ):
             found = found[len(found) // 2 :]
-        before = _Row._make(found.pop(0)) if found[1:] and (found[0][0] or not found[2:]) else None
+        before = found.pop(0) if found[1:] and (found[0].number or not found[2:]) else None
         end, entry_id = (before.end, before.id) if before else (self._start, None)
         first, data = end, self._read_span(end, found[-1])
         if not self._has_plain_lines(found, data, end, entry_id):
-            for row in map(_Row._make, found):
+            for row in found:
                 if row.offset != end:
                     self._read_gap(end, row.offset)
                 parent = entry_id if row.parent is None else self._find_parent(row)
                 self._compare_row(row, data[row.offset - first : row.end - first], parent)
                 end, entry_id = row.end, row.id
-        starts = [(row[0], row[5]) for row in found if row[5] is not None]
-        if self._find_starts(found[0][0], stop) != starts:
+        starts = [(row.number, row.parent) for row in found if row.parent is not None]
+        if self._find_starts(found[0].number, stop) != starts:
             _damaged("its runs are not those of its rows")
-        self._compared = found[0][0]
+        self._compared = found[0].number
 
     def _has_plain_lines(
-        self, found: Sequence[_Fields], data: bytes, start: int, entry_id: bytes | None
+        self, found: Sequence[_Row], data: bytes, start: int, entry_id: bytes | None
     ) -> bool:
         """Return whether rows agree with lines as promptkit writes them. This compares all of them at once."""
         numbers, ids, offsets, sizes, kinds, parents = zip(*found, strict=True)
         quoted = [b'"%b"' % each for each in ids]
         named = [b"null" if entry_id is None else b'"%b"' % entry_id, *quoted[:-1]]
-        for row in map(_Row._make, found) if parents.count(None) < len(parents) else ():
+        for row in found if parents.count(None) < len(parents) else ():
             if row.parent is not None:
                 parent = self._find_parent(row)
                 named[row.number - numbers[0]] = b"null" if parent is None else b'"%b"' % parent
@@ -513,29 +509,25 @@ class IndexedEntries:
             del rows[-(len(rows) // 2) :]
         return rows, self._read_span(first, rows[-1])
 
-    def _read_span(self, start: int, last: _Fields) -> bytes:
+    def _read_span(self, start: int, last: _Row) -> bytes:
         """Return the bytes of the file from an offset to the end of a row."""
-        _, _, offset, size, _, _ = last
         # No memory is used for a size that only the index claims.
-        if size > READ_BYTES and b"\n" in _pread(self._file, READ_BYTES, offset):
+        if last.size > READ_BYTES and b"\n" in _pread(self._file, READ_BYTES, last.offset):
             _damaged("a row has several lines")
         if (
-            not self._start <= start <= offset < offset + size <= self._end
-            or offset - start > READ_BYTES
+            not self._start <= start <= last.offset < last.end <= self._end
+            or last.offset - start > READ_BYTES
         ):
             _damaged("rows do not follow each other")
-        return _pread(self._file, offset + size - start, start)
+        return _pread(self._file, last.end - start, start)
 
     def _select(self, start: int, stop: int) -> list[_Row]:
         """Return the rows from one number up to, and without, another."""
-        return [*map(_Row._make, self._fetch(start, stop))]
-
-    def _fetch(self, start: int, stop: int) -> list[_Fields]:
         query = (
             "SELECT number, id, offset, size, kind, parent FROM entries"
             " WHERE number >= ? AND number < ? ORDER BY number"
         )
-        found: list[_Fields] = self._db.execute(query, (start, stop)).fetchmany(stop - start)
+        found = [*map(_Row._make, self._db.execute(query, (start, stop)).fetchmany(stop - start))]
         if len(found) != stop - start:
             _damaged("rows are missing")
         return found
@@ -672,12 +664,16 @@ def _extend(db: sqlite3.Connection, path: Path, file: int) -> None:
     try:
         db.execute("BEGIN IMMEDIATE")
         head = _read_head(db)
-        adder = _Adder(db, path, file, head)
-        db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", adder.rows())
-        end = adder.reader.position
-        if adder.reader.from_beginning or end is None:
+        last = db.execute("SELECT id FROM entries WHERE number = ?", (head.newest,)).fetchone()
+        last_id = last[0] if last else b""
+        reader = TranscriptReader(path, start=_position(file, head, last_id))
+        problems: list[tuple[int, str, bool]] = []
+        rows = _make_rows(db, reader, head, last_id, problems)
+        db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
+        end = reader.position
+        if reader.from_beginning or end is None:
             _damaged("the file was replaced")
-        db.executemany("INSERT INTO problems VALUES (?, ?, ?)", adder.problems)
+        db.executemany("INSERT INTO problems VALUES (?, ?, ?)", problems)
         db.execute(
             "UPDATE head SET stamp = ?, end = ?, lines = ?, checksum = ?",
             (
@@ -705,47 +701,37 @@ def _extend(db: sqlite3.Connection, path: Path, file: int) -> None:
         raise
 
 
-class _Adder:
-    """Make the rows of the entries after what an index covers."""
-
-    def __init__(self, db: sqlite3.Connection, path: Path, file: int, head: _Head) -> None:
-        self._db = db
-        self._number = 0 if head.newest is None else head.newest + 1
-        last = db.execute("SELECT id FROM entries WHERE number = ?", (head.newest,)).fetchone()
-        self._last_id: bytes = last[0] if last else b""
-        self.reader = TranscriptReader(path, start=_position(file, head, self._last_id))
-        self.problems: list[tuple[int, str, bool]] = []
-        self._end = head.end
-
-    def rows(self) -> Iterator[_Row]:
-        """Yield the rows."""
-        number, last_id = self._number, self._last_id
-        for item in self.reader:
-            if self.reader.from_beginning:
-                return
-            if not isinstance(item, StoredEntry):
-                self.problems.append((item.line, item.detail, False))
-                continue
-            entry = item.entry
-            entry_id, parent_id = _encode(entry.id), entry.parent_id
-            parent = None
-            if parent_id is None:
-                parent = -1
-            elif not number or _encode(parent_id) != last_id:
-                parent = _find(self._db, _encode(parent_id), number)
-                if parent is None:
-                    self.problems.append((item.line, self._describe(entry, last_id), True))
-                    parent = None if number else -1
-            if item.offset - self._end > READ_BYTES:
-                _refuse("too much of it is damaged")
-            yield _Row(number, entry_id, item.offset, item.size, _encode(_kind(entry)), parent)
-            self._end = item.offset + item.size
-            number, last_id = number + 1, entry_id
-
-    def _describe(self, entry: Entry, last_id: bytes) -> str:
-        last = last_id.decode("utf-8", "surrogatepass")
-        place = f"after {last!r}" if last else "at the beginning"
-        return f"the entry {entry.id!r} follows {entry.parent_id!r}, which is not before it in the file; it was placed {place} instead."
+def _make_rows(
+    db: sqlite3.Connection,
+    reader: TranscriptReader,
+    head: _Head,
+    last_id: bytes,
+    problems: list[tuple[int, str, bool]],
+) -> Iterator[_Row]:
+    """Make the rows of the entries after what an index covers, and collect the problems of the file."""
+    number, end = 0 if head.newest is None else head.newest + 1, head.end
+    for item in reader:
+        if reader.from_beginning:
+            return
+        if not isinstance(item, StoredEntry):
+            problems.append((item.line, item.detail, False))
+            continue
+        entry = item.entry
+        entry_id, parent_id = _encode(entry.id), entry.parent_id
+        parent = None
+        if parent_id is None:
+            parent = -1
+        elif not number or _encode(parent_id) != last_id:
+            parent = _find(db, _encode(parent_id), number)
+            if parent is None:
+                last = last_id.decode("utf-8", "surrogatepass")
+                problem = describe_misplaced(entry.id, entry.parent_id, last)
+                problems.append((item.line, problem, True))
+                parent = None if number else -1
+        if item.offset - end > READ_BYTES:
+            _refuse("too much of it is damaged")
+        yield _Row(number, entry_id, item.offset, item.size, _encode(_kind(entry)), parent)
+        number, end, last_id = number + 1, item.offset + item.size, entry_id
 
 
 def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:
@@ -866,10 +852,6 @@ def _entry_from_line(line: bytes) -> Entry:
     if not isinstance(parsed, EntryLine):
         _damaged("a row is not that of an entry")
     return parsed.entry
-
-
-def _end(fields: _Fields) -> int:
-    return fields[2] + fields[3]
 
 
 def _kind(entry: Entry) -> str:

@@ -199,8 +199,7 @@ class JsonlStore:
             return
         with self.lock():
             self.catch_up()
-            last_id = self._position.last_id if self._position else ""
-            if expect not in {None, last_id}:
+            if expect not in {None, self._position.last_id if self._position else ""}:
                 raise TranscriptConflictError(
                     expect or "", [entry for loaded in self._unreported for entry in loaded.entries]
                 )
@@ -338,15 +337,14 @@ class JsonlStore:
             known = self._count_known(start, reader.position, entries)
             del entries[:known], lines[:known]
         self._position = reader.position
-        loaded = LoadedEntries(
+        return LoadedEntries(
             entries=tuple(entries),
             problems=tuple(problems),
             line_numbers=tuple(lines),
             last_id=reader.position.last_id if reader.position else "",
             torn_bytes=reader.torn_bytes,
             partial=reader.partial,
-        )
-        return loaded, not (problems or reader.torn_bytes or reader.changed_while_reading)
+        ), not (problems or reader.torn_bytes or reader.changed_while_reading)
 
     def _count_known(
         self, before: ReadPosition, now: ReadPosition | None, entries: Sequence[Entry]
@@ -362,12 +360,15 @@ class JsonlStore:
         archives = now.header.archives if now else ()
         if count or any(archive.last == before.last_id for archive in archives):
             return count
-        if not self._read_archives and archives:
-            reader = TranscriptReader(self.path)
-            if any(
-                isinstance(item, StoredEntry) and item.entry.id == before.last_id for item in reader
-            ):
-                return 0
+        if (
+            archives
+            and not self._read_archives
+            and any(
+                isinstance(item, StoredEntry) and item.entry.id == before.last_id
+                for item in TranscriptReader(self.path)
+            )
+        ):
+            return 0
         raise TranscriptError(
             f"{self.path} was removed, cut or replaced since it was read: the entry {before.last_id!r} is gone. Nothing was written."
         )
@@ -444,12 +445,10 @@ class JsonlStore:
                 index.extend_index(self.path, before)
         except (OSError, sqlite3.Error, index.IndexDamagedError, TranscriptError) as error:
             self._discard_index()
-            self._report_no_index(getattr(error, "strerror", None) or error)
+            why = getattr(error, "strerror", None) or error
+            self.index_problem = f"{self.path} has no index: {why}."
         except index.NotIndexableError as error:
-            self._report_no_index(error)
-
-    def _report_no_index(self, why: object) -> None:
-        self.index_problem = f"{self.path} has no index: {why}."
+            self.index_problem = f"{self.path} has no index: {error}."
 
     def _discard_index(self) -> None:
         from promptkit.transcript.stores.jsonl.index import discard_index
@@ -468,15 +467,12 @@ class JsonlStore:
             file.write(encode_header(Header(archives=position.header.archives)))
             file.writelines(encode_batch([entry]) for entry in entries)
 
-        def write_old_content(file: BinaryIO) -> None:
-            file.write(old_content)
-
         try:
             mode = stat.S_IMODE(self.path.stat().st_mode)
             old_content = self.path.read_bytes()
             replace_file(
                 self._backup_path(position.header.version, old_content),
-                write_old_content,
+                lambda file: file.write(old_content),
                 mode=mode,
                 locked=True,
             )
@@ -491,13 +487,9 @@ class JsonlStore:
 
     def _backup_path(self, version: int, content: bytes) -> Path:
         """Return an unused path for the old file, or that of an identical copy."""
-        for number in itertools.count(1):
-            path = self.path.with_name(
-                f"{self.path.name}.v{version}{'' if number == 1 else f'.{number}'}"
-            )
-            if not path.exists() or path.read_bytes() == content:
-                return path
-        raise AssertionError  # itertools.count does not end
+        endings = itertools.chain([""], map(".{}".format, itertools.count(2)))
+        paths = (self.path.with_name(f"{self.path.name}.v{version}{end}") for end in endings)
+        return next(path for path in paths if not path.exists() or path.read_bytes() == content)
 
     def _fail(self, why: str, error: OSError | None = None) -> NoReturn:
         raise TranscriptWriteError(why, file=str(self.path)) from error
@@ -584,13 +576,10 @@ def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
 
 def _archive_path(path: Path, entries: _Range) -> Path:
     """Return an unused path for the archive, or that of an identical archive that a crash left."""
-    for number in itertools.count(len(entries.header.archives) + 1):
-        archive_path = path.with_name(
-            f"{path.name.removesuffix('.jsonl')}.{number:04}{ARCHIVE_SUFFIX}"
-        )
-        if not archive_path.exists() or _archive_holds(archive_path, path, entries):
-            return archive_path
-    raise AssertionError  # itertools.count does not end
+    name = path.name.removesuffix(".jsonl")
+    numbers = itertools.count(len(entries.header.archives) + 1)
+    paths = (path.with_name(f"{name}.{number:04}{ARCHIVE_SUFFIX}") for number in numbers)
+    return next(each for each in paths if not each.exists() or _archive_holds(each, path, entries))
 
 
 def _write_archive(path: Path, entries: _Range, file: BinaryIO) -> None:

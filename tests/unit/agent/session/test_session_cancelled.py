@@ -30,13 +30,15 @@ from promptkit import (
     ToolDefinition,
     Transcript,
 )
-from promptkit.compaction import ArchiveDirectory, CompactionHooks, PreCompactResult
-from promptkit.compaction.run.events import (
+from promptkit.compaction import (
+    ArchiveDirectory,
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
+    CompactionHooks,
     CompactionStarted,
     Events,
+    PreCompactResult,
     SummaryDiscarded,
     ToolCalled,
     ToolReturned,
@@ -247,12 +249,13 @@ def cancel(folder: Path, number: int, *, reopen: bool, late: bool) -> Cancelled:
         return each
 
 
+STEP = 23
 WAYS = [(reopen, late) for reopen in (False, True) for late in (False, True)]
 
 
-@pytest.mark.parametrize("number", range(0, MOST_AWAITS, 11))
+@pytest.mark.parametrize("number", range(0, MOST_AWAITS, STEP))
 def test_a_session_goes_on_after_a_cancellation_at_any_await(number: int, tmp_path: Path) -> None:
-    reopen, late = WAYS[number // 11 % len(WAYS)]
+    reopen, late = WAYS[number // STEP % len(WAYS)]
     cancel(tmp_path, number, reopen=reopen, late=late)
 
 

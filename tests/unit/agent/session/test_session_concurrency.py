@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import AgentSession, Message, PromptElement, Usage, component
-from promptkit.compaction.run.events import CompactionStarted
+from promptkit.compaction import CompactionStarted
 from promptkit.elements import element_from_message
 from promptkit.errors import ToolsFillBudgetError, TranscriptError, TurnInProgressError
 from promptkit.providers import Reply

@@ -9,11 +9,11 @@ import attrs
 import pytest
 
 from promptkit import AgentSession, ContextBudget, Message, Tool, ToolCall, ToolDefinition, Usage
+from promptkit.compaction import CompactionCommitted, Event, Events
 from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
 from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.pruning.processors import cap_tool_results
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
-from promptkit.compaction.run.events import CompactionCommitted, Event, Events
 from promptkit.providers import Reply
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.log.entries import Edit

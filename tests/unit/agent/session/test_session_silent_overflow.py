@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import AgentSession, ContextBudget
-from promptkit.compaction import PRESETS
-from promptkit.compaction.run.events import CompactionCommitted, DecisionMade, Event, Events
+from promptkit.compaction import PRESETS, CompactionCommitted, DecisionMade, Event, Events
 from promptkit.messages import Message, Usage
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing import WordTokenizer

@@ -11,10 +11,9 @@ import pytest
 
 from promptkit import Message, ToolCall, ToolDefinition, Transcript, Usage
 from promptkit.agent import AgentSession, ContextWindow
-from promptkit.compaction import PRESETS
+from promptkit.compaction import PRESETS, Events, RequestPruned, RequestSent
 from promptkit.compaction.pruning.processors import cap_tool_results
 from promptkit.compaction.recall.tool import RECALL
-from promptkit.compaction.run.events import Events, RequestPruned, RequestSent
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
 from promptkit.errors import (
     ContextLengthExceededError,

@@ -24,9 +24,8 @@ from promptkit import (
     component,
 )
 from promptkit.agent.window.prompt import Conversation
-from promptkit.compaction import PRESETS, ExtractiveSummarizer, first_match
+from promptkit.compaction import PRESETS, DecisionMade, Events, ExtractiveSummarizer, first_match
 from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.run.events import DecisionMade, Events
 from promptkit.errors import (
     ContextLengthExceededError,
     ContextWindowFullError,
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from promptkit import Child, Sizing
     from promptkit.agent import WindowRequest
     from promptkit.agent.window.prompt import ConversationView, Prompt
-    from promptkit.compaction.run.events import Event
+    from promptkit.compaction import Event
     from promptkit.transcript import Entry
 
 WORDS = WordTokenizer()

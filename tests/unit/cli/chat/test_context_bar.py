@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit.agent import ContextUsage
-from promptkit.cli.chat.slash_commands import draw_context, split_cells
+from promptkit.cli.chat.loop import draw_context, split_cells
 from promptkit.compaction import UsageByPart, UsageReading
 
 PARTS = UsageByPart(system=100, tools=300, summary=0, messages=2_000, results=1_600)

@@ -14,7 +14,7 @@ import pytest
 
 from promptkit.cli.input.params import SHARE, SHARE_OR_OFF
 from promptkit.cli.main import main
-from promptkit.cli.output.bench_table import print_run
+from promptkit.cli.output.tables import print_run
 from tests.examples import keep_first
 from tests.paths import ROOT
 from tests.unit.bench.prompts import run_of, sweep_of

@@ -462,3 +462,25 @@ def test_a_background_summary_cannot_start_where_no_request_is_sent_without_one(
     with pytest.raises(InvalidArgumentError, match="background must be at most block"):
         copilot_cli(CopilotCLI(background=0.97))
     copilot_cli(CopilotCLI(background=0.95))
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (Pi, "reserve_tokens"),
+        (VSCode, "threshold"),
+        (VSCode, "context_size"),
+        (OpenCode, "reserved"),
+    ],
+)
+def test_a_number_of_tokens_is_text_in_a_program_a_file_and_a_variable(
+    cls: type[Any], name: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text(f'{name} = "12k"\n')
+    expected = cls(**{name: 12_000})
+    assert cls(**{name: "12k"}) == expected
+    assert load_settings(cls, prefix="X_", file=file) == expected
+    assert load_settings(cls, prefix="X_", environ={f"X_{name.upper()}": "12k"}) == expected
+    with pytest.raises(InvalidArgumentError, match="invalid token count '12q'"):
+        cls(**{name: "12q"})

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction import Events
 from promptkit.compaction.planning.selection import KeepLastRound
 from promptkit.compaction.run.compactor import Compactor
-from promptkit.compaction.run.events import Events
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.log.entries import Checkpoint

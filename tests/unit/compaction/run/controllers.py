@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction import Events
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.policy.rules import default_policy
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.run.controller import CompactionController
-from promptkit.compaction.run.events import Events
 from promptkit.compaction.run.state import ConversationState, PendingRequest, RequestState
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.testing import WordTokenizer

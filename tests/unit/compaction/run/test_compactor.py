@@ -11,17 +11,17 @@ import attrs
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from promptkit.compaction.planning.plan import LastRequest
-from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
-from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
-from promptkit.compaction.run.compactor import Compactor, build_checkpoint, collect_facts
-from promptkit.compaction.run.events import (
+from promptkit.compaction import (
     CompactionCommitted,
     CompactionFailed,
     CompactionStarted,
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
+from promptkit.compaction.planning.plan import LastRequest
+from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
+from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
+from promptkit.compaction.run.compactor import Compactor, build_checkpoint, collect_facts
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.facts import Facts

@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from promptkit.compaction.run.events import (
+from promptkit.compaction import (
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import pytest
 
+from promptkit.compaction import CompactionCommitted, CompactionStarted, Events
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.run.compactor import Compactor
-from promptkit.compaction.run.events import CompactionCommitted, CompactionStarted, Events
 from promptkit.compaction.run.hooks import CompactionHooks, HookChain, PreCompactResult
 from promptkit.messages import Message
 from promptkit.testing import WordTokenizer

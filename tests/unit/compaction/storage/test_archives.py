@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from promptkit.compaction import Events
 from promptkit.compaction.planning.selection import KeepNothing
-from promptkit.compaction.run.events import Events
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.storage.archives import ArchiveDirectory, ArchivingCompactor
 from promptkit.errors import TranscriptWriteError

@@ -231,16 +231,16 @@ def test_nothing_more_changes_nothing() -> None:
 
 def test_facts_are_bounded_and_the_first_request_and_the_newest_stay() -> None:
     talk = ConversationBuilder()
-    for number in range(3_000):
+    for number in range(200):
         talk.user(f"request {number} " + "x" * 5_000)
-    for number in range(1_000):
+    for number in range(500):
         call(talk, f"tool{number}", "error " + "y" * 1_000, command="z" * 2_000)
 
     facts = facts_of(talk)
 
     assert len(json.dumps(facts.to_json())) < 5 * module.MAX_LIST_CHARACTERS
     assert facts.requests[0].startswith("request 0 ")
-    assert facts.requests[-1].startswith("request 2999 ")
+    assert facts.requests[-1].startswith("request 199 ")
     assert len(facts.commands) <= module.MAX_ENTRIES
     assert extend_facts(facts, ()) == facts
 

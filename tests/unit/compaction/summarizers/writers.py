@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.compaction.planning.plan import Plan, Summary
-from promptkit.compaction.run.compactor import DraftSummary
-from promptkit.compaction.run.events import (
+from promptkit.compaction import (
+    CacheMissed,
     CompactionCancelled,
     CompactionCommitted,
     CompactionFailed,
@@ -31,8 +30,9 @@ from promptkit.compaction.run.events import (
     TurnStarted,
     WindowLearned,
 )
+from promptkit.compaction.planning.plan import Plan, Summary
+from promptkit.compaction.run.compactor import DraftSummary
 from promptkit.compaction.run.progress import SummaryProgress
-from promptkit.transcript import CacheMissed
 
 if TYPE_CHECKING:
     from promptkit.compaction.planning.plan import SummaryTask

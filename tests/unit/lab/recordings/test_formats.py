@@ -498,8 +498,8 @@ def test_a_file_of_no_known_format_is_refused_with_a_list(tmp_path: Path) -> Non
 def test_a_first_line_that_is_too_long_to_be_looked_at_is_named_with_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(format_module, "MAX_LINE_BYTES", 1_000)
-    monkeypatch.setattr(importing, "MAX_LINE_BYTES", 1_000)
+    monkeypatch.setattr(format_module, "MAX_RECORD_BYTES", 1_000)
+    monkeypatch.setattr(importing, "MAX_RECORD_BYTES", 1_000)
     for content in ('{"a": "' + "x" * 1_000 + '"}\n{"b": 1}\n', "x" * 1_000):
         with pytest.raises(
             TranscriptFormatError,

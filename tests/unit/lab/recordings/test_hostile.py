@@ -6,7 +6,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -22,6 +22,7 @@ from tests.unit.lab.recordings.samples import (
     CHAT,
     CLAUDE,
     SAMPLES,
+    Read,
     answer,
     lines,
     packed,
@@ -29,9 +30,6 @@ from tests.unit.lab.recordings.samples import (
     result,
     user,
 )
-
-if TYPE_CHECKING:
-    from tests.unit.lab.recordings.samples import Read
 
 LINES = ("claude_code", "pi", "codex")
 BY_LINE = (*LINES, "openai_chat_lines")

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 
 from promptkit.lab.recordings.reading.json_values import as_count, omit_fields, parse_time
 from promptkit.lab.recordings.reading.messages import usage_from_openai
-from promptkit.messages import Usage
-
-if TYPE_CHECKING:
-    from promptkit.messages import Json
+from promptkit.messages import Json, Usage
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
     from promptkit.lab.replay.oracle import PricedConversation
 
-__all__ = ["long_conversation", "price_of", "recording_of", "run_call", "write_transcript"]
+__all__ = [
+    "expand_change",
+    "long_conversation",
+    "price_of",
+    "recording_of",
+    "run_call",
+    "write_transcript",
+]
 
 
 def run_call(call: str, text: str = "", **arguments: str) -> Message:
@@ -52,6 +59,16 @@ def long_conversation(turns: int, *, rounds: int = 3, words: int = 60) -> list[M
             )
         talk.append(assistant_message(f"load_row_{turn} is mended, as was load_row_{turn // 2}."))
     return talk
+
+
+def expand_change(before: Sequence[int], change: Sequence[int]) -> list[int]:
+    """The numbers of the messages that a request shows, from those of the request before and `LoggedRequest.change`."""
+    shown: list[int] = []
+    for start, length in zip(change[::2], change[1::2], strict=True):
+        shown += (
+            before[start : start + length] if start >= 0 else range(-1 - start, -1 - start + length)
+        )
+    return shown
 
 
 def recording_of(messages: Sequence[Message], times: Sequence[float] | None = None) -> Recording:

@@ -4,46 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import JsonlStore, Transcript, Usage
+from promptkit import JsonlStore, Message, Transcript, Usage
 from promptkit.agent import ContextWindow
 from promptkit.errors import TranscriptError
 from promptkit.lab.replay import ReplayOptions, ReplayRules, find_policy
-from promptkit.lab.replay.conversation_log import RECORDED, LogOptions, log_conversation, log_path
-from promptkit.lab.replay.conversation_page import build_columns, conversation_to_html
-from promptkit.lab.replay.recordings import recording_from_messages
-from promptkit.lab.replay.request_log import (
+from promptkit.lab.replay.conversation_log import (
     PARTS,
+    RECORDED,
+    ConversationLog,
     LoggedMessage,
     LogMessages,
+    LogOptions,
+    RequestLog,
     RequestLogger,
-    expand_change,
+    log_conversation,
+    log_path,
 )
+from promptkit.lab.replay.conversation_page import build_columns, conversation_to_html
+from promptkit.lab.replay.recordings import recording_from_messages
 from promptkit.lab.replay.runner import replay_file
 from promptkit.lab.replay.simulate import SentRequest, Simulation
 from promptkit.messages import OpaquePart
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens
-from promptkit.transcript.log.entries import Checkpoint, MessageEntry, Reset
+from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, Reset
 from promptkit.transcript.log.view import build_view
 from tests.behaviour.transcript_strategies import transcripts
 from tests.conversations import assistant_message, user_message
 from tests.examples import examples
-from tests.unit.lab.replay.conversations import long_conversation, write_transcript
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from promptkit import Message
-    from promptkit.lab.replay.request_log import ConversationLog, RequestLog
-    from promptkit.transcript.log.entries import Entry
+from tests.unit.lab.replay.conversations import expand_change, long_conversation, write_transcript
 
 PRICES = read_prices()
 OPTIONS = LogOptions(prices=PRICES, model="gpt-5")

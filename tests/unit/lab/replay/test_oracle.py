@@ -21,6 +21,7 @@ from promptkit.lab.replay.simulate import ReplayRules, Simulation
 from promptkit.messages import Message
 from promptkit.testing.word_tokenizer import WordTokenizer
 from promptkit.tokens.prices import Price
+from tests.examples import keep_first
 from tests.unit.lab.replay.conversations import long_conversation, price_of, recording_of
 
 PRICE = Price(input=1.25, output=10.0, cached_input=0.125)
@@ -137,10 +138,10 @@ def test_requests_are_measured_without_any_compaction() -> None:
     assert first.user_tokens == 0  # the reply ends the turn
 
 
-@pytest.mark.parametrize("window", [4_000, 16_000])
+@pytest.mark.parametrize("window", keep_first(1, 4_000, 16_000))
 def test_no_policy_costs_less_than_the_lower_bound(window: int) -> None:
     simulation = Simulation(
-        recording_of(long_conversation(14)),
+        recording_of(long_conversation(12)),
         ReplayRules(model="gpt-5", window=window, cache="openai"),
     )
     least = simulation.find_lower_bound(PRICE)

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from promptkit.bench.plot import PlotError
-from promptkit.cli.output.replay_table import print_replay
+from promptkit.cli.output.tables import print_replay
 from promptkit.lab.replay.plot import MAX_FILES, draw_timeline
 from promptkit.lab.replay.results import (
     FileResult,

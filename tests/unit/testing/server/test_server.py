@@ -301,7 +301,7 @@ class TestFaults:
         ) as server:
             assert [chat(server).status for _ in range(4)] == [500, 200, 429, 200]
             assert server.steps_left == 0
-            assert (server.stats.faults, server.stats.answered) == (3, 2)
+            assert (server.stats.faults, server.stats.answered) == (2, 2)
 
     def test_a_schedule_may_be_a_function(self) -> None:
         with serve(

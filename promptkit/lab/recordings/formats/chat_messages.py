@@ -1,21 +1,21 @@
-"""Anthropic messages as JSON: a request with its system prompt, a list of messages, or one of these per line."""
+"""OpenAI's chat messages and Anthropic's as JSON: a list of messages, a request with such a list, a list of requests, or one of these per line."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from promptkit.errors import TranscriptFormatError
-from promptkit.lab.recordings.formats.openai_chat import find_layout
-from promptkit.lab.recordings.reading.conversations import (
+from promptkit.lab.recordings.reading.format import (
+    Batch,
     ConversationWriter,
+    FileHead,
     JsonFormat,
     JsonMember,
     PathPattern,
+    read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.format import Batch, FileHead, read_head
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_object,
@@ -28,13 +28,45 @@ from promptkit.lab.recordings.reading.messages import (
     read_anthropic_content,
     usage_from_anthropic,
 )
+from promptkit.lab.recordings.reading.source import JsonPath, RecordingSource
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import FINISHES
 from promptkit.transcript import EntryPayload, MessageEntry
 
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.json_stream import JsonPath
-    from promptkit.lab.recordings.reading.source import RecordingSource
+LAYOUTS: Mapping[str, tuple[PathPattern, int]] = {
+    "item.role": ((None,), 0),
+    "messages.item.role": (("messages", None), 0),
+    "item.messages.item.role": ((None, "messages", None), 1),
+    "item.item.role": ((None, None), 1),
+    "role": ((), -1),
+}
+"""For each JSON path of a role the path of the messages and the depth at which conversations
+begin."""
+
+
+def find_layout(head: FileHead) -> tuple[PathPattern, int] | None:
+    """Find the path of the messages in a file and the depth at which conversations begin; None if there are no messages."""
+    return next((layout for fact, layout in LAYOUTS.items() if fact in head.json_paths), None)
+
+
+class OpenAIChatFormat(JsonFormat):
+    """Read OpenAI chat messages."""
+
+    name = "openai_chat"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the file contains objects with a role at one of the paths of `LAYOUTS`."""
+        return find_layout(head) is not None
+
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, messages one by one."""
+        pattern, depth = find_layout(read_head(source)) or ((None,), 0)
+        return walk_members(source, [pattern], depth=depth)
+
+    def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Keep a value next to the messages as a setting."""
+        return writer.keep_setting(member)
+
 
 NAME = ANTHROPIC
 MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "usage"}
@@ -61,10 +93,9 @@ class AnthropicFormat(JsonFormat):
             if "role=" in path
         ):
             return False
-        has_blocks = any(
+        return any(
             f"{path}={kind}" in head.json_paths for path in BLOCK_PATHS for kind in BLOCKS
-        )
-        return has_blocks or bool({"system", "system.item.text", "item.system"} & head.json_paths)
+        ) or bool({"system", "system.item.text", "item.system"} & head.json_paths)
 
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages one by one, and a system prompt before its messages."""
@@ -130,11 +161,10 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
             content=tuple(blocks.parts),
             tool_calls=tuple(blocks.calls) if role == "assistant" else (),
         )
-        usage = usage_from_anthropic(as_object(record.get("usage")))
         payloads.append(
             MessageEntry(
                 message=message,
-                usage=usage,
+                usage=usage_from_anthropic(as_object(record.get("usage"))),
                 model=as_text(record.get("model")),
                 finish=FINISHES.get(reason or "", reason),
             )

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, strategies as st
 
 from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.lab.corpus import find_root, is_pattern, list_inputs
-from promptkit.lab.corpus.inputs import compile_glob
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from promptkit.lab.corpus.files import compile_glob
 
 NAMES = (
     "a.jsonl",
