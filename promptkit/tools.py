@@ -551,7 +551,8 @@ def _read_signature(
     from pydantic import PydanticSchemaGenerationError, PydanticUserError
 
     _check_callable(function)
-    called = name or _find_name(function)
+    inner = _unwrap_partial(function)
+    called = name or str(getattr(inner, "__name__", type(inner).__name__))
     if not NAME.fullmatch(called):
         raise InvalidArgumentError(
             f"{_locate(function)}: {called!r} is no name for a tool. Write tool(name=…) with letters, digits, _ and -."
@@ -606,11 +607,6 @@ def _check_callable(function: Function) -> None:
         raise InvalidArgumentError(
             f"{_locate(function)}: {inner.__qualname__.rpartition('<locals>.')[2]} is a method, and its instance is not known here. Pass the method of an instance: tool(service.look)."
         )
-
-
-def _find_name(function: Function) -> str:
-    inner = _unwrap_partial(function)
-    return str(getattr(inner, "__name__", type(inner).__name__))
 
 
 def _locate(function: Function) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
+from promptkit.bench.results import Run, Sweep
 from promptkit.errors import PromptKitError
 from promptkit.reprs import describe_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.bench.results import Run, Sweep
 
 Kind = Literal["fits", "lost", "kept", "utilisation", "cold", "warm"]
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from promptkit.bench.results import Element, Point, Run, Sweep
 from promptkit.bench.sweep import PATH_SEPARATOR
 from promptkit.errors import PromptKitError
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from promptkit.bench.results import Element, Point, Run, Sweep
 
 # matplotlib's own stubs leave keyword arguments without a type.
 # pyright: reportUnknownMemberType=false

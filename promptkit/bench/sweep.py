@@ -15,15 +15,19 @@ from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
 from importlib.metadata import version
+from itertools import takewhile
 from statistics import median
-from typing import TYPE_CHECKING, NoReturn, cast
+from typing import NoReturn, cast
 
 import attrs
 
 from promptkit.bench.results import Element, Point, Run, Sweep, Versions
+from promptkit.elements.element import Child
 from promptkit.errors import BudgetExceededError, InvalidArgumentError, PromptKitError
+from promptkit.messages import Message
 from promptkit.rendering import Rendered, Renderer
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.rendering.renderer import Defaults
 from promptkit.sizes import read_tokens
 from promptkit.tokens import (
     CalibratedTokenizer,
@@ -35,13 +39,7 @@ from promptkit.tokens import (
 )
 from promptkit.tokens.images import find_image_rule
 from promptkit.tokens.models import DEFAULT_ENCODING
-
-if TYPE_CHECKING:
-    from promptkit.elements.element import Child
-    from promptkit.messages import Message
-    from promptkit.rendering.renderer import Defaults
-    from promptkit.tracing import Trace
-
+from promptkit.tracing import Trace
 
 MAX_BUDGETS = 1_000
 """Budgets of one bench. Each is rendered, so a larger number is most likely a mistake."""
@@ -328,12 +326,8 @@ def _sweep(subject: _Subject, budgets: Sequence[int], *, repeat: int, depth: int
 
 
 def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer: Sizer) -> int:
-    tokens = 0
-    for message, unchanged in zip(messages, whole, strict=False):
-        if message != unchanged:
-            break
-        tokens += sizer.count_message(message)
-    return tokens
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(messages, whole, strict=False))
+    return sum(sizer.count_message(message) for message, _ in same)
 
 
 def _timed(

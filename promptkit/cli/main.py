@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import version
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from promptkit.cli.chat.command import chat
 from promptkit.cli.commands.bench import bench
@@ -150,19 +150,20 @@ _WHOLE_TARGETS = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//:}"\n'
 """Keeps bash from splitting `FILE.py:NAME` at the colon before the script sees it."""
 
 
+SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
+
+
 @click.command(
     short_help="Print the script that completes promptkit in a shell.", epilog=COMPLETION_EXAMPLES
 )
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.argument("shell", type=click.Choice([*SHELLS]))
 @click.pass_context
 def completion(ctx: click.Context, *, shell: str) -> None:
     """Print the script with which a shell completes commands, options, files and names.
 
     Names are those of models, policies and presets, and of what a Python file defines.
     """
-    if (script := get_completion_class(shell)) is None:  # SHELL is one of those that click has
-        raise click.BadParameter(shell)
-    text = script(ctx.find_root().command, {}, "promptkit", "_PROMPTKIT_COMPLETE").source()
+    text = SHELLS[shell](ctx.find_root().command, {}, "promptkit", "_PROMPTKIT_COMPLETE").source()
     click.echo(f"{_WHOLE_TARGETS if shell == 'bash' else ''}{text}")
 
 

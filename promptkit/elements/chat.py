@@ -10,7 +10,7 @@ import attrs
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement
 from promptkit.errors import BadPropError
-from promptkit.messages import ToolCall
+from promptkit.messages import Role, ToolCall
 
 
 def _check_name(element: object, _attribute: attrs.Attribute[str | None], name: str | None) -> None:
@@ -84,6 +84,15 @@ class ToolMessage(MessageElement):
 
     tool_call_id: str
     """The id of the tool call that this message answers. The call must come before the result."""
+
+
+ROLES: Mapping[type[PromptElement], Role] = {
+    SystemMessage: "system",
+    UserMessage: "user",
+    AssistantMessage: "assistant",
+    ToolMessage: "tool",
+}
+"""The roles of the message elements."""
 
 
 @component

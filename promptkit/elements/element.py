@@ -147,8 +147,8 @@ class ElementDocs:
     def __get__(self, element: object, cls: type) -> str | None:
         """Return the whole docstring."""
         if self._whole is None:
-            props = _read_prop_docs(cls)
-            self._whole = "\n\n".join(filter(None, (inspect.cleandoc(self.text or ""), props)))
+            docs = (inspect.cleandoc(self.text or ""), _read_prop_docs(cls))
+            self._whole = "\n\n".join(filter(None, docs))
         return self._whole or None
 
 
@@ -168,8 +168,8 @@ def _read_prop_docs(cls: type) -> str:
             and isinstance(below, ast.Expr)
             and isinstance(below.value, ast.Constant)
         ):
-            text = " ".join(str(below.value.value).split())
-            entries.append(f"    {names.get(prop.target.id, prop.target.id)}: {text}")
+            name = names.get(prop.target.id, prop.target.id)
+            entries.append(f"    {name}: {' '.join(str(below.value.value).split())}")
     return "\n".join(["Props:", *entries]) if entries else ""
 
 
@@ -768,8 +768,6 @@ def _describe_bad_child(value: object, owner: str) -> str:
 
 class Opening:
     """Something that is a child only once it has its own children in brackets, such as `If(files)`."""
-
-    __slots__ = ()
 
 
 def _is_false(value: object) -> bool:

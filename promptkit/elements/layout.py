@@ -65,8 +65,6 @@ class TokenLimit(PromptElement):
 class KeepGroup:
     """A group of `KeepWith.group()`. It equals only itself."""
 
-    __slots__ = ()
-
 
 @component
 class KeepWith(PromptElement):

@@ -93,8 +93,6 @@ class If(Opening):
     >>> UserMessage()[If(files)["Files:\\n", ", ".join(files)]]
     """
 
-    __slots__ = ("_holds",)
-
     def __init__(self, condition: object) -> None:
         self._holds = bool(condition)
 
@@ -119,8 +117,6 @@ class Provide(Opening):
 
     >>> Provide(workspace)[SystemMessage()[Folders()], UserMessage()[question]]
     """
-
-    __slots__ = ("_value",)
 
     def __init__(self, value: object) -> None:
         self._value = value

@@ -118,7 +118,7 @@ def fit_history(  # noqa: PLR0913  # keywords
     """
     roles: list[Role] = [message.role for message in messages]
     sizes = _Sizes(
-        messages,
+        messages=messages,
         tokenizer=tokenizer,
         count=count or (lambda message: count_message(message, tokenizer)),
         most=max(budget, LONG),
@@ -167,31 +167,22 @@ class _Choice:
     """The tokens that are granted to no message."""
 
 
+@attrs.define(kw_only=True)
 class _Sizes:
     """The tokens of messages, whole and shortened as far as possible.
 
     Each is counted when it is first needed.
     """
 
-    def __init__(  # the arguments of the call
-        self,
-        messages: Sequence[Message],
-        *,
-        tokenizer: Tokenizer,
-        count: Callable[[Message], int],
-        most: int,
-        shorten: Shortened,
-    ) -> None:
-        self.messages = messages
-        self.may_shorten_older = shorten == "any"
-        self._may_shorten = shorten != "none"
-        self._tokenizer = tokenizer
-        self._count = count
-        self._most = most
-        self.whole: dict[int, int] = {}
-        """The tokens of the messages that were measured, as they are."""
-        self._least: dict[int, int] = {}
-        self._shortest: dict[int, Message] = {}
+    messages: Sequence[Message]
+    shorten: Shortened
+    tokenizer: Tokenizer
+    count: Callable[[Message], int]
+    most: int
+    whole: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    """The tokens of the messages that were measured, as they are."""
+    _least: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    _shortest: dict[int, Message] = attrs.field(factory=dict[int, "Message"], init=False)
 
     def measure(self, at: int) -> int:
         """Return the tokens of a message.
@@ -202,29 +193,30 @@ class _Sizes:
         if tokens is None:
             message = self.messages[at]
             for part in message.content:
-                if isinstance(part, str) and len(part) > self._most:
-                    tokens = self._bound(message)
+                if isinstance(part, str) and len(part) > self.most:
+                    content = measure_content(message, self.most, self.tokenizer)
+                    tokens = count_frame(message, self.tokenizer).tokens + content.total
                     break
             else:
-                tokens = self._count(message)
+                tokens = self.count(message)
             self.whole[at] = tokens
         return tokens
 
     def measure_exactly(self, at: int) -> int:
         """Return the exact tokens of a message."""
-        if self.whole.get(at, self._most + 1) > self._most:
-            self.whole[at] = self._count(self.messages[at])
+        if self.whole.get(at, self.most + 1) > self.most:
+            self.whole[at] = self.count(self.messages[at])
         return self.whole[at]
 
     def measure_least(self, at: int) -> int:
         """Return the tokens of a message that is shortened as far as possible."""
-        if not self._may_shorten:
+        if self.shorten == "none":
             return self.measure_exactly(at)
         tokens = self._least.get(at)
         if tokens is None:
-            shortest = shorten_message(self.messages[at], 0, tokenizer=self._tokenizer)
+            shortest = shorten_message(self.messages[at], 0, tokenizer=self.tokenizer)
             tokens = self._least[at] = min(
-                self.measure(at), count_message(shortest, self._tokenizer)
+                self.measure(at), count_message(shortest, self.tokenizer)
             )
             if tokens < self.measure(at):
                 self._shortest[at] = shortest
@@ -240,15 +232,9 @@ class _Sizes:
         if shortest is not None and tokens <= self._least[at]:
             return shortest, self._least[at]
         shortened = shorten_message(
-            self.messages[at], tokens, tokenizer=self._tokenizer, marker=marker
+            self.messages[at], tokens, tokenizer=self.tokenizer, marker=marker
         )
-        return shortened, count_message(shortened, self._tokenizer)
-
-    def _bound(self, message: Message) -> int:
-        return (
-            count_frame(message, self._tokenizer).tokens
-            + measure_content(message, self._most, self._tokenizer).total
-        )
+        return shortened, count_message(shortened, self.tokenizer)
 
 
 def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[int], list[int]]:
@@ -257,7 +243,7 @@ def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[i
     newest = next(
         (block for block in _iterate_blocks(roles) if roles[block[0]] != "system"), (0, 0)
     )
-    users = [at for at in (last_user,) if at is not None and at not in fixed]
+    users = [] if last_user is None or last_user in fixed else [last_user]
     return users, [at for at in range(*newest) if at not in fixed and at != last_user]
 
 
@@ -271,7 +257,7 @@ def _grant_required(
     request = sum(map(sizes.measure, users))
     whole = sum(map(sizes.measure, newest))
     wanted = whole
-    if sizes.may_shorten_older and 2 * whole > budget:
+    if sizes.shorten == "any" and 2 * whole > budget:
         wanted = max(
             sum(map(sizes.measure_least, newest)), min(whole, budget * NEWEST_EIGHTHS // UNIT)
         )
@@ -299,7 +285,7 @@ def _grant_older(
     """Grant tokens to older rounds, in the order in which they are kept, until one does not fit."""
     granted, measure = choice.granted, sizes.measure
     # tokens that any older message may have
-    short = budget * RESULT_EIGHTHS // UNIT if sizes.may_shorten_older else budget
+    short = budget * RESULT_EIGHTHS // UNIT if sizes.shorten == "any" else budget
     left = choice.left * UNIT
     spent = 0
     for start, end in blocks:
@@ -320,7 +306,7 @@ def _grant_older(
             spent -= sum([granted.pop(at) for at in range(start, end)])
             choice.left -= spent
             if (
-                sizes.may_shorten_older
+                sizes.shorten == "any"
                 and sum(map(sizes.measure_useful, range(start, end))) <= room // UNIT
             ):
                 _divide(choice, sizes, range(start, end), room // UNIT)
@@ -341,7 +327,7 @@ def _plan(sizes: _Sizes, at: int, budget: int) -> int:
     share = budget * (
         RESULT_EIGHTHS if message.role == "tool" or message.tool_calls else TEXT_EIGHTHS
     )
-    if not sizes.may_shorten_older or size * UNIT <= share:
+    if sizes.shorten != "any" or size * UNIT <= share:
         return size * UNIT
     return max(sizes.measure_useful(at) * UNIT, share)
 

@@ -68,9 +68,8 @@ class Fitted(Generic[T]):
     def explain(self) -> str:
         """Describe the result as text for a terminal: tokens, budget, and the indices of kept, changed and removed messages."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        estimated = "" if self.exact else ", estimated"
         lines = [
-            f"{self.tokens:,} of {self.budget:,} tokens{share}{estimated} in {_count(len(self.messages))}"
+            f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {_count(len(self.messages))}"
         ]
         lines += [
             f"{name} {_count(len(indices))}: {format_ranges(indices)}"
@@ -293,7 +292,10 @@ def _find_format(records: Sequence[Mapping[str, Json]]) -> WireFormat:
 
     Plain messages are Chat Completions'.
     """
-    return next(filter(None, map(find_format, records)), "chat")
+    for record in records:
+        if (form := find_format(record)) is not None:
+            return form
+    return "chat"
 
 
 def _read_record(index: int, message: object) -> Mapping[str, Json]:

@@ -161,7 +161,7 @@ class _Content(NamedTuple):
     render."""
 
 
-def measure_content(message: Message, most: int | None, tokenizer: Tokenizer) -> _Content:
+def measure_content(message: Message, most: int, tokenizer: Tokenizer) -> _Content:
     """Count the parts of a message.
 
     A text that surely has more than `most` is not counted: any number above that will do.
@@ -174,8 +174,8 @@ def measure_content(message: Message, most: int | None, tokenizer: Tokenizer) ->
             texts.append(0)
             others += count_part(part, tokenizer)
             continue
-        bound = 0 if most is None or len(part) <= most else base.lower_bound(part)
-        texts.append(bound if most is not None and scale(bound) > most else base.count(part))
+        bound = 0 if len(part) <= most else base.lower_bound(part)
+        texts.append(bound if scale(bound) > most else base.count(part))
     return _Content([scale(tokens) for tokens in texts], others, scale(sum(texts)) + others)
 
 

@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from langchain.agents.middleware import ModelRequest, ModelResponse
-    from langchain_core.messages import InvalidToolCall
 
     from promptkit.compaction import Events, Preset, Summarizer
     from promptkit.fitting.fit import Fitted
@@ -201,8 +200,11 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         super().__init__()
         self._reader = _RequestReader(budget, None if model is None else model_name(model))
         own = _ChatModel(summarizer) if isinstance(summarizer, BaseChatModel) else summarizer
-        options = WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events)
-        self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
+        self._windows = ThreadWindows(
+            WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events),
+            transcripts=transcripts,
+            max_threads=max_threads,
+        )
 
     def __repr__(self) -> str:
         return describe(
@@ -344,25 +346,21 @@ def _read_message(message: BaseMessage) -> Message:
     (record,) = dicts
     # which the conversion leaves out
     if isinstance(message, AIMessage) and message.invalid_tool_calls:
-        broken = [_read_broken_call(call) for call in message.invalid_tool_calls]
+        # The agent answers a call whose arguments are no JSON with an error, as any other call.
+        broken = [
+            {
+                "id": call["id"] or "",
+                "type": "function",
+                "function": {"name": call["name"] or "", "arguments": call["args"] or ""},
+            }
+            for call in message.invalid_tool_calls
+        ]
         record = {**record, "tool_calls": [*record.get("tool_calls", ()), *broken]}
     blocks = as_sequence(record.get("content"))
     if record.get("tool_calls") and blocks:
         kept = [block for block in blocks if as_mapping(block).get("type") not in _REPEATED]
         record = {**record, "content": kept}
     return messages_from_chat([record])[0]
-
-
-def _read_broken_call(call: InvalidToolCall) -> dict[str, object]:
-    """Return a call whose arguments are no JSON as Chat Completions has it.
-
-    The agent answers it with an error, as any other call.
-    """
-    return {
-        "id": call["id"] or "",
-        "type": "function",
-        "function": {"name": call["name"] or "", "arguments": call["args"] or ""},
-    }
 
 
 # Any: LangChain's union of its message classes

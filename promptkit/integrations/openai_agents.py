@@ -25,8 +25,7 @@ from promptkit.messages import Message, ToolDefinition, as_wire_object, copy_jso
 from promptkit.reprs import describe, describe_fields
 from promptkit.tokens.models import model_name
 from promptkit.transcript import CustomEntry, Transcript
-from promptkit.wire import to_responses
-from promptkit.wire.responses import group_responses
+from promptkit.wire.responses import group_responses, to_responses
 
 try:
     from agents import FunctionTool, Handoff, RunContextWrapper, handoff as make_handoff

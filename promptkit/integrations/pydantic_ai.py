@@ -122,8 +122,7 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Send what fits."""
-        facts = _read_facts(request_context, self._budget, self._model)
-        fitted = self._fit(request_context, facts)
+        fitted = self._fit(request_context, _read_facts(request_context, self._budget, self._model))
         return replace(request_context, messages=_join(request_context.messages, fitted.messages))
 
     async def on_model_request_error(
@@ -261,21 +260,20 @@ FIRST = 1
 
 def _read_facts(request: ModelRequestContext, budget: Budget, model: str | None) -> ModelFacts:
     parameters = request.model_request_parameters
-    tools = tuple(
-        ToolDefinition(
-            name=tool.name,
-            description=tool.description,
-            parameters=tool.parameters_json_schema,
-            strict=tool.strict,
-        )
-        for tool in (*parameters.function_tools, *parameters.output_tools)
-    )
-    instructions = "\n\n".join(part.content for part in parameters.instruction_parts or ()) or None
     return ModelFacts(
         model=model or request.model.model_name,
         budget=budget,
-        instructions=instructions,
-        tools=tools,
+        instructions="\n\n".join(part.content for part in parameters.instruction_parts or ())
+        or None,
+        tools=tuple(
+            ToolDefinition(
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.parameters_json_schema,
+                strict=tool.strict,
+            )
+            for tool in (*parameters.function_tools, *parameters.output_tools)
+        ),
     )
 
 

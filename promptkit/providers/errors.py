@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
+from typing import TypeVar
 
 import attrs
 
@@ -215,49 +216,56 @@ def _find_retry_after(texts: tuple[str, ...]) -> float | None:
     return None
 
 
-@attrs.define
+@attrs.frozen(kw_only=True)
 class _ErrorBody:
     """What an error body says, at any depth."""
 
-    codes: frozenset[str] = frozenset()
+    codes: frozenset[str]
     """All codes and types, in lower case."""
-    texts: tuple[str, ...] = ()
+    texts: tuple[str, ...]
     """All sentences, the most specific first."""
-    code: str | None = None
+    code: str | None
     """As the server wrote it."""
-    param: str | None = None
-    status: int | None = None
-    tokens: int | None = None
-    window: int | None = None
+    param: str | None
+    status: int | None
+    tokens: int | None
+    window: int | None
 
 
 def _read_body(body: object) -> _ErrorBody:
-    read = _ErrorBody()
-    codes: list[str] = []
-    texts: list[str] = [body[:_MAX_TEXT]] if isinstance(body, str) and body.strip() else []
-    for holder in _iterate_objects(body):
-        for key in ("code", "type", "status", "reason"):
-            value = holder.get(key)
-            if isinstance(value, str) and value not in ("", "error"):
-                codes.append(value)
-            elif (
-                isinstance(value, int) and BAD_REQUEST <= value < 2 * SERVER and read.status is None
-            ):
-                read.status = value
-        for key in ("message", "detail", "error", "raw", "msg", "error_msg"):
-            value = holder.get(key)
-            if isinstance(value, str) and value.strip():
-                texts.append(value[:_MAX_TEXT])
-        code, param = holder.get("code") or holder.get("error_code"), holder.get("param")
-        read.code = read.code or (code if isinstance(code, str) else None)
-        read.param = read.param or (param if isinstance(param, str) else None)
-        tokens, window = holder.get("n_prompt_tokens"), holder.get("n_ctx")  # llama.cpp
-        read.tokens = read.tokens or (tokens if isinstance(tokens, int) else None)
-        read.window = read.window or (window if isinstance(window, int) else None)
-    read.codes = frozenset(code.lower() for code in codes)
-    # a proxy's "Provider returned error" encloses the provider's own sentence
-    read.texts = tuple(reversed(texts))
-    return read
+    holders = [*_iterate_objects(body)]
+    marks = [holder.get(name) for holder in holders for name in _MARKS]
+    codes = [mark for mark in marks if isinstance(mark, str) and mark not in ("", "error")]
+    statuses = (
+        mark for mark in marks if isinstance(mark, int) and BAD_REQUEST <= mark < 2 * SERVER
+    )
+    said = [body, *(holder.get(name) for holder in holders for name in _SENTENCES)]
+    texts = [text[:_MAX_TEXT] for text in said if isinstance(text, str) and text.strip()]
+    return _ErrorBody(
+        codes=frozenset(map(str.lower, codes)),
+        # a proxy's "Provider returned error" encloses the provider's own sentence
+        texts=tuple(reversed(texts)),
+        code=_find_first(str, (each.get("code") or each.get("error_code") for each in holders)),
+        param=_find_first(str, (each.get("param") for each in holders)),
+        status=next(statuses, None),
+        # llama.cpp
+        tokens=_find_first(int, (each.get("n_prompt_tokens") for each in holders)),
+        window=_find_first(int, (each.get("n_ctx") for each in holders)),
+    )
+
+
+_MARKS = ("code", "type", "status", "reason")
+"""The keys of codes and statuses."""
+
+_SENTENCES = ("message", "detail", "error", "raw", "msg", "error_msg")
+"""The keys of sentences."""
+
+T = TypeVar("T")
+
+
+def _find_first(kind: type[T], values: Iterable[object]) -> T | None:
+    """Return the first value of a type that is not empty."""
+    return next((value for value in values if isinstance(value, kind) and value), None)
 
 
 def _iterate_objects(body: object) -> Iterator[Mapping[str, object]]:

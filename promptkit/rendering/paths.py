@@ -174,10 +174,8 @@ def _append_label_step(path: Path, node: Node) -> Path:
 def _describe(element: PromptElement) -> str:
     """Return the first prop of a component or Tag if it is a text, or else the first line of the component's docstring."""
     cls = type(element)
-    is_component = cls.render is not PromptElement.render and not cls.__module__.startswith(
-        "promptkit."
-    )
-    if not (is_component or type(element) is Tag):
+    is_own = cls.render is PromptElement.render or cls.__module__.startswith("promptkit.")
+    if is_own and cls is not Tag:
         return ""
     layout = {field.name for field in PromptElement.__attrs_attrs__}
     own = [field.name for field in cls.__attrs_attrs__ if field.name not in layout]
@@ -185,8 +183,8 @@ def _describe(element: PromptElement) -> str:
     text = first if isinstance(first, str) else ""
     if not text or "\n" in text or len(text) > _LONGEST_NAME:
         docs: object = cls.__dict__.get("__doc__")
-        whole = docs.text if isinstance(docs, ElementDocs) else None
-        text = (whole or "").strip().partition("\n")[0].rstrip(".")
+        text = (docs.text or "") if isinstance(docs, ElementDocs) else ""
+        text = text.strip().partition("\n")[0].rstrip(".")
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 1].rstrip()}…"
 
 

@@ -213,9 +213,10 @@ class Renderer:
             kept = prune_plan(plan, budget - overhead, self._sizer, budget=budget)
             if kept is None:
                 return None
+            messages, tokens = kept
             return Rendered(
-                messages=kept.build_messages(),
-                tokens=kept.tokens + overhead,
+                messages=messages,
+                tokens=tokens + overhead,
                 budget=budget,
                 context=self.context if budget == self.budget else None,
                 sizer=self._sizer,

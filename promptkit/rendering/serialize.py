@@ -316,7 +316,8 @@ def _read_message(record: Mapping[str, Any]) -> Message:  # Any: JSON, as in `_b
         for part in map(copy, record["content"])
     ]
     calls = [ToolCall(**call) for call in record["tool_calls"]]
-    return Message(**{**record, "content": content, "tool_calls": calls})
+    rest = {name: value for name, value in record.items() if name not in ("content", "tool_calls")}
+    return Message(content=content, tool_calls=calls, **rest)
 
 
 def _write_markers(element: Rounds, marker: Callable[[int], str]) -> dict[str, Json]:
@@ -348,7 +349,7 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
         raise TreeError(
             f"this is not a JSON tree of version {_VERSION}: write it with to_json of this version of promptkit."
         )
-    scope = object()
+    scope = object()  # with a number it is a KeepWith group of this tree
     records: list[Any] = [*nodes]  # Any: JSON, as in `_build_element`
     built: dict[int, PromptElement] = {}
     for index in range(len(records) - 1, -1, -1):  # children come after their parents
@@ -358,14 +359,6 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise TreeError(f"node {index} of the JSON tree is damaged: {error!r}.") from None
     return built[0]
-
-
-@attrs.frozen
-class _OwnGroup:
-    """A KeepWith group of one JSON tree."""
-
-    scope: object
-    number: int
 
 
 def _check_types(kind: str, props: Mapping[str, object]) -> None:
@@ -390,11 +383,9 @@ def _build_element(
     if "tool_calls" in props:
         props["tool_calls"] = tuple(ToolCall(**call) for call in record["tool_calls"])
     if "group" in props:
-        props["group"] = _OwnGroup(scope, record["group"])
+        props["group"] = (scope, record["group"])
     if "keep_with" in props:
-        props["keep_with"] = {
-            call: _OwnGroup(scope, group) for call, group in record["keep_with"].items()
-        }
+        props["keep_with"] = {call: (scope, group) for call, group in record["keep_with"].items()}
     if "rounds" in props:
         props["rounds"] = [list(map(_read_message, messages)) for messages in record["rounds"]]
         props["marker"] = None if record.get("marker") is None else _Markers(record["marker"])

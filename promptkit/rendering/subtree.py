@@ -5,9 +5,12 @@ Functions with a `state` read the tree in that state of the removal order.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from promptkit.messages import CacheBreakpointPart, Message, Part
+from promptkit.rendering.expand.materialize import is_content
 from promptkit.rendering.prune.text_joins import find_separator
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
@@ -64,16 +67,9 @@ def _find_no_content(node: Node) -> bool:
                 continue
             if isinstance(item, Node):
                 stack.append(item)
-            elif _shows_something(item):
+            elif is_content(item):
                 return False
     return True
-
-
-def _shows_something(item: MessageItem | Leaf) -> bool:
-    """Return whether an item has content other than white space and the lines of a Tag."""
-    if isinstance(item, MessageItem):
-        return item.messages != ()
-    return (item.part is not None or bool(item.text.strip())) and not item.is_frame
 
 
 def read_text(node: Node) -> str | None:
@@ -84,25 +80,10 @@ def read_text(node: Node) -> str | None:
 
 
 def iter_messages(node: Node, state: int, *, markers: bool = True) -> Iterator[Node | MessageItem]:
-    """Yield the living messages at or below a node, in written order, with the markers of runs or without."""
+    """Iterate over the living messages at or below a node, in written order, with the markers of runs or without."""
     if node.role is not None:
-        yield node
-        return
-    stack = [_iter_items(node, state, markers=markers)]
-    while stack:
-        for item, removed_at in stack[-1]:
-            if removed_at < state:
-                continue
-            if type(item) is MessageItem:
-                yield item
-            elif type(item) is Node and item.activated_at < state:
-                if item.role is not None:
-                    yield item
-                else:
-                    stack.append(_iter_items(item, state, markers=markers))
-                    break
-        else:
-            stack.pop()
+        return iter([node])
+    return (item for _, _, item in iter_message_places(node, state, markers=markers))
 
 
 def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item, int]]:
@@ -116,20 +97,25 @@ def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item
     return zip(items, removed_at, strict=True)
 
 
-def iter_message_places(root: Node, state: int) -> Iterator[tuple[Node, int, Node | MessageItem]]:
+def iter_message_places(
+    root: Node, state: int, *, markers: bool = True
+) -> Iterator[tuple[Node, int, Node | MessageItem]]:
     """Yield (parent, position, message) for each living message below a node, in written order.
 
-    A marker has the place of what it replaces.
+    A marker has the place of what it replaces. Without `markers` there is none.
     """
-    stack = [(root, enumerate(_iter_items(root, state, markers=True)))]
+    stack = [(root, enumerate(_iter_items(root, state, markers=markers)))]
     while stack:
         parent, rest = stack[-1]
         for position, (item, removed_at) in rest:
-            if isinstance(item, Leaf) or not is_item_alive(item, removed_at, state):
+            if removed_at < state or isinstance(item, Leaf):
                 continue
-            if isinstance(item, Node) and item.role is None:
-                stack.append((item, enumerate(_iter_items(item, state, markers=True))))
-                break
+            if isinstance(item, Node):
+                if item.activated_at >= state:
+                    continue
+                if item.role is None:
+                    stack.append((item, enumerate(_iter_items(item, state, markers=markers))))
+                    break
             yield parent, position, item
         else:
             stack.pop()
@@ -198,29 +184,32 @@ _PLACEHOLDER = Leaf(Node(None, None, 0), "", 0, STARTS_LINE_NEVER)
 def join_parts(leaves: Iterable[Leaf]) -> list[Part]:
     """Join leaves to content parts: adjacent texts become one text, and of adjacent cache breakpoints the last is kept."""
     parts: list[Part] = []
-    run: list[str] = []
+    for _, group in groupby(iter_placed(leaves), key=itemgetter(0)):
+        placed = list(group)
+        part: Part | None = placed[-1][2].part
+        if part is None:
+            part = "".join(text for _, separator, leaf in placed for text in (separator, leaf.text))
+        parts.append(part)
+    return parts
+
+
+def iter_placed(leaves: Iterable[Leaf]) -> Iterator[tuple[int, str, Leaf]]:
+    """Yield (index of the content part, separator before the text, leaf) for each leaf that is not empty.
+
+    Adjacent texts are in one part, and so are adjacent cache breakpoints.
+    """
+    index = -1
     before: Leaf | None = None
     nearest: Leaf | None = None
     for leaf in leaves:
         if leaf.is_empty:
             nearest = leaf  # D7: an empty leaf adds no line break of its own
             continue
-        if leaf.part is None:
-            if before is not None:
-                run.append(find_separator(before, leaf, nearest))
-            run.append(leaf.text)
-            before = nearest = leaf
-            continue
-        if run:
-            parts.append("".join(run))
-            run, before = [], None
-        if (
-            isinstance(leaf.part, CacheBreakpointPart)
-            and parts
-            and isinstance(parts[-1], CacheBreakpointPart)
-        ):
-            parts.pop()
-        parts.append(leaf.part)
-    if run:
-        parts.append("".join(run))
-    return parts
+        separator, is_same = "", False
+        if before is not None and before.part is None and leaf.part is None:
+            separator, is_same = find_separator(before, leaf, nearest), True
+        elif before is not None and isinstance(before.part, CacheBreakpointPart):
+            is_same = isinstance(leaf.part, CacheBreakpointPart)
+        index += not is_same
+        yield index, separator, leaf
+        before = nearest = leaf

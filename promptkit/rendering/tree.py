@@ -269,12 +269,10 @@ class FlexGroup:
     """The number of members that are not nodes. Each of them has a `flex_basis` of 1."""
     grow: float
     """The `flex_grow`, infinite for members without one."""
+    unfinished: int
+    """The number of nodes that are not rendered yet."""
     plain_share: int = 0
     shared: bool = False
-    unfinished: int = attrs.field(init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.unfinished = len(self.nodes)
 
 
 class Layout:

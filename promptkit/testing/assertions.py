@@ -168,11 +168,10 @@ def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> 
             if text in message.text
         ]
         if places:
-            kept = _find_paths_with_text(rendered, text, "kept")
             _fail(
                 f"{_quote(text)} was kept.",
                 "In message" if len(places) == 1 else "In messages",
-                [*places[:MAX_NEAR], *kept[:MAX_NEAR]],
+                [*places[:MAX_NEAR], *_find_paths_with_text(rendered, text, "kept")[:MAX_NEAR]],
                 rendered,
             )
         if not any(text in message.text for message in _assemble_unpruned(rendered)):

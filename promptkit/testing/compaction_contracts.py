@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from itertools import product
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import attrs
 
@@ -12,6 +13,7 @@ from promptkit import ContextBudget, Message, ToolCall, Transcript
 from promptkit.compaction import (
     ApplySummary,
     Compact,
+    Decision,
     DiscardSummary,
     Fail,
     KeepLastRound,
@@ -28,16 +30,12 @@ from promptkit.compaction import (
     Wait,
 )
 from promptkit.compaction.planning.selection import select
-from promptkit.compaction.policy.decisions import Decision
 from promptkit.compaction.policy.rules import TOO_LARGE
 from promptkit.compaction.policy.state import Attempts, BackgroundState, Phase
 from promptkit.errors import SummaryError
 from promptkit.messages import is_instance
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.transcript import Checkpoint, build_view
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 MAX_DECISIONS = 10
 """Decisions after which a policy must have ended a request that stays too large."""

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import chain, product
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
-from promptkit.tokens.encodings import get_encoding
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from promptkit.tokens import EncodingEngine
+from promptkit.tokens.encodings import EncodingEngine, get_encoding
 
 WILD = (
     "",

@@ -24,7 +24,7 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache, wraps
 from inspect import currentframe
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -100,7 +100,7 @@ def record_refusals() -> Generator[list[Refusal]]:
         with _lock:
             _watches[:] = [other for other in _watches if other is not refused]
             if not _watches:
-                _unwrap_socket_methods()
+                _wrapped.close()
 
 
 def describe_refusals(refused: Sequence[Refusal]) -> str:
@@ -257,23 +257,18 @@ def _is_this_machine(host: str) -> bool:
 
 
 _METHODS = ("connect", "connect_ex", "sendto", "sendmsg")
-_original_methods: dict[str, Any] = {}  # Any: a method, or None where socket.socket inherits it
+_wrapped = ExitStack()
+"""Takes the wrapped methods back."""
 
 
 def _wrap_socket_methods() -> None:
     for name in _METHODS:
         if hasattr(socket.socket, name):  # Windows has no sendmsg
-            _original_methods[name] = vars(socket.socket).get(name)
+            if name in vars(socket.socket):
+                _wrapped.callback(setattr, socket.socket, name, vars(socket.socket)[name])
+            else:  # it is inherited
+                _wrapped.callback(delattr, socket.socket, name)
             setattr(socket.socket, name, _guard_method(getattr(socket.socket, name)))
-
-
-def _unwrap_socket_methods() -> None:
-    for name, method in _original_methods.items():
-        if method is None:
-            delattr(socket.socket, name)
-        else:
-            setattr(socket.socket, name, method)
-    _original_methods.clear()
 
 
 P = ParamSpec("P")

@@ -22,8 +22,15 @@ import cattrs
 from promptkit import Message, ToolDefinition, Usage
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, TranscriptError
 from promptkit.files import write_output
-from promptkit.providers import Model, ModelOptions, Reply, with_options
-from promptkit.providers.model import COMPACTION, Finish, pass_text
+from promptkit.providers.model import (
+    COMPACTION,
+    Finish,
+    Model,
+    ModelOptions,
+    Reply,
+    pass_text,
+    with_options,
+)
 from promptkit.reprs import describe
 from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import shorten_media

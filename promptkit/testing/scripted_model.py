@@ -11,8 +11,7 @@ import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.summarizers.summarizer import SECTIONS
-from promptkit.providers import Model, ModelOptions, Reply
-from promptkit.providers.model import pass_text
+from promptkit.providers.model import Model, ModelOptions, Reply, pass_text
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.reprs import describe, describe_fields
 from promptkit.testing.assertions import format_messages, shorten

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit import DocumentPart, ImagePart, OpaquePart, ToolCall
-from promptkit.tokens import Count, Tokenizer
-from promptkit.tokens.tokenizer import count_opaque
+from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -148,15 +148,20 @@ class _WellFormed:
     _engine: EncodingEngine
 
     def encode_ordinary(self, text: str, /) -> Sequence[int]:
-        if not text.isascii() and _SURROGATE.search(text):
-            text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return self._engine.encode_ordinary(text)
+        return self._engine.encode_ordinary(replace_surrogates(text))
 
     def decode_bytes(self, tokens: Sequence[int], /) -> bytes:
         return self._engine.decode_bytes(tokens)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def replace_surrogates(text: str) -> str:
+    """Replace lone surrogates by U+FFFD, as tiktoken does: Rust has no strings with them."""
+    if text.isascii() or not _SURROGATE.search(text):
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def get_engine(encoding: str) -> EncodingEngine:

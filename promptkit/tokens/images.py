@@ -177,8 +177,7 @@ def count_image(part: ImagePart, rule: ImageRule) -> Count:
     """
     size = (part.width, part.height) if part.width and part.height else read_dimensions(part.url)
     detail = part.detail or "auto"
-    exact = rule.checked and (size is not None or detail == "low")
-    return Count(rule.count(size, detail), exact)
+    return Count(rule.count(size, detail), rule.checked and (size is not None or detail == "low"))
 
 
 def _fit_side(size: tuple[int, int], side: int) -> tuple[int, int]:

@@ -28,6 +28,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
 )
+from promptkit.tokens.encodings import replace_surrogates
 from promptkit.tokens.openai_tokenizer import CACHE_BYTES, CUT_BEFORE_SPACE, SAFE_CUT, CountCache
 from promptkit.tokens.tokenizer import (
     IMAGE_TOKENS,
@@ -229,7 +230,7 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
 
     def _count(self, text: str) -> int:
         return len(
-            self._text.encode_batch_fast([_replace_surrogates(text)], add_special_tokens=False)[0]
+            self._text.encode_batch_fast([replace_surrogates(text)], add_special_tokens=False)[0]
         )
 
     def _measure_assistant(self) -> int:
@@ -359,7 +360,7 @@ class MistralTokenizer(_TemplateTokenizer):
         return SAFE_CUT if type(self._vocabulary).__name__ == "Tekkenizer" else None
 
     def _count(self, text: str) -> int:
-        return len(self._vocabulary.encode(_replace_surrogates(text), bos=False, eos=False))
+        return len(self._vocabulary.encode(replace_surrogates(text), bos=False, eos=False))
 
     def _measure(
         self, messages: Sequence[Mapping[str, Json]], tools: Sequence[Mapping[str, Json]] = ()
@@ -430,15 +431,6 @@ def _write_definition(tool: ToolDefinition) -> dict[str, Json]:
             "parameters": parameters,
         },
     }
-
-
-def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, as tiktoken does: Rust has no strings with them."""
-    return (
-        text
-        if text.isascii()
-        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
 
 
 def _import_package(module: str, hint: str) -> ModuleType:

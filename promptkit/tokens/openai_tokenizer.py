@@ -21,6 +21,7 @@ from promptkit.tokens.encodings import (
     find_longest_token,
     get_encoding,
     get_engine,
+    replace_surrogates,
 )
 from promptkit.tokens.images import UNKNOWN_IMAGE_RULE, ImageRule, count_image
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
@@ -332,9 +333,7 @@ class OpenAITokenizer(Tokenizer):
 
         # Any stands for there is no public way to encode one word that is already split off
         encoding: Any = get_encoding(self._encoding_name)
-        # as tiktoken replaces lone surrogates
-        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        words = regex.compile(encoding._pat_str).finditer(clean)  # noqa: SLF001  # as above
+        words = regex.compile(encoding._pat_str).finditer(replace_surrogates(text))  # noqa: SLF001  # as above
         return [token for word in words for token in encoding._encode_single_piece(word.group())]  # noqa: SLF001  # as above
 
     def _check_length(self, text: str) -> None:
@@ -365,8 +364,6 @@ class CountCache:
     use is counted once more. So a hit is one lookup in a dict, and a race between threads costs at
     most a second count of one text.
     """
-
-    __slots__ = ("_max_bytes", "_room", "counts")
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = self._room = max_bytes

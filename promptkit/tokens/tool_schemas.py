@@ -132,7 +132,7 @@ _TYPES = {
 def format_declarations(tools: Iterable[ToolDefinition], dialect: Dialect) -> str:
     """Write tools as the prompt of a request holds them."""
     heading = "# Tools\n\n## functions\n\n" if dialect == "tools" else ""
-    declared = "".join(_Declaration(dialect).format_tool(tool) for tool in tools)
+    declared = "".join(map(_Declaration(dialect).format_tool, tools))
     return f"{heading}namespace functions {{\n\n{declared}}} // namespace functions" + (
         "\n" if dialect == "tools" else ""
     )

@@ -142,10 +142,8 @@ def _last_boundary(text: str, place: int) -> int:
     if place <= 0 or place >= len(text):
         return place
     for match in _patterns().cluster.finditer(text, _earlier_boundary(text, place)):
-        end: int = match.end()
-        if end >= place:
-            start: int = match.start()
-            return place if end == place else start
+        if match.end() >= place:
+            return place if match.end() == place else int(match.start())
     return place
 
 
@@ -156,15 +154,12 @@ def _earlier_boundary(text: str, place: int) -> int:
     while size < place:
         found = patterns.certain.search(text, place - size, place)
         if found:
-            start: int = found.start()
-            return start
+            return int(found.start())
         if patterns.flags.search(text, place - size, place):
             # Flags are pairs, counted from the start of their run; \X would count again at each of
             # them.
             run = patterns.flags.search(text, 0, place)
-            first: int = run.start()
-            pairs: int = (run.end() - first - 1) // 2
-            if pairs:
-                return first + 2 * pairs
+            if pairs := (run.end() - run.start() - 1) // 2:
+                return int(run.start() + 2 * pairs)
         size *= 8
     return 0

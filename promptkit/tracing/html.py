@@ -7,14 +7,10 @@ by item id for each other property. Paths are not stored, since labels and paren
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
 
 from promptkit.tracing.page import VIEWER, build_page, describe_part, values_by_number
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from promptkit.tracing.trace import Trace, TraceItem
+from promptkit.tracing.trace import Trace, TraceItem
 
 SCRIPTS = (
     "record",

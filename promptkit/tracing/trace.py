@@ -10,23 +10,20 @@ returns.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import Literal
 
 import attrs
 
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    OpaquePart,
+    Role,
+    ToolCall,
+)
 from promptkit.reprs import describe_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.messages import (
-        CacheBreakpointPart,
-        DocumentPart,
-        ImagePart,
-        OpaquePart,
-        Role,
-        ToolCall,
-    )
 
 Kind = Literal["container", "message", "text", "part"]
 

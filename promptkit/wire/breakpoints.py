@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
-from promptkit.messages import ANTHROPIC_CACHE_TTLS, CacheBreakpointPart, Message, Part
+from promptkit.messages import ANTHROPIC_CACHE_TTLS, CacheBreakpointPart, Message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,7 +61,13 @@ def mark_prefix(messages: Sequence[Message], count: int, ttl: str | None = None)
         ttl: How long the cache keeps them without use. None: as the provider decides, but no
             shorter than a breakpoint of the prompt that follows, which the API requires.
     """
-    own = [at for at, message in enumerate(messages) if any(map(_lasts_an_hour, message.content))]
+    own = [
+        at
+        for at, message in enumerate(messages)
+        if any(
+            isinstance(part, CacheBreakpointPart) and part.ttl == HOUR for part in message.content
+        )
+    ]
     marked = list(messages)
     for at in find_breakpoints(messages[:count]):
         content = marked[at].content
@@ -90,7 +96,3 @@ def to_cache_control(part: CacheBreakpointPart) -> WireDict:
     `ephemeral` is its only type. A `ttl` that only other providers accept is not sent.
     """
     return {"type": "ephemeral", **({"ttl": part.ttl} if part.ttl in ANTHROPIC_CACHE_TTLS else {})}
-
-
-def _lasts_an_hour(part: Part) -> bool:
-    return isinstance(part, CacheBreakpointPart) and part.ttl == HOUR

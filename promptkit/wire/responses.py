@@ -16,6 +16,7 @@ from promptkit.messages import (
     Part,
     ToolCall,
     ToolDefinition,
+    as_mapping,
     copy_json,
 )
 from promptkit.wire.parts import (
@@ -128,23 +129,10 @@ def group_responses(items: Iterable[WireMessage]) -> list[tuple[Message, tuple[i
         TypeError: An item is neither a dict nor an SDK object.
     """
     reader = _ItemReader()
-    groups: list[tuple[int, ...]] = []
-    waiting: list[int] = []
     for at, (where, item) in enumerate(read_records(items, "items")):
-        before = len(reader.messages)
-        reader.add(where, item)
-        stands_alone = reader.is_between
-        if len(reader.messages) - before > stands_alone:  # it ended the assistant message before it
-            groups.append(tuple(waiting))
-            waiting = []
-        if stands_alone:
-            groups.append((at,))
-        else:
-            waiting.append(at)
+        reader.add(at, where, item)
     reader.close()
-    if waiting:
-        groups.append(tuple(waiting))
-    return list(zip(reader.messages, groups, strict=True))
+    return reader.messages
 
 
 def tools_to_responses(tools: Sequence[ToolDefinition]) -> Payload:
@@ -198,7 +186,7 @@ def _convert_message(
                 if call := next((call for call in calls if call.id == call_id), None):
                     calls = [each for each in calls if each is not call]
                     items.append(_convert_call(call) | more)
-            case OpaquePart() if not _is_message_content(part):
+            case OpaquePart() if as_mapping(part.value).get("type") not in CONTENT_TYPES:
                 close()
                 items.append(copy_json(part.value))
             case _:
@@ -214,10 +202,6 @@ def _convert_result(message: Message, output: Part | Payload) -> WireDict:
 
 def _is_placed(part: Part) -> bool:
     return isinstance(part, OpaquePart) and part.provider in PLACED_FIELDS["responses"]
-
-
-def _is_message_content(part: OpaquePart) -> bool:
-    return isinstance(part.value, Mapping) and part.value.get("type") in CONTENT_TYPES
 
 
 def _convert_content(
@@ -270,13 +254,18 @@ def _convert_call(call: ToolCall) -> WireDict:
 class _ItemReader:
     """Collects messages from items."""
 
-    messages: list[Message] = attrs.field(factory=list[Message])
+    messages: list[tuple[Message, tuple[int, ...]]] = attrs.field(
+        factory=list[tuple[Message, tuple[int, ...]]]
+    )
+    """Each message with the indices of its items."""
     answer: AssistantContent = attrs.field(factory=lambda: AssistantContent("responses"))
     """The assistant message whose items are being read."""
+    places: list[int] = attrs.field(factory=list[int])
+    """The indices of these items."""
     has_message: bool = False
     """True if `answer` contains an item of the type `message`."""
 
-    def add(self, where: str, item: WireRecord) -> None:
+    def add(self, at: int, where: str, item: WireRecord) -> None:
         match item.get("type") or ("message" if "role" in item else None):
             case "message" if item.get("role") == "assistant":
                 if self.has_message and not self.answer.calls:
@@ -284,7 +273,8 @@ class _ItemReader:
                 self._add_answer(where, item)
             case "message":
                 self.close()
-                self.messages.append(_read_input_message(where, item))
+                self.messages.append((_read_input_message(where, item), (at,)))
+                return
             case "function_call":
                 fields = omit_fields(item, "type", "call_id", "name", "arguments")
                 self.answer.add_call(read_call(item, where), fields)
@@ -295,20 +285,18 @@ class _ItemReader:
                     *fields_part(fields, "responses.message"),
                     *read_content(item.get("output"), "responses", where),
                 )
-                self.messages.append(Message(role="tool", tool_call_id=call_id, content=content))
+                result = Message(role="tool", tool_call_id=call_id, content=content)
+                self.messages.append((result, (at,)))
+                return
             case _:
                 self.answer.add_parts([OpaquePart(value=item, provider="responses")])
-
-    @property
-    def is_between(self) -> bool:
-        """True if no assistant message is being read."""
-        return not self.answer.parts and not self.answer.calls
+        self.places.append(at)
 
     def close(self) -> None:
         """End the assistant message."""
         if message := self.answer.build_message():
-            self.messages.append(message)
-        self.answer = AssistantContent("responses")
+            self.messages.append((message, tuple(self.places)))
+        self.answer, self.places = AssistantContent("responses"), []
         self.has_message = False
 
     def _add_answer(self, where: str, item: WireRecord) -> None:

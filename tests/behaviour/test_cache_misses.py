@@ -12,6 +12,7 @@ import pytest
 from benchmarks.wishes_cache import RULES, SCENARIOS, TTL, CachingModel, Clock, Talk
 from promptkit import (
     AgentSession,
+    ContextBudget,
     ContextWindow,
     Message,
     SystemMessage,
@@ -81,6 +82,13 @@ def test_after_a_pause_a_difference_is_the_cause_only_if_the_cache_still_held_wh
     kept = asyncio.run(_pause(lambda talk: setattr(talk, "now", talk.now + TTL + 1)))
     assert [each.reason for each in kept.told] == ["expired"]
     assert kept.told[0].block == "messages[1] (user)"
+    longer = asyncio.run(_pause(_pause_with_a_cache_that_keeps_longer))
+    assert [(each.reason, each.change) for each in longer.told] == [("changed", "prompt")]
+
+
+def _pause_with_a_cache_that_keeps_longer(talk: Talk) -> None:
+    talk.now += TTL + 1
+    talk.model.clock = lambda: 0.0
 
 
 async def _pause(wait: Callable[[Talk], None]) -> Talk:
@@ -109,6 +117,90 @@ def test_nothing_is_said_of_a_provider_that_has_never_read_from_a_cache() -> Non
         return window
 
     assert not misses(asyncio.run(converse()).transcript)
+
+
+@pytest.mark.parametrize(("tokens", "reasons"), [(900, []), (3_000, ["provider"])])
+def test_nothing_is_expected_in_the_cache_of_a_request_that_is_too_small_for_it(
+    tokens: int, reasons: list[str]
+) -> None:
+    async def converse() -> ContextWindow:
+        window = ContextWindow(model="some-model", instructions="Be brief.", budget="50k")
+        for cached in (0, tokens - 10, 0):
+            window.add(user_message("On."))
+            await window.request()
+            usage = Usage(input_tokens=tokens, cached_tokens=cached)
+            window.add_reply(assistant_message("Yes."), usage=usage)
+        return window
+
+    assert [each.reason for each in misses(asyncio.run(converse()).transcript)] == reasons
+
+
+async def _continue_on_another_branch() -> Talk:
+    talk = Talk("branch").open()
+    await talk.turn()
+    leaf = talk.window.transcript.leaf
+    await talk.turn(user_message("One."))
+    talk.window.rewind(leaf)
+    await talk.turn(user_message("Another."))
+    return talk
+
+
+async def _reset() -> Talk:
+    talk = Talk("reset").open()
+    await talk.turn(user_message("One."))
+    await talk.window.reset()
+    await talk.turn(user_message("Another."))
+    return talk
+
+
+async def _exceed_the_limit() -> Talk:
+    budget = ContextBudget(window=6_000, reserved_output_tokens=0)
+    talk = Talk("limit").open(preset="truncate_only", budget=budget)
+    for number in range(8):
+        await talk.read(number)
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("converse", "change"),
+    [
+        (_continue_on_another_branch, "branch"),
+        (_reset, "reset"),
+        (_exceed_the_limit, "limit"),
+    ],
+)
+def test_what_changed_the_messages_is_named(
+    converse: Callable[[], Awaitable[Talk]], change: str
+) -> None:
+    told = asyncio.run(_run(converse)).told
+    assert {(each.reason, each.change) for each in told} == {("changed", change)}
+
+
+def test_another_model_after_a_start_is_told() -> None:
+    async def converse() -> Talk:
+        store = InMemoryStore()
+        first = Talk("").open(transcript=Transcript(store))
+        await first.turn()
+        again = Talk("model")
+        await again.open(transcript=Transcript(store), model=again.make_model("model-b")).turn()
+        return again
+
+    assert [each.reason for each in asyncio.run(converse()).told] == ["model"]
+
+
+def test_of_two_elements_of_a_message_the_one_that_differs_is_named() -> None:
+    async def converse() -> Talk:
+        def prompt(view: ConversationView) -> Child:
+            return SystemMessage()[Clock(now=0.0), RULES, Clock(now=talk.now)], Conversation(
+                view=view
+            )
+
+        talk = Talk("prompt").open(instructions=None, prompt=prompt)
+        await talk.turn()
+        await talk.turn()
+        return talk
+
+    assert [each.path for each in asyncio.run(converse()).told] == ["SystemMessage[0] > Clock[2]"]
 
 
 def test_a_request_that_hooks_change_names_the_hook() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from typing import Any
 
 import attrs
 import pytest
@@ -112,8 +113,8 @@ def test_what_the_program_gives_replaces_what_the_conversation_recorded() -> Non
     "name", [each.name for each in attrs.fields(CarriedContext) if each.name != "extract"]
 )
 def test_each_value_that_the_program_gives_is_shown(name: str) -> None:
-    value = "OURS" if name in {"plan", "agent"} else ("OURS",)
-    window = open_window(carry=lambda: attrs.evolve(CarriedContext(), **{name: value}))
+    values: dict[str, Any] = {name: "OURS" if name in {"plan", "agent"} else ("OURS",)}
+    window = open_window(carry=lambda: CarriedContext(**values))
     load(window, random.Random(1))
     use(window, "edit_file", path="src/parser.py")
     use(window, "bash", "TypeError: no lexer", command="pytest")

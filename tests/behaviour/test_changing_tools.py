@@ -159,7 +159,9 @@ class TestJoining:
             await talk.turn()
             return talk
 
-        assert offered(asyncio.run(converse())) == ["read", "grep", "search_web"]
+        talk = asyncio.run(converse())
+        assert offered(talk) == ["read", "grep", "search_web"]
+        assert [told.change for told in talk.told] == ["compaction; added grep, search_web"]
 
     def test_a_request_without_tools_is_followed_by_one_with_those_that_were_given(self) -> None:
         async def converse() -> Talk:

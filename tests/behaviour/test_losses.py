@@ -28,7 +28,7 @@ from promptkit.compaction import (
     recall_tool,
 )
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
-from promptkit.compaction.summarizers.losses import Losses, measure_facts
+from promptkit.compaction.summarizers.losses import Losses, MeasuredFact, measure_facts
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer, assert_summary_keeps
 from promptkit.transcript import Checkpoint, ViewItem
@@ -211,6 +211,45 @@ def test_a_summary_above_the_floor_stays_as_it_is() -> None:
     checkpoint = forget(window)
     assert "<extract>" not in "\n".join(message.text for message in window.view.messages)
     assert Losses.from_json(checkpoint.losses).share > 0.7
+
+
+@pytest.mark.parametrize(("commands", "completed"), [(7, False), (8, True)])
+def test_with_few_facts_no_summary_is_completed(commands: int, *, completed: bool) -> None:
+    window = open_window(summary_text(words(40)))
+    window.add(Message(role="user", content="Begin."))
+    for number in range(commands):
+        run(window, f"./release --stage stage-{number}", words(300, "out"))
+    window.add(Message(role="assistant", content="done"))
+    window.add(Message(role="user", content="Thanks."))
+    window.add(Message(role="assistant", content="ok"))
+    compact(window)
+    shown = "".join(message.text for message in window.view.messages)
+    assert ("<extract>" in shown) is completed
+
+
+def test_facts_are_measured_that_were_shown_before_the_newest_of_each_kind_first() -> None:
+    facts = Facts(
+        changed=("a/one.py", "a/two.py"),
+        figures=("took 1 ms", "took 2 ms"),
+        errors=("E1: bad one", "E2: bad two"),
+        requests=("first wish", "second wish"),
+    )
+    texts = [*facts.changed, *facts.figures, *facts.errors, *facts.requests]
+    before = [Message(role="user", content="\n".join(texts))]
+    measured = measure_facts(facts, before=before, after=(), has_way_back=False)
+    assert [fact.text for fact in measured] == [
+        *("a/two.py", "a/one.py", "took 2 ms", "took 1 ms"),
+        *("E2: bad two", "E1: bad one", "second wish", "first wish"),
+    ]
+    assert measure_facts(facts, before=(), after=before, has_way_back=False) == ()
+
+
+def test_the_twenty_newest_of_the_missing_facts_are_named() -> None:
+    lost = [MeasuredFact("commands", f"make {number}", "lost") for number in range(30)]
+    losses = Losses.from_facts(lost)
+    assert losses.missing == tuple(fact.text for fact in lost[:20])
+    assert losses.levels == {"commands": {"lost": 30}}
+    assert "make" not in repr(losses)
 
 
 def test_a_summary_is_completed_only_where_the_compaction_still_saves_a_tenth() -> None:

@@ -18,7 +18,14 @@ from promptkit.errors import MaxStepsExceededError, TranscriptError
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.testing.server import serve
-from promptkit.transcript import InMemoryStore, JsonlStore, Setting, SqlStore, Transcript
+from promptkit.transcript import (
+    InMemoryStore,
+    JsonlStore,
+    MessageEntry,
+    Setting,
+    SqlStore,
+    Transcript,
+)
 from tests.behaviour.test_cached_sessions import APIS, RULES, connect
 from tests.conversations import words
 
@@ -218,7 +225,6 @@ def test_the_result_has_the_text_the_files_what_is_open_and_the_place(
     assert result.changed == ("new.py",), "what the parent changed is not the sub-agent's"
     assert result.open_points == ("Test it.",)
     assert result.usage is not None
-    assert result.usage.input_tokens > 0
     assert str(result).splitlines() == [
         "It is there.",
         "",
@@ -231,6 +237,9 @@ def test_the_result_has_the_text_the_files_what_is_open_and_the_place(
     ]
     assert result.transcript is not None
     kept = Transcript(JsonlStore(result.transcript))
+    payloads = [entry.payload for entry in kept.path()]
+    usages = [each.usage for each in payloads if isinstance(each, MessageEntry) and each.usage]
+    assert result.usage.input_tokens == sum(each.input_tokens for each in usages[-2:])
     assert [entry.message.text for entry in kept.path() if entry.message][-1] == "It is there."
 
 
@@ -253,6 +262,14 @@ def test_a_sub_agent_cannot_start_another_one() -> None:
     assert texts(model.requests[2])[-1] == (
         "tool: Error: a sub-agent cannot start another one: do the task yourself."
     )
+
+
+def test_one_sub_agent_can_follow_another() -> None:
+    async def delegate(session: AgentSession) -> list[str]:
+        return [(await session.delegate(Isolated(task=f"Task {at}."))).text for at in range(2)]
+
+    with ScriptedModel(["One.", "Two."]) as model:
+        assert asyncio.run(delegate(open_parent(model))) == ["One.", "Two."]
 
 
 def test_sub_agents_run_at_the_same_time_and_their_parent_stays_whole() -> None:

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from itertools import takewhile
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.providers import Reply
 from promptkit.rendering.expand.sizing import Sizer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 SCRIPTED = "scripted"
 """The name of the scripted model in transcripts."""
@@ -67,11 +64,8 @@ class ScriptedChatModel:
     def _usage(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], answer: Message
     ) -> Usage:
-        same = 0
-        for before, now in zip(self._last, messages, strict=False):
-            if before != now:
-                break
-            same += 1
+        pairs = zip(self._last, messages, strict=False)
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
         self._last = tuple(messages)
         system = next((message.text for message in messages if message.role == "system"), False)
         overhead = self._sizer.tokenizer.count_overhead(tools, system=system).tokens

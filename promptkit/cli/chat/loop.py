@@ -11,7 +11,6 @@ import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 import attrs
 import click
@@ -27,8 +26,9 @@ from promptkit import (
     Transcript,
     Usage,
 )
+from promptkit.agent import ContextUsage
 from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
-from promptkit.cli.chat.sandbox import Folder
+from promptkit.cli.chat.sandbox import Folder, RefusedError, refuse
 from promptkit.cli.chat.screen import PROMPT, CompactionNotices, Screen
 from promptkit.cli.chat.tools import file_tools
 from promptkit.cli.input.model import open_model
@@ -38,14 +38,10 @@ from promptkit.cli.output.transcript import first_line, short_id
 from promptkit.compaction import Events, ExtractiveSummarizer
 from promptkit.compaction.planning.blocks import is_summary, is_user_request
 from promptkit.errors import NoPendingMessageError, TranscriptError
+from promptkit.rendering import Removal
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript import Checkpoint, Edit, Entry
-
-if TYPE_CHECKING:
-    from promptkit.agent import ContextUsage
-    from promptkit.rendering import Removal
-
 
 MAX_ROWS = 8
 """Rows of a list of messages or removals that are printed."""
@@ -102,10 +98,12 @@ class SlashCommands:
         if name in {"quit", "exit", "q"}:
             return False
         command = self._commands.get("help" if name in {"?", ""} else name)
-        if command is None:
-            self._screen.print_line(f"there is no command /{name}; /help lists them.", "red")
-        else:
+        try:
+            if command is None:
+                refuse(f"there is no command /{name}; /help lists them.")
             command(rest.strip())
+        except RefusedError as error:
+            self._screen.print_line(str(error), "red")
         return True
 
     def _show_receipt(self) -> None:
@@ -113,8 +111,7 @@ class SlashCommands:
 
     def _show_context(self, wanted: str) -> None:
         if wanted not in {"", "all"}:
-            self._screen.print_line("/context needs all, or nothing.", "red")
-            return
+            refuse("/context needs all, or nothing.")
         usage = self._talk.context_usage()
         base = self._talk.call(lambda session: session.compaction.budget.base)
         shown = usage if wanted else attrs.evolve(usage, window=None, limit=base, threshold=None)
@@ -159,15 +156,13 @@ class SlashCommands:
     def _unpin(self, number: str) -> None:
         pins = self._talk.call(lambda session: session.pins)
         if not number.isdecimal() or not 0 < int(number[:MAX_DIGITS]) <= len(pins):
-            self._screen.print_line("/unpin needs the number of a pin; /receipt lists them.", "red")
-            return
+            refuse("/unpin needs the number of a pin; /receipt lists them.")
         self._talk.call(lambda session: session.unpin(pins[int(number) - 1]))
         self._screen.print_line(f"pin {number} is no longer kept.")
 
     def _autocompact(self, wanted: str) -> None:
         if wanted not in {"", "on", "off"}:
-            self._screen.print_line("/autocompact needs on or off, or nothing.", "red")
-            return
+            refuse("/autocompact needs on or off, or nothing.")
         enabled = self._talk.call(lambda session: _set_enabled(session, wanted))
         self._screen.print_line(
             "summaries are made automatically."
@@ -190,8 +185,8 @@ class SlashCommands:
             return
         numbers = {str(number): leaf for number, leaf in enumerate(leaves, 1)}
         if (chosen := numbers.get(wanted)) is None:
-            self._screen.print_line("/branch needs a number of its list, such as /branch 2.", "red")
-        elif chosen.id == current:
+            refuse("/branch needs a number of its list, such as /branch 2.")
+        if chosen.id == current:
             self._screen.print_line("this is the branch that the conversation is on.")
         else:
             self._talk.switch_branch(chosen.id)
@@ -216,19 +211,13 @@ class SlashCommands:
             else 1
         )
         if not wanted:
-            self._screen.print_line(
-                "/rewind needs a number of your messages, such as /rewind 2.", "red"
-            )
-            return
+            refuse("/rewind needs a number of your messages, such as /rewind 2.")
         path = self._talk.call(lambda session: session.transcript.path())
         asked = [
             entry for entry in path if entry.message is not None and entry.message.role == "user"
         ]
         if wanted > len(asked):
-            self._screen.print_line(
-                f"you have sent only {len(asked):,}: use a smaller number.", "red"
-            )
-            return
+            refuse(f"you have sent only {len(asked):,}: use a smaller number.")
         first = asked[-wanted]
         parent = self._talk.call(lambda session: session.transcript.parent(first.id))
         self._talk.rewind(None if parent is None else parent.id)
@@ -237,8 +226,7 @@ class SlashCommands:
         )
 
     def _fork(self, name: str) -> None:
-        if (path := self._find_new_file("/fork", name)) is None:
-            return
+        path = _find_new_file("/fork", name)
         copied = self._talk.call(lambda session: len(session.transcript.fork(JsonlStore(path))))
         self._screen.print_line(
             f"{copied:,} entries written to {path}. To continue there: promptkit chat {path}"
@@ -246,37 +234,29 @@ class SlashCommands:
 
     def _handoff(self, wanted: str) -> None:
         name, _, goal = wanted.partition(" ")
-        if (path := self._find_new_file("/handoff", name)) is None:
-            return
+        path = _find_new_file("/handoff", name)
         if not goal.strip():
-            self._screen.print_line(
-                "/handoff needs a goal behind the file: what the new conversation is for.", "red"
-            )
-            return
+            refuse("/handoff needs a goal behind the file: what the new conversation is for.")
         if self._talk.call(lambda session: isinstance(session.model, ScriptedChatModel)):
-            self._screen.print_line(
-                "/handoff needs a model that writes the document; the scripted one cannot.", "red"
-            )
-            return
+            refuse("/handoff needs a model that writes the document; the scripted one cannot.")
         with self._talk.handoff(goal.strip(), JsonlStore(path)):
             self._screen.print_line(
                 f"what serves the goal was written to {path}. To continue there: promptkit chat {path}"
             )
 
-    def _find_new_file(self, command: str, name: str) -> Path | None:
-        """Return the file of a new conversation; None, with a sentence, if there is one of this name."""
-        need = f"{command} needs the name of a file that does not exist yet."
-        try:
-            path = Path(name).expanduser()
-        except RuntimeError:  # the home folder of that user is unknown
-            path = Path(name)
-        if not name:
-            self._screen.print_line(need, "red")
-        elif path.exists() and path.stat().st_size:
-            self._screen.print_line(f"{path} already exists: {need}", "red")
-        else:
-            return path
-        return None
+
+def _find_new_file(command: str, name: str) -> Path:
+    """Return the file of a new conversation. Raises RefusedError if there is one of this name."""
+    need = f"{command} needs the name of a file that does not exist yet."
+    if not name:
+        refuse(need)
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError:  # the home folder of that user is unknown
+        path = Path(name)
+    if path.exists() and path.stat().st_size:
+        refuse(f"{path} already exists: {need}")
+    return path
 
 
 def _list_shown(session: AgentSession) -> frozenset[str]:
@@ -726,7 +706,7 @@ def _run_in_file(options: ChatOptions, file: Path) -> int:
         events=Events(notices),
         on_tool_call=on_tool_call,
     )
-    notices.watch_background(chat.session.compaction.background)
+    notices.background = chat.session.compaction.background
     with chat:
         return _ChatLoop(options, chat, screen, notices).run()
 

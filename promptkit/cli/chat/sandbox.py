@@ -50,14 +50,14 @@ _NEW = (
 
 
 class RefusedError(ValueError):
-    """A tool call cannot be carried out, or is not allowed.
+    """A tool call or a slash command cannot be carried out, or is not allowed.
 
-    The message is the tool result for the model.
+    The message of a call is the tool result for the model.
     """
 
 
 def refuse(why: str) -> NoReturn:
-    """Refuse a tool call."""
+    """Refuse a tool call or a slash command."""
     raise RefusedError(why)
 
 

@@ -7,13 +7,15 @@ import contextlib
 import re
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from promptkit.cli.output.terminal import count_nouns, escape_control_chars
+from promptkit.compaction import Event
+from promptkit.compaction.run.background import Background
 from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionCommitted,
@@ -22,12 +24,6 @@ from promptkit.compaction.run.events import (
     DecisionMade,
     SummaryDiscarded,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from promptkit.compaction import Event
-    from promptkit.compaction.run.background import Background
 
 PROMPT = "> "
 
@@ -187,23 +183,19 @@ TRIGGERS = {
 class CompactionNotices:
     """An event subscriber that prints a line for each step of a compaction.
 
-    Call `watch_background` with the session's background before the first turn, so that a summary
-    is announced when it is ready.
+    Set `background` to that of the session before the first turn, so that a summary is announced
+    when it is ready.
     """
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._background: Background | None = None
+        self.background: Background | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._ready = True
 
-    def watch_background(self, background: Background) -> None:
-        """Set the background whose summaries are announced when they are ready."""
-        self._background = background
-
     def announce_ready(self) -> None:
         """Announce a background summary that is ready, once."""
-        if not self._ready and self._background is not None and self._background.state == "ready":
+        if not self._ready and self.background is not None and self.background.state == "ready":
             self._ready = True
             self._note("the summary is ready and will be used in the next request")
 
@@ -245,8 +237,8 @@ class CompactionNotices:
         task.add_done_callback(self._tasks.discard)
 
     async def _tell_later(self) -> None:
-        if self._background is not None:
-            await self._background.wait()
+        if self.background is not None:
+            await self.background.wait()
             self.announce_ready()
 
     def _note(self, text: str) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from promptkit import Tool, ToolDefinition
 from promptkit.cli.chat.sandbox import MAX_READ_BYTES, Folder, RefusedError, refuse
 from promptkit.cli.output.terminal import count_nouns
+from promptkit.messages import Json
 from promptkit.tools import read_integer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from promptkit.messages import Json
 
 MAX_NAMES = 300
 """Entries of a folder that are listed."""

@@ -312,12 +312,11 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         )
         ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
+    _check_outputs(found, results_file, plot, views=views, force=force)
     if give_advice:
-        _check_outputs(found, results_file, None, views=None, force=force)
         advice = _advise(found, options, windows, engine, workers)
         _show_advice(advice, model, as_json=as_json, output=results_file)
         return
-    _check_outputs(found, results_file, plot, views=views, force=force)
     all_results = _play(found, options, engine, workers)
     results = [result for result in all_results if not isinstance(result, FailedFile)]
     failures = [result for result in all_results if isinstance(result, FailedFile)]

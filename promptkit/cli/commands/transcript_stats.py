@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import click
 
+from promptkit import Message
 from promptkit.cli.output.terminal import escape_control_chars, read_width
+from promptkit.cli.output.transcript import read_entries
 from promptkit.lab.replay import (
     ConversationLog,
     LoggedRequest,
@@ -20,15 +23,10 @@ from promptkit.lab.replay import (
 )
 from promptkit.lab.replay.conversation_log import PARTS
 from promptkit.tokens import read_prices
-from promptkit.transcript import Entry, build_view
+from promptkit.transcript import build_view
 from promptkit.transcript.log.statistics import TranscriptTotals
 from promptkit.transcript.stores.addresses import open_reader
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from promptkit import Message
 
 Figures = dict[str, Any]  # Any: figures, and groups of them
 
@@ -61,7 +59,9 @@ def collect_stats(
             totals.add(item.entry)
         else:
             problems += 1
-    path = _read_path(file, totals)
+    tree = totals.tree
+    wanted = set(tree.walk_to_root(tree.last_id)) if tree.last_id else set[str]()
+    path = [item.entry for item in read_entries(file, wanted)]
     view = build_view(path)
     replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
     counted = 0 < replies <= MAX_REQUESTS
@@ -160,18 +160,6 @@ def print_row(name: str, text: str) -> None:
     for line in lines if text else ():
         click.echo(f"{start}{line}")
         start = " " * len(start)
-
-
-def _read_path(file: Path | str, totals: TranscriptTotals) -> list[Entry]:
-    """Read the entries of the branch that was written last."""
-    tree = totals.tree
-    wanted = set(tree.walk_to_root(tree.last_id)) if tree.last_id else set[str]()
-    found: list[Entry] = []
-    for item in open_reader(file):
-        if isinstance(item, StoredEntry) and item.entry.id in wanted:
-            wanted.discard(item.entry.id)
-            found.append(item.entry)
-    return found
 
 
 def _size(archive: Path) -> int | None:

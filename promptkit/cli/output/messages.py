@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.text import Text
 
 from promptkit import Message, OpaquePart, Rendered
 from promptkit.cli.output.terminal import count_nouns, describe_part, print_legend, show_text
+from promptkit.rendering import Removal
 from promptkit.rendering.expand.sizing import Sizer
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.rendering import Removal
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 BAR = 40
 """Columns of a bar."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from promptkit.bench import Element, Point, Run, Sweep
 from promptkit.bench.plot import format_share, format_size, select_largest
 from promptkit.cli.output.terminal import escape_control_chars, print_legend, print_table
-
-if TYPE_CHECKING:
-    from promptkit.bench import Element, Point, Run, Sweep
-    from promptkit.lab.replay import FileResult, PolicyResult, ReplayOptions
-    from promptkit.tokens import BilledTokens
-
+from promptkit.lab.replay import FileResult, PolicyResult, ReplayOptions
+from promptkit.tokens import BilledTokens
 
 LEGEND = (
     ("budget", "tokens that the prompt may have"),

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterator
+from pathlib import Path
 
 import attrs
 import click
@@ -20,6 +21,7 @@ from promptkit.cli.output.terminal import (
     read_width,
     usage_error,
 )
+from promptkit.messages import Json
 from promptkit.transcript import (
     BranchSummary,
     Checkpoint,
@@ -38,12 +40,6 @@ from promptkit.transcript import (
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.stores.addresses import open_reader
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from promptkit.messages import Json
 
 STYLES = {
     "system": "magenta",
@@ -73,12 +69,6 @@ class _FileOutline:
     """Label → entry id."""
     problems: int = 0
 
-    def labels_by_entry(self) -> dict[str, list[str]]:
-        found: defaultdict[str, list[str]] = defaultdict(list)
-        for label, target in self.labels.items():
-            found[target].append(label)
-        return found
-
 
 def show_entries(
     file: Path | str, *, leaf: str | None, everything: bool, full: bool, as_json: bool
@@ -102,7 +92,7 @@ def show_entries(
     path = set(tree.walk_to_root(end)) if end else set[str]()
     shown = len(tree) if everything else len(path)
     if as_json:
-        for item in _read_entries(file, tree, None if everything else path):
+        for item in read_entries(file, tree if everything else path):
             where = (
                 {"line": item.line}
                 if item.archive is None
@@ -117,7 +107,7 @@ def show_entries(
     )
     click.echo(f"{'line':>6}  {'id':<8}  {'role':<10}  text")
     _print_entries(
-        _read_entries(file, tree, None if everything else path),
+        read_entries(file, tree if everything else path),
         outline,
         path if everything else None,
         fold=None if full else shown,
@@ -158,20 +148,11 @@ def _find_leaf(outline: _FileOutline, leaf: str | None, file: Path | str) -> str
     return found[0]
 
 
-def _read_entries(
-    file: Path | str, tree: EntryTree, path: set[str] | None
-) -> Iterator[StoredEntry]:
-    """Yield the entries to print.
-
-    Entries that were appended since the outline was read are left out.
-    """
+def read_entries(file: Path | str, wanted: Container[str]) -> Iterator[StoredEntry]:
+    """Yield the entries of a transcript that have one of these ids, each once, in the order of the file."""
     seen: set[str] = set()
     for item in open_reader(file):
-        if (
-            isinstance(item, StoredEntry)
-            and item.entry.id in (tree if path is None else path)
-            and item.entry.id not in seen
-        ):
+        if isinstance(item, StoredEntry) and item.entry.id in wanted and item.entry.id not in seen:
             seen.add(item.entry.id)
             yield item
 
@@ -180,7 +161,9 @@ def _print_entries(
     items: Iterator[StoredEntry], outline: _FileOutline, path: set[str] | None, *, fold: int | None
 ) -> None:
     width = read_width(160)
-    labels = outline.labels_by_entry()
+    labels: defaultdict[str, list[str]] = defaultdict(list)
+    for label, target in outline.labels.items():
+        labels[target].append(label)
     hidden = (
         range(FIRST_ENTRIES, fold - LAST_ENTRIES)
         if fold is not None and fold > FIRST_ENTRIES + LAST_ENTRIES + 1

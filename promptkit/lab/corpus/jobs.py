@@ -5,8 +5,9 @@ Jobs and what they return are values that other processes receive and send.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Literal, Protocol
 from urllib.parse import quote
 
 import attrs
@@ -25,17 +26,13 @@ from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay import FileResult, Recording, ReplayOptions, read_recordings
 from promptkit.lab.replay.results import result_rows
 from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
+from promptkit.messages import Json
 from promptkit.reprs import describe_fields
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript import open_store
 from promptkit.transcript.stores.addresses import is_url
 from promptkit.wire import tools_to_anthropic, tools_to_chat
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from promptkit.messages import Json
 
 
 @attrs.frozen(kw_only=True)

@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.errors import PromptKitError
 from promptkit.lab.corpus.files import check_output, is_pattern, list_inputs, write_rows
+from promptkit.lab.corpus.jobs import CorpusJob
 from promptkit.lab.corpus.state import CorpusError, FileOutcome, RunState, open_state
 from promptkit.lab.engines import Engine, LostItem, run_each
 from promptkit.lab.recordings.reading.remote import is_remote
 from promptkit.lab.replay.results import describe_failure
 from promptkit.lab.replay.runner import LOST_WORKER
+from promptkit.messages import Json
 from promptkit.reprs import describe_fields
 from promptkit.transcript.stores.addresses import is_conversation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
-
-    from promptkit.lab.corpus.jobs import CorpusJob
-    from promptkit.messages import Json
 
 MAX_CHUNK = 32
 """The most files of a task."""
@@ -205,7 +201,6 @@ def _encode(row: Mapping[str, object]) -> bytes:
 def _summarize(run: RunState, on_totals: Callable[[Json], object]) -> CorpusSummary:
     files = rows = failures = 0
     errors: list[str] = []
-    outcome: FileOutcome
     for name, outcome in run.read():
         files += 1
         rows += outcome.lines.count(b"\n")

@@ -25,13 +25,12 @@ from promptkit.lab.recordings.reading.format import (
     MAX_RECORD_BYTES,
     Batch,
     RecordingFormat,
-    RecordingSource,
     has_long_start,
-    open_source,
     read_head,
 )
-from promptkit.lab.recordings.reading.json_texts import as_object, as_text
+from promptkit.lab.recordings.reading.json_values import as_object, as_text
 from promptkit.lab.recordings.reading.remote import fetch_file
+from promptkit.lab.recordings.reading.source import RecordingSource, open_source
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.reprs import describe_fields
 from promptkit.tools import is_error_result
@@ -224,10 +223,9 @@ class RecordingTotals:
         self._figures: Counter[str] = Counter()
         self._calls: dict[tuple[str, str], int] = {}
         self._kept: Counter[str] = Counter()
-        self._entries = 0
+        self._entries = self._relocated_count = 0
         self._skipped: list[ReadProblem] = []
         self._relocated: list[ReadProblem] = []
-        self._relocated_count = 0
 
     def read_entries(self, batches: Iterable[tuple[RecordingFormat, Batch]]) -> Iterator[Entry]:
         """Yield the entries of batches, and add them up on the way."""

@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 from statistics import NormalDist
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
+from promptkit.lab.replay.results import FileResult, PolicyResult
 from promptkit.lab.replay.runner import ReplayOptions, sum_results
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.lab.replay.results import FileResult, PolicyResult
 
 DEFAULT = "vscode"
 """The default preset of sessions."""

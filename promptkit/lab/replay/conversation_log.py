@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import attrs
 
@@ -31,6 +32,7 @@ from promptkit.lab.replay.recorded import (
 from promptkit.lab.replay.recordings import Branches, recording_from_path
 from promptkit.lab.replay.runner import hash_recording
 from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
+from promptkit.messages import Message, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe, describe_fields
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
@@ -39,13 +41,6 @@ from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewIte
 from promptkit.transcript.log.entries import RequestBudget
 from promptkit.transcript.log.usage import read_bill
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from promptkit.messages import Message, ToolDefinition
-
 
 PARTS: tuple[str, ...] = (
     "system",

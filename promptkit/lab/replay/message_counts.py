@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.messages import Message, OpaquePart
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import Tokenizer
 from promptkit.transcript import message_to_json
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -63,9 +60,6 @@ class MessageCounts:
     def __getitem__(self, number: int) -> MessageCount:
         return self._all[number]
 
-    def __len__(self) -> int:
-        return len(self._all)
-
     def count_messages(self, messages: Sequence[Message]) -> list[MessageCount]:
         """Return the counts of messages, in their order."""
         known = self._by_identity
@@ -77,12 +71,6 @@ class MessageCounts:
             # found by value: keeping the identity would cost memory, because policies create many
             # such messages
             return count
-        count = self._by_value[key] = self._add(message)
-        self._by_identity[id(message)] = count
-        self._kept_messages.append(message)
-        return count
-
-    def _add(self, message: Message) -> MessageCount:
         tokens = written = self._count(message)
         if not self._shows_thinking and any(map(is_thinking, message.content)):
             content = tuple(part for part in message.content if not is_thinking(part))
@@ -98,6 +86,8 @@ class MessageCounts:
             role=message.role,
             call_ids=frozenset(call.id for call in message.tool_calls),
         )
+        self._by_value[key] = self._by_identity[id(message)] = count
+        self._kept_messages.append(message)
         self._all.append(count)
         return count
 

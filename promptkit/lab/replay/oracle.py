@@ -15,20 +15,16 @@ the whole request before, or after a compaction what is before its messages.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.presets.break_even import PREFACE_TOKENS, QUESTION_TOKENS
+from promptkit.lab.replay.message_counts import MessageCount
 from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
 from promptkit.tokens import BilledTokens, Price
 from promptkit.tokens.models import CACHE_MINIMUM
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.lab.replay.message_counts import MessageCount
 
 SUMMARY_TOKENS = 1_000
 """Tokens of a summary, as the preset `break_even` aims at."""

@@ -13,17 +13,13 @@ with a message.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from promptkit.lab.replay.message_counts import MessageCount
 from promptkit.tokens import BilledTokens
 from promptkit.tokens.models import CACHE_MINIMUM
 from promptkit.wire.breakpoints import find_breakpoints
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.lab.replay.message_counts import MessageCount
 
 PREFIX_STEP = 128
 """Tokens by which longer prefixes grow in OpenAI's cache."""
@@ -196,11 +192,7 @@ class PrefixTree:
         """The number of the last path with a prefix, for those that the newest path does not have."""
         self.last_used: dict[int, float] = {}
         """The time at which a prefix was last used, by its number. The cache sets it."""
-        self._added = 0
-        self._last_number = 0
-
-    def __len__(self) -> int:
-        return len(self._children)
+        self._added = self._last_number = 0
 
     def count_kept(self, messages: Sequence[MessageCount]) -> int:
         """Return how many messages a path has in common with the newest one."""

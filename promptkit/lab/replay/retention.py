@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -24,13 +24,9 @@ from promptkit.compaction.planning.names import (
     iter_texts,
     remove_name_list,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
-    from promptkit.lab.replay.recordings import Recording
-    from promptkit.messages import Message
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
+from promptkit.lab.replay.recordings import Recording
+from promptkit.messages import Message
 
 OPENING = 120
 """Characters of the words of a user message that a summary must contain, so that the message counts
@@ -259,7 +255,7 @@ class RetentionTracker:
         uses = recording.uses[reply]
         lines_shown = self._count_shown(uses.lines)
         user_messages = bisect_left(recording.user_messages, reply, key=itemgetter(0))
-        shown = self._count_known(reply)
+        shown = sum(at < reply for at in self._present_users.union(*self._repeated.values()))
         known = user_messages if self._with_path else shown
         self._counts += RetentionCounts(
             lines_used=len(uses.lines),
@@ -300,10 +296,6 @@ class RetentionTracker:
         self._present_users.difference_update(self._user_places.get(message.number, ()))
         self._repeated.pop(message.number, None)
         self._with_path.discard(message.number)
-
-    def _count_known(self, reply: int) -> int:
-        """Count the user messages before a reply that the request contains."""
-        return sum(at < reply for at in self._present_users.union(*self._repeated.values()))
 
 
 # Each pattern matches every character at most once.

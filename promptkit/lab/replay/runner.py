@@ -6,11 +6,12 @@ The result of a file does not depend on other files.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import nullcontext
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -18,6 +19,7 @@ from promptkit.errors import PromptKitError
 from promptkit.lab.engines import LostItem, open_engine, run_each
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.recorded import BillTotals
 from promptkit.lab.replay.recordings import read_recordings
 from promptkit.lab.replay.results import (
     FailedFile,
@@ -28,16 +30,10 @@ from promptkit.lab.replay.results import (
     sum_bills,
 )
 from promptkit.lab.replay.simulate import ReplayRules, Simulation
+from promptkit.tokens import Price, Prices
 from promptkit.transcript.stores.addresses import is_conversation, open_reader
 from promptkit.transcript.stores.jsonl.format import encode_batch
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from concurrent.futures import Executor
-
-    from promptkit.lab.replay.recorded import BillTotals
-    from promptkit.tokens import Price, Prices
 
 BLOCK_SIZE = 1 << 20
 """Bytes that are read at a time."""

@@ -6,9 +6,9 @@ import asyncio
 import hashlib
 import os
 import random
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -30,6 +30,7 @@ from promptkit.lab.replay.recorded import (
     measure_bill,
     scale_tokens,
 )
+from promptkit.lab.replay.recordings import Recording
 from promptkit.lab.replay.results import ReplayTotals, TimelineRequest
 from promptkit.lab.replay.retention import RecordingUses, RetentionTracker
 from promptkit.messages import Message, Usage
@@ -38,11 +39,6 @@ from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import MessageEntry
 from promptkit.transcript.log.usage import read_bill
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit.lab.replay.recordings import Recording
 
 LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
 """Tokens of a call that looks something up, and of its result."""

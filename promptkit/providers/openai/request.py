@@ -99,7 +99,7 @@ def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]
 
 @attrs.frozen
 class _Api:
-    """How an API writes the options of a request."""
+    """Names and forms of the options of a request in one API."""
 
     write_tools: Callable[[Sequence[ToolDefinition]], Payload]
     choose_tool: Callable[[str], Body]

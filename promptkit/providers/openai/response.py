@@ -67,7 +67,8 @@ def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
     answer = _Answer(
         content=_keep_texts([*texts, refusal]),
         calls=[
-            _parse_chat_call(as_mapping(call)) for call in as_sequence(message.get("tool_calls"))
+            _parse_call(call.get("id"), as_mapping(call.get("function")))
+            for call in map(as_mapping, as_sequence(message.get("tool_calls")))
         ],
         finish="content_filter" if refusal else _CHAT_FINISHES.get(str(reason), "stop"),
         reason=reason if isinstance(reason, str) else None,
@@ -167,10 +168,6 @@ def _build_reply(answer: _Answer, model: str) -> Reply:
         usage=answer.usage,
         finish="tool_calls" if calls and answer.finish == "stop" else answer.finish,
     )
-
-
-def _parse_chat_call(call: Mapping[str, object]) -> ToolCall | None:
-    return _parse_call(call.get("id"), as_mapping(call.get("function")))
 
 
 def _parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:

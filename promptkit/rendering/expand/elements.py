@@ -82,14 +82,14 @@ def prepare_node(node: Node, element: PromptElement) -> None:
 
     Raises BadPropError for a prop that is not valid.
     """
-    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
-    if handler.prepare is not None:
-        handler.prepare(node, element)
+    prepare = _resolve(type(element)).prepare
+    if prepare is not None:
+        prepare(node, element)
 
 
 def open_node(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
     """Return the children of an element, or None if a component or an Expandable has to be awaited."""
-    return (_RESOLVED.get(type(element)) or _resolve(type(element))).open(context, node, element)
+    return _resolve(type(element)).open(context, node, element)
 
 
 def close_node(context: ElementContext, node: Node) -> Children | None:
@@ -100,8 +100,8 @@ def close_node(context: ElementContext, node: Node) -> Children | None:
     element = node.element
     if element is None:
         return None
-    handler = _RESOLVED.get(type(element)) or _resolve(type(element))
-    children = handler.close(context, node, element) if handler.close is not None else None
+    close = _resolve(type(element)).close
+    children = close(context, node, element) if close is not None else None
     if node.is_cut and not node.items:
         _mark_cut_away(node)
     return children
@@ -137,6 +137,8 @@ _RESOLVED: dict[type[PromptElement], ElementHandler] = {}
 
 def _resolve(cls: type[PromptElement]) -> ElementHandler:
     """Find the handler of a class: for each phase, the function of the nearest base class in the MRO that defines it."""
+    if cls in _RESOLVED:
+        return _RESOLVED[cls]
     handlers = [_HANDLERS[base] for base in cls.__mro__ if base in _HANDLERS]
     handler = ElementHandler(
         prepare=next((each.prepare for each in handlers if each.prepare is not None), None),
@@ -151,7 +153,7 @@ def _resolve(cls: type[PromptElement]) -> ElementHandler:
 
 def is_plain_container(cls: type[PromptElement]) -> bool:
     """Return whether elements of a class only group their children, as Group does."""
-    return not issubclass(cls, _ATTACHED) and (_RESOLVED.get(cls) or _resolve(cls)) == _PLAIN
+    return not issubclass(cls, _ATTACHED) and _resolve(cls) == _PLAIN
 
 
 _PLAIN = ElementHandler()
@@ -197,15 +199,10 @@ def _open_message(
         )
     node.message = node
     node.name = element.name
-    if isinstance(element, chat.SystemMessage):
-        node.role = "system"
-    elif isinstance(element, chat.UserMessage):
-        node.role = "user"
-    elif isinstance(element, chat.ToolMessage):
-        node.role = "tool"
+    node.role = next(role for cls, role in chat.ROLES.items() if isinstance(element, cls))
+    if isinstance(element, chat.ToolMessage):
         node.call_id = element.tool_call_id
     elif isinstance(element, chat.AssistantMessage):
-        node.role = "assistant"
         node.calls = tuple(element.tool_calls)
         node.calls_removed_at = [NEVER_REMOVED] * len(node.calls)
         for call in node.calls if element.keep_with else ():
@@ -358,17 +355,20 @@ def escape_attribute(value: str) -> str:
 
     The standard library's function would import its HTTP client.
     """
-    for character, entity in (
-        ("&", "&amp;"),
-        ("<", "&lt;"),
-        (">", "&gt;"),
-        ('"', "&quot;"),
-        ("\n", "&#10;"),
-        ("\r", "&#13;"),
-        ("\t", "&#9;"),
-    ):
-        value = value.replace(character, entity)
-    return value
+    return value.translate(_ESCAPES)
+
+
+_ESCAPES = str.maketrans(
+    {
+        "&": "&amp;",
+        "<": "&lt;",
+        ">": "&gt;",
+        '"': "&quot;",
+        "\n": "&#10;",
+        "\r": "&#13;",
+        "\t": "&#9;",
+    }
+)
 
 
 # Truncate: renders its children, then cuts their text to its share. Ever shorter texts, down to the

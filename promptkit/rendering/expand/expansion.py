@@ -27,13 +27,11 @@ from promptkit.elements import (
     KeepWith,
     Metadata,
     Reference,
-    SystemMessage,
-    UserMessage,
 )
-from promptkit.elements.chat import MessageElement
+from promptkit.elements.chat import ROLES, MessageElement
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
 from promptkit.errors import TreeError
-from promptkit.messages import CacheBreakpointPart, Message, Role
+from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.rendering.expand.build import (
     LEAF_ELEMENTS,
     build_leaf,
@@ -75,11 +73,6 @@ if TYPE_CHECKING:
     from promptkit.elements.rounds import Rounds
     from promptkit.rendering.expand.sizing import Sizer
 
-_ROLES: dict[type, Role] = {
-    SystemMessage: "system",
-    UserMessage: "user",
-    AssistantMessage: "assistant",
-}
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000
 _SHOWN = 40  # characters of a text in an error
@@ -285,9 +278,10 @@ class Expansion:
                 plain += 1
                 continue
             kind = type(child)
-            role = _ROLES.get(kind)
+            role = ROLES.get(kind)
             if (
                 role is not None
+                and role != "tool"
                 and message is None
                 and isinstance(child, MessageElement)
                 and (built := build_message_item(child, role, node)) is not None
@@ -318,8 +312,8 @@ class Expansion:
         if plain and _DEFAULT_GROW not in groups:
             groups[_DEFAULT_GROW] = []
         ordered = [
-            FlexGroup(groups[grow], plain if grow == _DEFAULT_GROW else 0, grow)
-            for grow in sorted(groups, reverse=True)
+            FlexGroup(nodes, plain if grow == _DEFAULT_GROW else 0, grow, unfinished=len(nodes))
+            for grow, nodes in sorted(groups.items(), key=lambda item: item[0], reverse=True)
         ]
         node.layout = Layout(ordered)
         for index, group in enumerate(ordered):
@@ -475,9 +469,13 @@ def _is_alive_below(node: Node, root: Node) -> bool:
     """Return whether a node is alive below another."""
     while node is not root:
         parent, position = node.parent, node.position
-        if parent is None or node.in_fallback or parent.items[position : position + 1] != [node]:
-            return False  # in a fallback, or in an alternative that was not kept
-        if parent.removed_at[position] != NEVER_REMOVED:
+        if (
+            parent is None
+            or node.in_fallback
+            # in an alternative that was not kept
+            or parent.items[position : position + 1] != [node]
+            or parent.removed_at[position] != NEVER_REMOVED
+        ):
             return False
         node = parent
     return True

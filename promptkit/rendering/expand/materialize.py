@@ -326,12 +326,12 @@ def _keep_system_message(tree: RenderTree) -> None:
         return
     own = [node for node in messages if not has_own_priority(node)]
     if own:
-        _keep_message(tree, max(own, key=_rank_path))
-
-
-def _rank_path(node: Node) -> list[tuple[float, int]]:
-    """Return what tells which of two messages is removed first: the lower one."""
-    return [(above.priority, above.position) for above in iter_upwards(node)][::-1]
+        # of two messages the lower one is removed first, from the root on
+        paths = {
+            node: [(above.priority, above.position) for above in iter_upwards(node)][::-1]
+            for node in own
+        }
+        _keep_message(tree, max(own, key=paths.__getitem__))
 
 
 def _keep_message(tree: RenderTree, message: Node) -> None:

@@ -30,15 +30,6 @@ class ComponentRun:
     It holds no Sizing, which would hold the whole tree of the render.
     """
 
-    __slots__ = (
-        "_budget_reads",
-        "_provided_reads",
-        "children",
-        "element",
-        "model",
-        "tokenizer",
-    )
-
     def __init__(self, element: PromptElement, children: Children, sizing: Sizing) -> None:
         self.element = element
         self.children = children
@@ -53,6 +44,16 @@ class ComponentRun:
         return (not self._budget_reads or self._budget_reads == {budget()}) and all(
             find(kind) is value for kind, value in self._provided_reads.items()
         )
+
+
+def _take_valid(
+    runs: list[ComponentRun], budget: Callable[[], int], find: Callable[[type], object]
+) -> ComponentRun | None:
+    """Take the first run that is valid for a budget and the values that `find` returns."""
+    found = next((run for run in runs if run.is_valid_for(budget, find)), None)
+    if found is not None:
+        runs.remove(found)
+    return found
 
 
 class RenderCache:
@@ -78,11 +79,7 @@ class RenderCache:
 
         A run is for one place of a prompt, since the KeepWith groups that it made are.
         """
-        runs = self._earlier.get(id(element), ())
-        for index, run in enumerate(runs):
-            if run.is_valid_for(budget, find):
-                return self._earlier[id(element)].pop(index)
-        return None
+        return _take_valid(self._earlier.get(id(element), []), budget, find)
 
     def store(self, run: ComponentRun) -> None:
         """Cache a run of a pure component for the next render."""
@@ -131,11 +128,7 @@ class RequestRuns:
         """Return an unused run of an equal component that is valid for a budget and the values that `find` returns."""
         if not self._unused:
             return None
-        runs = self._unused.get(_Value(element), [])
-        found = next((run for run in runs if run.is_valid_for(budget, find)), None)
-        if found is not None:
-            runs.remove(found)
-        return found
+        return _take_valid(self._unused.get(_Value(element), []), budget, find)
 
     def store(self, run: ComponentRun) -> None:
         """Keep a run for the later renders of the request."""
@@ -147,8 +140,6 @@ class _Value:
 
     It hashes all props, unlike an element, which hashes few since it may be deep.
     """
-
-    __slots__ = ("_hash", "element")
 
     def __init__(self, element: PromptElement) -> None:
         self.element = element

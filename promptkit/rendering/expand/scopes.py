@@ -11,22 +11,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import takewhile
 
-import attrs
-
 from promptkit.elements import AssistantMessage, KeepWith
 from promptkit.elements.element import PromptElement
 from promptkit.elements.layout import KeepGroup
 from promptkit.elements.writing import Provided
 from promptkit.rendering.tree import Node, iter_upwards
-
-
-@attrs.frozen
-class BoundGroup:
-    """A plain value as a KeepWith group: an equal value of another component is a different group."""
-
-    writer: Node | None
-    """The component that it belongs to, or None if the prompt itself wrote it."""
-    group: Hashable
 
 
 class Scopes:
@@ -48,7 +37,8 @@ class Scopes:
                 }
 
     def _bind(self, node: Node, group: Hashable) -> Hashable:
-        return group if isinstance(group, KeepGroup) else BoundGroup(self._find_writer(node), group)
+        """Return a KeepWith group, a plain value with the component that it belongs to (None: the prompt itself wrote it)."""
+        return group if isinstance(group, KeepGroup) else (self._find_writer(node), group)
 
     def _find_writer(self, node: Node) -> Node | None:
         """Return the component whose `render` wrote the element of a node, or None if none did."""
@@ -75,9 +65,9 @@ class Scopes:
         if given is None:
             element = component.element
             fields = type(element).__attrs_attrs__ if element is not None else ()
-            values = (getattr(element, field.name) for field in fields)
+            values = _iter_items(getattr(element, field.name) for field in fields)
             given = self._given[component] = frozenset(
-                id(value) for value in _iter_items(values) if isinstance(value, PromptElement)
+                id(value) for value in values if isinstance(value, PromptElement)
             )
         return given
 

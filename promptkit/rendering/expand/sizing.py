@@ -261,8 +261,8 @@ class Sizer:
                 type(item) is MessageItem or (type(item) is Leaf and _takes_share(item))
                 for item in node.items
             )
-            share = max(0, node.budget - size) // plain if plain else 0
-            size += self.sum_plain_members(node, share)
+            if plain:
+                size += self.sum_plain_members(node, max(0, node.budget - size) // plain)
         self._settle_needed(node)
         node.used = max(min(node.budget, size), node.needed)
         return ()

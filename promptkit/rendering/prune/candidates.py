@@ -7,7 +7,7 @@ and states the rules.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
@@ -301,8 +301,7 @@ def _break_ties(
 
 def _has_priority_in(run: Run, priority: float) -> bool:
     """Return whether an entry of a run has a priority."""
-    at = bisect_left(run.priorities, priority)
-    return at < len(run.priorities) and run.priorities[at] == priority
+    return bisect_left(run.priorities, priority) < bisect_right(run.priorities, priority)
 
 
 def _find_tie_key(item: Item) -> float:

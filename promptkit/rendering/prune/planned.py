@@ -6,9 +6,8 @@ is certainly removed is never looked at.
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
-
-import attrs
 
 from promptkit.messages import Message
 from promptkit.rendering.prune.counting import LONG
@@ -18,66 +17,64 @@ from promptkit.rendering.subtree import build_messages
 from promptkit.rendering.tree import MessageItem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit.rendering.expand.sizing import Sizer
-
-
-@attrs.frozen
-class KeptPlan:
-    """What is kept of a static tree."""
-
-    path: tuple[tuple[ContainerPlan, int], ...]
-    """The containers around `container` that are kept in part, the root first, each with the rank
-    of the next one."""
-    container: ContainerPlan
-    """The innermost container that is kept in part."""
-    rank: int
-    """The rank from which on its units are kept."""
-    lines: tuple[LinesMessage, int] | None
-    """The unit before that rank, if it is a message of which some lines are kept, and the index of
-    the first of these in its `ranked`."""
-    tokens: int
-    """The tokens of the messages."""
-
-    def build_messages(self) -> tuple[Message, ...]:
-        """Build the messages, in written order."""
-        messages: list[Message] = []
-        add = messages.append
-        levels = [(plan, rank, rank + 1) for plan, rank in self.path]
-        levels.append((self.container, self.rank - 1, self.rank))
-        plan, partial, low = levels[0]
-        stack = [(zip(plan.units, plan.ranks, strict=True), partial, low)]
-        depth = 1
-        while stack:
-            rest, partial, low = stack[-1]
-            for unit, rank in rest:
-                if rank >= low:
-                    if isinstance(unit, ContainerPlan):
-                        stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
-                        break
-                    add(
-                        unit.message
-                        if isinstance(unit, LinesMessage)
-                        else (unit.messages or build_messages(unit, 0))[0]
-                    )
-                elif rank == partial:
-                    if depth < len(levels):
-                        plan, partial, low = levels[depth]
-                        depth += 1
-                        stack.append((zip(plan.units, plan.ranks, strict=True), partial, low))
-                        break
-                    if self.lines is not None:
-                        message, first = self.lines
-                        add(message.join(sorted(message.ranked[first:])))
-            else:
-                stack.pop()
-        return tuple(messages)
 
 
 _NONE: Final = -1
 """The rank of a unit that is kept in part, where there is none."""
 
 
-def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> KeptPlan | None:  # noqa: C901  # one pass over units, of which a prompt can have very many
+def _build_messages(
+    path: Sequence[tuple[ContainerPlan, int]],
+    container: ContainerPlan,
+    first: int,
+    lines: tuple[LinesMessage, int] | None,
+) -> tuple[Message, ...]:
+    """Build the messages that are kept of a static tree, in written order.
+
+    Args:
+        path: The containers around `container` that are kept in part, the root first, each with the
+            rank of the next one.
+        container: The innermost container that is kept in part.
+        first: The rank from which on its units are kept.
+        lines: The unit before that rank, if it is a message of which some lines are kept, and the
+            index of the first of these in its `ranked`.
+    """
+    messages: list[Message] = []
+    add = messages.append
+    levels = chain(((plan, rank, rank + 1) for plan, rank in path), [(container, first - 1, first)])
+    plan, partial, low = next(levels)
+    stack = [(zip(plan.units, plan.ranks, strict=True), partial, low)]
+    while stack:
+        rest, partial, low = stack[-1]
+        for unit, rank in rest:
+            if rank >= low:
+                if isinstance(unit, ContainerPlan):
+                    stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
+                    break
+                add(
+                    unit.message
+                    if isinstance(unit, LinesMessage)
+                    else (unit.messages or build_messages(unit, 0))[0]
+                )
+            elif rank == partial:
+                if (level := next(levels, None)) is not None:
+                    plan, partial, low = level
+                    stack.append((zip(plan.units, plan.ranks, strict=True), partial, low))
+                    break
+                if lines is not None:
+                    message, start = lines
+                    add(message.join(sorted(message.ranked[start:])))
+        else:
+            stack.pop()
+    return tuple(messages)
+
+
+def prune_plan(  # noqa: C901  # one pass over units, of which a prompt can have very many
+    root: ContainerPlan, room: int, sizer: Sizer, *, budget: int
+) -> tuple[tuple[Message, ...], int] | None:
     """Find the first state of the removal order that fits.
 
     The last user message without a priority is never removed. Without any, neither is the last of
@@ -90,7 +87,8 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
         budget: The tokens of the whole request. A text that is surely longer is not counted.
 
     Returns:
-        The state, or None if not even the last state fits, or if only the tree tells what fits.
+        Its messages and their tokens, or None if not even the last state fits, or if only the tree
+        tells what fits.
     """
     counts = _Counts(sizer, budget)
     total = sum(map(counts.count, root.fixed))
@@ -142,7 +140,7 @@ def prune_plan(root: ContainerPlan, room: int, sizer: Sizer, *, budget: int) -> 
     return (
         None
         if waits or last_user is not None
-        else KeptPlan(tuple(path), container, rank, lines, total)
+        else (_build_messages(path, container, rank, lines), total)
     )
 
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from promptkit.elements import AssistantMessage, SystemMessage, TextChunk, ToolMessage, UserMessage
-from promptkit.elements.chat import MessageElement
+from promptkit.elements import AssistantMessage, TextChunk, ToolMessage
+from promptkit.elements.chat import ROLES, MessageElement
 from promptkit.errors import TreeError
 from promptkit.messages import Message
 from promptkit.rendering.expand.build import build_leaf, build_message_item, is_plain, read_priority
@@ -118,13 +118,6 @@ Unit: TypeAlias = MessageItem | LinesMessage | ContainerPlan
 Pair: TypeAlias = tuple[PlannedMessage, PlannedMessage]
 """A message with a tool call, and the result of the call."""
 
-_ROLES: Final[dict[type[PromptElement], Role]] = {
-    SystemMessage: "system",
-    UserMessage: "user",
-    AssistantMessage: "assistant",
-    ToolMessage: "tool",
-}
-
 _OUTSIDE: Final = Node(None, None, HIGHEST_PRIORITY)
 """Stands for the container of a message whose plan does not depend on it."""
 
@@ -183,7 +176,7 @@ class PlanCache:
                     if child and not child.isspace():
                         return None
                     continue
-                role = _ROLES.get(type(child))
+                role = ROLES.get(type(child))
                 if role is None or not isinstance(child, MessageElement):
                     inner = _open_container(child)
                     if inner is None or id(child) in inside:

@@ -163,8 +163,16 @@ class Pruner:
         state = scan.find_first_fit(room)
         if rounding.step and state is not None:
             state = rounding.find_state(scan, room, state)
-        elif self._exact_overhead:
-            state = self._find_exact_fit(scan, room, state)
+        elif self._exact_overhead and (start := scan.find_first_fit(room + 1)) is not None:
+            # the line break after the first system message has 0 or 1 token
+            state = next(
+                (
+                    each
+                    for each in range(start, len(scan.steps) + 1 if state is None else state)
+                    if self.cost_at(scan, each, RemovalRounding()) <= room
+                ),
+                state,
+            )
         if state is not None and self.fallback_limits:
             state = next(
                 (
@@ -191,20 +199,6 @@ class Pruner:
         return all(
             not is_node_alive(node, state) or measure(node, self.sizer, state) <= (node.limit or 0)
             for node in self.fallback_limits
-        )
-
-    def _find_exact_fit(self, scan: BackwardScan, room: int, first_fit: int | None) -> int | None:
-        """Find the first state that fits when the line break after the first system message (0 or 1 token) is counted exactly."""
-        start = scan.find_first_fit(room + 1)
-        if start is None:
-            return first_fit
-        return next(
-            (
-                state
-                for state in range(start, len(scan.steps) + 1 if first_fit is None else first_fit)
-                if self.cost_at(scan, state, RemovalRounding()) <= room
-            ),
-            first_fit,
         )
 
     def saving_at(self, scan: BackwardScan, state: int) -> int:

@@ -59,7 +59,6 @@ from promptkit.rendering.tree import (
     MARKER,
     NEVER_REMOVED,
     EntryTaken,
-    Item,
     Leaf,
     MessageItem,
     Node,
@@ -316,9 +315,10 @@ class RemovalOrder:
                 or (type(item) is Node and not item.is_active)
             ):
                 continue
-            if self._must_stay(
-                parent, position, item, indirect=reason in {"kept-with", "tool-pair"}
-            ):
+            if type(item) is Node and (item.pinned or item in self._breakpoint_nodes):
+                return False
+            # candidates never stand before the breakpoint
+            if reason in {"kept-with", "tool-pair"} and self._is_protected(parent, position):
                 return False
             self._remove_item(parent, position, reason, partner, changes)
         return True
@@ -369,12 +369,6 @@ class RemovalOrder:
             for at in range(enclosure.start, enclosure.end + 1)
             if is_literal(parent.items[at])
         )
-
-    def _must_stay(self, parent: Node, position: int, item: Item, *, indirect: bool) -> bool:
-        if type(item) is Node and (item.pinned or item in self._breakpoint_nodes):
-            return True
-        # candidates never stand before the breakpoint
-        return indirect and self._is_protected(parent, position)
 
     def _is_protected(self, parent: Node, position: int) -> bool:
         """Return whether a place is before the last cache breakpoint."""

@@ -23,7 +23,7 @@ from promptkit.rendering.tree import (
 from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from promptkit.rendering.expand.materialize import RenderTree
     from promptkit.rendering.expand.sizing import Sizer
@@ -176,8 +176,8 @@ def list_removals(pruned: PrunedTree) -> tuple[Removal, ...]:
     return tuple(
         Removal(
             order=item.order,
-            path=_format_path(item, paths),
-            label=format_removed_label(item, paths),
+            path=format_removed(item, paths.format),
+            label=format_removed(item, paths.shorten),
             priority=read_given_priority(item.priority),
             reason=item.reason,
             partner=paths.format(item.partner) if item.partner else None,
@@ -194,17 +194,11 @@ def format_call_path(message: str, node: Node, position: int) -> str:
     return f"{message} > call {node.calls[-position - 1].id}"
 
 
-def format_removed_label(removed: RemovedItem, paths: Paths) -> str:
-    """Format the name of a removed item in receipts."""
+def format_removed(removed: RemovedItem, format_item: Callable[..., str]) -> str:
+    """Format the path or the name of a removed item, given a method of `Paths`."""
     if removed.position < 0:
-        return format_call_path(paths.shorten(removed.node), removed.node, removed.position)
-    return paths.shorten(removed.node, removed.position)
-
-
-def _format_path(removed: RemovedItem, paths: Paths) -> str:
-    if removed.position < 0:
-        return format_call_path(paths.format(removed.node), removed.node, removed.position)
-    return paths.format(removed.node, removed.position)
+        return format_call_path(format_item(removed.node), removed.node, removed.position)
+    return format_item(removed.node, removed.position)
 
 
 def count_removed(removed: RemovedItem, sizer: Sizer) -> int:

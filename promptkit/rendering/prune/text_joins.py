@@ -189,8 +189,7 @@ class TextJoins:
         cuts = leaf.safe_cuts
         if cuts is None:
             first = self._find_first_cut(leaf.text)
-            last = find_last_cut(self.cut, leaf.text) if first else 0
-            cuts = leaf.safe_cuts = (first, last)
+            cuts = leaf.safe_cuts = first, find_last_cut(self.cut, leaf.text) if first else 0
         return cuts
 
     def _find_first_cut(self, text: str) -> int:

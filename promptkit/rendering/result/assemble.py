@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.rendering.paths import PATH_SEPARATOR, format_path
-from promptkit.rendering.prune.text_joins import find_separator
 from promptkit.rendering.subtree import (
     build_messages,
     iter_leaves,
     iter_message_places,
     iter_messages,
+    iter_placed,
 )
-from promptkit.rendering.tree import Leaf, MessageItem, Node
+from promptkit.rendering.tree import MessageItem, Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from promptkit.messages import Message
 
 
 def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:
@@ -69,32 +73,11 @@ def map_sources(root: Node, state: int) -> tuple[SourceSpan, ...]:
 
 
 def _map_message(node: Node, number: int, state: int) -> Iterator[SourceSpan]:
-    """Yield the spans of one message.
-
-    Follows the rules of `promptkit.rendering.subtree.join_parts`.
-    """
-    part = 0
-    start = 0
-    before: Leaf | None = None
-    nearest: Leaf | None = None
-    after_breakpoint = False
-    for leaf in iter_leaves(node, state):
-        if leaf.is_empty:
-            nearest = leaf
-            continue
-        if leaf.part is not None:
-            part += before is not None
-            # of adjacent cache breakpoints one is kept
-            part += not (after_breakpoint and isinstance(leaf.part, CacheBreakpointPart))
-            after_breakpoint = isinstance(leaf.part, CacheBreakpointPart)
-            before, start = None, 0
-            continue
-        if before is not None:
-            start += len(find_separator(before, leaf, nearest))
-        path = format_path(leaf.parent, leaf.position) if leaf.element else format_path(leaf.parent)
-        yield SourceSpan(
-            message=number, part=part, start=start, end=start + len(leaf.text), path=path
-        )
-        start += len(leaf.text)
-        before = nearest = leaf
-        after_breakpoint = False
+    """Yield the spans of one message."""
+    current = end = 0
+    for part, separator, leaf in iter_placed(iter_leaves(node, state)):
+        start = end + len(separator) if part == current else 0
+        current, end = part, start + len(leaf.text)
+        if leaf.part is None:
+            path = format_path(leaf.parent, leaf.position if leaf.element else None)
+            yield SourceSpan(message=number, part=part, start=start, end=end, path=path)

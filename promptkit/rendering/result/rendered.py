@@ -157,9 +157,8 @@ class Rendered:
     def explain(self) -> str:
         """Describe the render as text for a terminal: tokens, budget, removals, notes and repairs."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        exact = "" if self.exact else ", estimated"
         lines = [
-            f"{self.tokens:,} of {self.budget:,} tokens{share}{exact} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}"
+            f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}"
         ]
         if self.reserved:
             lines.append(f"{self.reserved:,} tokens reserved")

@@ -17,7 +17,7 @@ from promptkit.rendering.prune.removals import (
     count_removed,
     find_priority,
     format_call_path,
-    format_removed_label,
+    format_removed,
     iter_removed,
 )
 from promptkit.rendering.result.notes import list_share_notes
@@ -146,7 +146,7 @@ def _iter_removals(
             path=format_call_path(item.path, removed.node, removed.position)
             if is_call
             else item.path,
-            label=format_removed_label(removed, paths),
+            label=format_removed(removed, paths.shorten),
             priority=read_given_priority(removed.priority),
             tokens=count_removed(removed, pruner.sizer),
             reason=removed.reason,

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from promptkit import OpaquePart, ToolCall
-from promptkit.messages import as_mapping
+from promptkit.messages import OpaquePart, ToolCall, as_mapping
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.testing.server.anthropic_validation import (
     CheckedMessages,

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from promptkit import Message, OpaquePart, Usage
-from promptkit.messages import Json, as_mapping, as_sequence
+from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
 from promptkit.providers.openai.request import PHASE
 from promptkit.testing.server.replies import HttpAnswer, api_error
 from promptkit.testing.server.validation import check_chat, check_responses

@@ -11,6 +11,7 @@ from collections import deque
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from threading import BoundedSemaphore, Lock
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -76,9 +77,7 @@ class Listener(ThreadingHTTPServer):
 
     def server_bind(self) -> None:
         """Bind the socket. http.server would also look up the name of the host."""
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.socket.bind(self.server_address)
-        self.server_address = self.socket.getsockname()
+        TCPServer.server_bind(self)
         self.server_name, self.server_port = (
             str(self.server_address[0]),
             int(self.server_address[1]),

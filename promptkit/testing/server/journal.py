@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from promptkit.messages import Json, as_mapping, as_sequence
+from promptkit.messages import Json, Usage, as_mapping, as_sequence
 from promptkit.providers.model import PURPOSE_HEADER
 from promptkit.reprs import describe_fields
 from promptkit.testing.server.anthropic_validation import CheckedMessages, convert_messages_to_chat
 from promptkit.testing.server.validation import convert_to_chat, extract_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from promptkit import Usage
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"

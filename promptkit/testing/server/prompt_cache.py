@@ -23,8 +23,7 @@ from threading import Lock
 from typing import Any
 from zlib import crc32
 
-from promptkit import ImagePart, ToolDefinition, Usage
-from promptkit.messages import as_mapping, as_sequence
+from promptkit.messages import ImagePart, ToolDefinition, Usage, as_mapping, as_sequence
 from promptkit.testing.server.anthropic_validation import list_blocks
 from promptkit.testing.server.validation import extract_text
 from promptkit.tokens import Tokenizer, tokenizer_for
@@ -73,11 +72,10 @@ class PromptCache:
 
 def _chain_digests(scope: str, pieces: Iterable[bytes]) -> list[bytes]:
     """Return for each piece a digest of it and of all pieces before it in a scope."""
-    first = blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest()
     digests = accumulate(
         pieces,
         lambda before, piece: blake2b(piece, digest_size=16, key=before).digest(),
-        initial=first,
+        initial=blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest(),
     )
     return [*digests][1:]
 

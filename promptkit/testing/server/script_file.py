@@ -10,8 +10,7 @@ import cattrs
 from cattrs.preconf.json import make_converter
 from cattrs.v import format_exception
 
-from promptkit import Message, ToolCall, Usage
-from promptkit.messages import Json, as_mapping
+from promptkit.messages import Json, Message, ToolCall, Usage, as_mapping
 from promptkit.testing.server.replies import (
     Answer,
     ConnectionReset,

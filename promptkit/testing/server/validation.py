@@ -101,7 +101,7 @@ def _check_message(
     _check_answered(pending, place)
     calls = message.get("tool_calls")
     require(
-        calls is None or (role == "assistant" and isinstance(calls, list) and calls),
+        calls is None or (role == "assistant" and calls and isinstance(calls, list)),
         f"Invalid 'messages[{place}].tool_calls': only an assistant message has them, and at least one.",
         f"messages[{place}].tool_calls",
         "empty_array" if calls == [] else "invalid_type",
@@ -208,7 +208,7 @@ def check_responses(body: Mapping[str, Any]) -> None:  # Any: JSON
     if isinstance(sent, str):
         return
     require(
-        isinstance(sent, list) and sent,
+        sent and isinstance(sent, list),
         "Missing required parameter: 'input'."
         if not sent
         else "Invalid type for 'input': expected a string or an array.",
@@ -439,22 +439,21 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
     items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
     for item in map(as_mapping, items):
         _append_item(messages, item)
-    tools = [
-        {
-            "type": "function",
-            "function": {
-                key: tool[key]
-                for key in ("name", "description", "parameters", "strict")
-                if key in tool
-            },
-        }
-        for tool in map(as_mapping, as_sequence(body.get("tools")))
-    ]
     return {
         "model": body.get("model"),
         "messages": messages,
         "tool_choice": body.get("tool_choice"),
-        "tools": tools,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    key: tool[key]
+                    for key in ("name", "description", "parameters", "strict")
+                    if key in tool
+                },
+            }
+            for tool in map(as_mapping, as_sequence(body.get("tools")))
+        ],
     }
 
 

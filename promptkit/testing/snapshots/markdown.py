@@ -10,15 +10,20 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
-from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall
-from promptkit.messages import CacheBreakpointPart, Json
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    ToolCall,
+)
 from promptkit.wire.parts import parse_data_url
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 MAX_HEADLINE = 72
 """Characters of a message that its headline quotes."""
@@ -100,7 +105,8 @@ def _hash(text: str) -> str:
 
 def format_section(title: str, message: Message) -> str:
     """Format one message under a title."""
-    return "\n\n".join([f"## {title}", *format_body(message)])
+    blocks = [*map(_format_part, message.content), *map(_format_call, message.tool_calls)]
+    return "\n\n".join([f"## {title}", *(blocks or ["(empty)"])])
 
 
 def map_tool_names(messages: Iterable[Message]) -> Mapping[str, str]:
@@ -119,13 +125,6 @@ def format_title(message: Message, tools: Mapping[str, str]) -> str:
     if message.name is not None:
         words.append(quote_inline(message.name))
     return " ".join(words)
-
-
-def format_body(message: Message) -> list[str]:
-    """Format the content below the title: a block for each part and each tool call."""
-    return [*map(_format_part, message.content), *map(_format_call, message.tool_calls)] or [
-        "(empty)"
-    ]
 
 
 def format_headline(message: Message) -> str:

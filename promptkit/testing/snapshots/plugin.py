@@ -108,11 +108,11 @@ def wire_snapshot(request: pytest.FixtureRequest) -> WireSnapshot:
 
 def _require_syrupy(request: pytest.FixtureRequest) -> None:
     if not request.config.pluginmanager.hasplugin("syrupy"):
-        message = (
+        pytest.fail(
             f"{request.fixturename} needs syrupy, which is not loaded here: run `pip install 'syrupy>=5'`, "
-            "or `pip install '.[testing]'` in a checkout of promptkit."
+            "or `pip install '.[testing]'` in a checkout of promptkit.",
+            pytrace=False,
         )
-        pytest.fail(message, pytrace=False)
 
 
 def _make_snapshot(

@@ -20,7 +20,7 @@ from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.files import write_output
-from promptkit.messages import as_sequence
+from promptkit.messages import ToolDefinition, as_sequence
 from promptkit.sizes import read_tokens
 from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import (
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from syrupy.data import SnapshotCollection
     from syrupy.types import PropertyFilter, PropertyMatcher
 
-    from promptkit import ToolDefinition
     from promptkit.rendering.renderer import Defaults
     from promptkit.tokens import Tokenizer
     from promptkit.wire.parts import WireFormat
@@ -250,9 +249,9 @@ class WireSnapshot(PromptSnapshot):
             raise TypeError(
                 "a request has its size already: compare the prompt with prompt_snapshot.at(budgets=…)."
             )
-        requests = as_sequence(prompt) or (prompt,)
         return "\n\n".join(
-            format_request(read_request(request), stabilizer) for request in requests
+            format_request(read_request(request), stabilizer)
+            for request in (as_sequence(prompt) or (prompt,))
         )
 
 

@@ -6,7 +6,6 @@ import threading
 import time
 import uuid
 from bisect import bisect_left
-from itertools import count
 from typing import TYPE_CHECKING
 
 import attrs
@@ -286,7 +285,11 @@ class Transcript:
         """
         with self._lock:
             if expect not in {None, self.leaf or ""}:
-                raise TranscriptConflictError(expect or "", self._path_after(expect or ""))
+                path = self.path()
+                known = find_entry(path, expect or "")
+                raise TranscriptConflictError(
+                    expect or "", path[0 if known is None else known + 1 :]
+                )
             return self._append(payloads, attempts=MAX_CONFLICTS if expect is None else 1)
 
     def _append(
@@ -301,16 +304,17 @@ class Transcript:
         if not payloads:
             return []
         leaf = self.leaf
-        for attempt in count(1):
+        while True:
             entries = self._build_entries(payloads)
             try:
                 self.store.append(entries, expect=self._last_stored_id)
                 break
             except TranscriptConflictError:
+                attempts -= 1
                 self.refresh()
                 if stay:
                     self._set_leaf(leaf)
-                if attempt >= attempts:
+                if attempts <= 0:
                     raise
         self._last_stored_id = entries[-1].id
         for entry in entries:
@@ -394,8 +398,7 @@ class Transcript:
 
     def _build_entries(self, payloads: Iterable[EntryPayload]) -> list[Entry]:
         """Build entries of payloads, each the child of the one before it, and check what they refer to."""
-        entries: list[Entry] = []
-        ids: set[str] = set()
+        entries: dict[str, Entry] = {}
         call_ids: set[str] = set()
         parent = self.leaf
         for payload in payloads:
@@ -404,24 +407,22 @@ class Transcript:
             if (
                 not entry.id
                 or entry.id in self._by_id
-                or entry.id in ids
+                or entry.id in entries
                 or (self._new_id is not _new_id and entry.id in self)
             ):
                 raise TranscriptError(
                     f"the new id {entry.id!r} was used before: `new_id` must return a different id each time."
                 )
             self._check_references(entry, call_ids)
-            entries.append(entry)
-            ids.add(entry.id)
+            entries[entry.id] = entry
             parent = entry.id
-        return entries
+        return [*entries.values()]
 
     def _check_references(self, entry: Entry, call_ids: set[str]) -> None:
         """Raise TranscriptError if an entry refers to one that does not exist.
 
         `call_ids` are the tool calls of the same batch.
         """
-        scope: str | None = None
         match entry.payload:
             case Edit(target=target) | Checkpoint(first_kept=str() as target) if (
                 self._find_on_path(target) is None
@@ -430,7 +431,7 @@ class Transcript:
             case BranchSummary(leaf=target) | Label(target=target) if target not in self:
                 scope = "in this transcript"
             case _:
-                target = ""
+                target = scope = ""
         if scope:
             raise TranscriptError(
                 f"the {entry.kind} refers to the entry {target!r}, which is not {scope}."
@@ -449,11 +450,6 @@ class Transcript:
             raise TranscriptError(
                 f"a tool result answers the call {message.tool_call_id!r}, which is not on this path: append the call first."
             )
-
-    def _path_after(self, entry_id: str) -> Sequence[Entry]:
-        path = self.path()
-        index = find_entry(path, entry_id)
-        return path[0 if index is None else index + 1 :]
 
     def _add_loaded(
         self, loaded: LoadedEntries, *, is_first_load: bool = False

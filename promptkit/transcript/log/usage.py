@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens import tokenizer_for
-from promptkit.tokens.prices import BilledTokens
+from promptkit.tokens import BilledTokens, tokenizer_for
 from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,

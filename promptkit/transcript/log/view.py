@@ -9,9 +9,10 @@ byte, so that the provider's prompt cache applies.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
 
@@ -32,10 +33,6 @@ from promptkit.transcript.log.entries import (
 )
 from promptkit.transcript.log.quotes import find_sources, restore_quotes
 from promptkit.wire.parts import have_media
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
 
 UNREPLAYABLE_FINISHES = frozenset({"error", "aborted"})
 """Finish reasons of assistant messages that are not shown again if they contain tool calls: the

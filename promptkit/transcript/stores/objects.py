@@ -120,9 +120,7 @@ class ObjectStore:
     def refresh(self) -> LoadedEntries:
         """Read what was appended since the last read. Raises what `load` raises."""
         batches = self._read_after(self._batch)
-        start = self._count
-        for batch in batches:
-            self._count += len(batch.entries)
+        self._count += sum(len(batch.entries) for batch in batches)
         if batches:
             self._batch, self._last_id = batches[-1].number, batches[-1].last_id
         shown = [batch for batch in batches if self._read_archives or not batch.archived]
@@ -130,12 +128,7 @@ class ObjectStore:
         return LoadedEntries(
             entries=entries,
             problems=tuple(problem for batch in shown for problem in batch.problems),
-            line_numbers=tuple(
-                range(
-                    start + 1 + sum(len(batch.entries) for batch in batches) - len(entries),
-                    self._count + 1,
-                )
-            ),
+            line_numbers=tuple(range(self._count - len(entries) + 1, self._count + 1)),
             last_id=self._last_id,
             partial=len(shown) < len(batches),
         )

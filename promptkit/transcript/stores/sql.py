@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import quote
 
+import attrs
+
 from promptkit.errors import (
     InvalidArgumentError,
     TranscriptConflictError,
@@ -145,13 +147,7 @@ class SqlStore:
             if loaded.line_numbers and loaded.line_numbers[-1] >= last_number:
                 last_number, last_id = loaded.line_numbers[-1], loaded.last_id
             self._number = last_number
-        return LoadedEntries(
-            entries=loaded.entries,
-            problems=loaded.problems,
-            line_numbers=loaded.line_numbers,
-            last_id=last_id,
-            partial=archived > 0,
-        )
+        return attrs.evolve(loaded, last_id=last_id, partial=archived > 0)
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
         """Append a batch in one transaction.

@@ -301,10 +301,10 @@ def check_conversation(conversation: str | None) -> str:
         raise InvalidArgumentError(
             "no conversation is named: write its id after the URL, such as sqlite:///talks.db#42."
         )
-    unprintable = any(
-        ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation
-    )
-    if unprintable or len(conversation) > MAX_CONVERSATION_CHARACTERS:
+    if (
+        any(ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation)
+        or len(conversation) > MAX_CONVERSATION_CHARACTERS
+    ):
         why = (
             f"has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed"
         )

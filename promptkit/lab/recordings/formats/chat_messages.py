@@ -13,13 +13,11 @@ from promptkit.lab.recordings.reading.format import (
     JsonFormat,
     JsonMember,
     PathPattern,
-    RecordingSource,
     read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
-    JsonPath,
     as_object,
     as_text,
     keep_fields,
@@ -30,6 +28,7 @@ from promptkit.lab.recordings.reading.messages import (
     read_anthropic_content,
     usage_from_anthropic,
 )
+from promptkit.lab.recordings.reading.source import JsonPath, RecordingSource
 from promptkit.messages import Message
 from promptkit.providers.anthropic.response import FINISHES
 from promptkit.transcript import EntryPayload, MessageEntry

@@ -10,13 +10,13 @@ last answer of one is beside the result of the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import Batch, FileHead, IdAllocator, RecordingSource
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.lab.recordings.reading.format import Batch, FileHead, IdAllocator
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_count,
     as_list,
@@ -33,6 +33,7 @@ from promptkit.lab.recordings.reading.messages import (
     read_anthropic_content,
     usage_from_anthropic,
 )
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, Part, ToolCall, Usage
 from promptkit.providers.anthropic.response import FINISHES
 from promptkit.transcript import (
@@ -99,9 +100,7 @@ class _Reader:
         self._tree = SessionTree()
         self._conversations = ConversationIndex()
         self._message_ids: set[str] = set()  # ids of the model's answers
-        self._number = 0
-        self._messages = 0
-        self._attachments = 0
+        self._number = self._messages = self._attachments = 0
         self._queue: list[Json] = []  # commands that were queued while the model worked
         self._taken: list[Json] = []  # those that it was shown
         self._relocated: list[ReadProblem] = []
@@ -329,35 +328,25 @@ class _Reader:
         call_ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
         answer = conversation.answer
         follows_answer = answer is not None and self._find_parent(record) == (conversation, answer)
-        payloads: list[EntryPayload] = [MessageEntry(message=result) for result in blocks.results]
+        payloads: list[tuple[EntryPayload, str]] = [
+            (MessageEntry(message=result), uuid) for result in blocks.results
+        ]
         if blocks.parts or not payloads:
-            payloads.append(MessageEntry(message=Message(role="user", content=tuple(blocks.parts))))
+            said = Message(role="user", content=tuple(blocks.parts))
+            payloads.append((MessageEntry(message=said), uuid))
         if fields := _read_extra_fields(record, message):
-            payloads.append(fields)
+            payloads.append((fields, f"{uuid}-fields"))
         if answer is not None and (
             any(call.id in call_ids for call in answer.calls)
             or (follows_answer and (call_ids or not answer.is_answered))
         ):
             answer.answered_calls |= call_ids
-            for payload in payloads:
-                self._tree.append(
-                    conversation,
-                    payload,
-                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
-                )
-            self._tree.places[uuid] = (conversation, answer)
+            self._tree.place(uuid, conversation, payloads, answer)
         else:
             self._tree.write_answer(conversation)
             parent = self._parent_id(record, conversation, may_be_root=not call_ids)
             parent = self._write_session_setting(record, conversation, parent)
-            for payload in payloads:
-                parent = self._tree.write(
-                    conversation,
-                    payload,
-                    parent,
-                    uuid if isinstance(payload, MessageEntry) else f"{uuid}-fields",
-                )
-            self._tree.places[uuid] = (conversation, parent or uuid)
+            self._tree.place(uuid, conversation, payloads, parent)
         self._read_last_answer(as_object(record.get("toolUseResult")), uuid)
 
     def _read_last_answer(self, result: JsonObject, uuid: str) -> None:
@@ -394,16 +383,14 @@ class _Reader:
         """
         entry = CustomEntry(name=_entry_name(record), data=record)
         shown = self._read_shown(record)
-        payloads = [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
+        payloads: list[tuple[EntryPayload, str]] = (
+            [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
+        )
         if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
-            for payload, preferred_id in payloads:
-                self._tree.append(conversation, payload, preferred_id)
-            self._tree.places[uuid] = (conversation, conversation.answer)
+            self._tree.place(uuid, conversation, payloads, conversation.answer)
         else:
             parent = self._parent_id(record, conversation, may_be_root=False)
-            for payload, preferred_id in payloads:
-                parent = self._tree.write(conversation, payload, parent, preferred_id)
-            self._tree.places[uuid] = (conversation, parent or uuid)
+            self._tree.place(uuid, conversation, payloads, parent)
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
         """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""
@@ -630,6 +617,21 @@ class SessionTree:
         return self._write(
             conversation, payload, parent, self.time, self.ids.allocate(preferred_id)
         )
+
+    def place(
+        self,
+        uuid: str,
+        conversation: RecordedConversation,
+        payloads: Sequence[tuple[EntryPayload, str]],
+        after: HeldAnswer | str | None,
+    ) -> None:
+        """Add the entries of a line, with the ids that they should have, after the answer that is held or after an entry."""
+        for payload, preferred_id in payloads:
+            if isinstance(after, HeldAnswer):
+                self.append(conversation, payload, preferred_id)
+            else:
+                after = self.write(conversation, payload, after, preferred_id)
+        self.places[uuid] = (conversation, after or uuid)
 
     def append(
         self, conversation: RecordedConversation, payload: EntryPayload, preferred_id: str

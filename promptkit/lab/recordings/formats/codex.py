@@ -10,14 +10,8 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import (
-    Batch,
-    EntryChain,
-    FileHead,
-    IdAllocator,
-    RecordingSource,
-)
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.lab.recordings.reading.format import Batch, EntryChain, FileHead, IdAllocator
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_blocks,
     as_object,
@@ -30,6 +24,7 @@ from promptkit.lab.recordings.reading.json_texts import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import dump_arguments, mark_error, usage_from_openai
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, Role, ToolCall, Usage
 from promptkit.transcript import (
     Checkpoint,

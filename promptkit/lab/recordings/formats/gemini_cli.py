@@ -19,11 +19,10 @@ from promptkit.lab.recordings.reading.format import (
     JsonFormat,
     JsonMember,
     PathPattern,
-    RecordingSource,
     read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_blocks,
     as_count,
@@ -38,6 +37,7 @@ from promptkit.lab.recordings.reading.json_texts import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import mark_error
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, ReadProblem, Setting
 

@@ -16,10 +16,9 @@ from promptkit.lab.recordings.reading.format import (
     FileHead,
     JsonFormat,
     JsonMember,
-    RecordingSource,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_count,
     as_list,
@@ -32,6 +31,7 @@ from promptkit.lab.recordings.reading.json_texts import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, Part, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, Observation
 

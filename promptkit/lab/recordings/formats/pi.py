@@ -10,16 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
-from promptkit.lab.recordings.reading.format import (
-    Batch,
-    EntryChain,
-    FileHead,
-    IdAllocator,
-    RecordingSource,
-)
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.lab.recordings.reading.format import Batch, EntryChain, FileHead, IdAllocator
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_blocks,
     as_count,
@@ -33,6 +26,7 @@ from promptkit.lab.recordings.reading.json_texts import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.transcript import (
     BranchSummary,
@@ -45,9 +39,7 @@ from promptkit.transcript import (
     ReadProblem,
     Setting,
 )
-
-if TYPE_CHECKING:
-    from promptkit.transcript.log.entries import Author
+from promptkit.transcript.log.entries import Author
 
 NAME = "pi"
 LINE_FIELDS = {"type", "id", "parentId", "timestamp"}

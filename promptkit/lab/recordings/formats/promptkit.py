@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from promptkit.lab.recordings.reading.format import Batch, FileHead, RecordingSource
+from promptkit.lab.recordings.reading.format import Batch, FileHead
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.transcript import (
     BranchSummary,
     Checkpoint,

@@ -10,11 +10,10 @@ from promptkit.lab.recordings.reading.format import (
     FileHead,
     JsonFormat,
     JsonMember,
-    RecordingSource,
     read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_object,
     as_objects,
@@ -24,6 +23,7 @@ from promptkit.lab.recordings.reading.json_texts import (
     parse_time,
 )
 from promptkit.lab.recordings.reading.messages import read_chat_message, usage_from_openai
+from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import Message, OpaquePart, Part, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
 

@@ -10,10 +10,10 @@ from promptkit.lab.recordings.reading.format import (
     FileHead,
     JsonFormat,
     JsonMember,
-    RecordingSource,
     read_head,
     walk_members,
 )
+from promptkit.lab.recordings.reading.source import RecordingSource
 
 
 class TauBenchFormat(JsonFormat):

@@ -1,4 +1,4 @@
-"""A recording that is open for reading, compressed or not, and what a format is: its name, how one of its files is recognized, and how it is read batch by batch.
+"""What a recording format is: its name, how one of its files is recognized, and how it is read batch by batch.
 
 Formats share the base of those whose files are JSON texts with conversations, ids that are unique,
 and chains of entries.
@@ -6,30 +6,30 @@ and chains of entries.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cached_property, partial
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from typing import Protocol, TypeAlias
 
 import attrs
 
-from promptkit.errors import TranscriptError, TranscriptFormatError
-from promptkit.files import MAX_LINE_BYTES, read_gzip
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.errors import TranscriptFormatError
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
-    JsonPath,
     as_object,
     parse_object,
-    split_members,
     split_objects,
-    walk_paths,
 )
 from promptkit.lab.recordings.reading.messages import read_chat_message
+from promptkit.lab.recordings.reading.source import (
+    JsonPath,
+    RecordingSource,
+    split_members,
+    walk_paths,
+)
+from promptkit.messages import Json
 from promptkit.transcript import (
     CustomEntry,
     Entry,
@@ -39,126 +39,6 @@ from promptkit.transcript import (
     ReadProblem,
     Setting,
 )
-
-if TYPE_CHECKING:
-    from promptkit.messages import Json
-
-
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-GZIP_MAGIC = b"\x1f\x8b"
-
-
-@contextmanager
-def open_source(path: Path, *, address: str | None = None) -> Generator[RecordingSource]:
-    """Open a recording.
-
-    Raises TranscriptError, with a message of one line, if it cannot be opened or read.
-
-    `address` is how errors name the file; by default its path.
-    """
-    try:
-        if path.is_dir():
-            raise TranscriptError(f"{path} is a directory: name a file in it.")
-        with path.open("rb") as raw:
-            yield RecordingSource(
-                raw,
-                path=address or str(path),
-                name=path.name.removesuffix(".gz"),
-                size=path.stat().st_size,
-            )
-    except FileNotFoundError as error:
-        raise TranscriptError(f"there is no file {path}.") from error
-    except OSError as error:
-        raise TranscriptError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-class RecordingSource:
-    """A recording.
-
-    `name` is the file's name without the suffix of compression; `size` is its size on the disk, in
-    bytes.
-    """
-
-    def __init__(self, raw: BinaryIO, *, path: str, name: str, size: int) -> None:
-        self._raw = raw
-        self.path = path
-        self.name = name
-        self.size = size
-        self.has_long_number: bool | None = None
-        """Whether the file contains more digits in a row than Python converts to a number; None if
-        it was not searched yet."""
-
-    @property
-    def position(self) -> int:
-        """How many of its bytes on the disk have been read, for showing progress."""
-        return self._raw.tell()
-
-    def open(self) -> Readable:
-        """Return the uncompressed content from the beginning, without a byte order mark."""
-        file = self._content()
-        return file if file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else self._content()
-
-    def _content(self) -> Readable:
-        compressed = self.is_compressed
-        self._raw.seek(0)
-        return _GzipReader(self._raw, self.path) if compressed else self._raw
-
-    @property
-    def is_compressed(self) -> bool:
-        """Whether the file is compressed with gzip."""
-        self._raw.seek(0)
-        return self._raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-
-    def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines that are not blank, numbered from 1.
-
-        Only a line feed ends a line; texts may contain other line breaks. Several JSON objects on one
-        line, as two programs write at once, are yielded one by one with the number of the line.
-        """
-        read_line = partial(self.open().readline, MAX_LINE_BYTES)
-        for number, line in enumerate(iter(read_line, b""), 1):
-            for part in split_objects(line) if line.strip() else ():
-                yield number, part
-
-
-class Readable(Protocol):
-    """The content of a recording.
-
-    Its methods raise TranscriptFormatError if compressed data is damaged or cut short.
-    """
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return some bytes; none at the end."""
-        ...
-
-    def readline(self, size: int = -1, /) -> bytes:
-        """Return a line with its end, or `size` bytes of it; none at the end."""
-        ...
-
-
-class _GzipReader:
-    """The content of a compressed file."""
-
-    def __init__(self, raw: BinaryIO, path: str) -> None:
-        self._file = read_gzip(raw)
-        self._path = path
-
-    def read(self, size: int = -1, /) -> bytes:
-        with self._translate_errors():
-            return self._file.read(size)
-
-    def readline(self, size: int = -1, /) -> bytes:
-        with self._translate_errors():
-            return self._file.readline(size)
-
-    @contextmanager
-    def _translate_errors(self) -> Generator[None]:
-        try:
-            yield
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise TranscriptFormatError(
-                f"the compressed data is damaged or cut short: {error}", file=self._path
-            ) from error
 
 
 class RecordingFormat(Protocol):

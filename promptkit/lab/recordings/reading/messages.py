@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from promptkit.lab.recordings.reading.json_texts import (
+from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
     as_blocks,
     as_count,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import TypeAlias
 
 import attrs
@@ -273,14 +274,11 @@ def _find_cut(messages: Sequence[Message]) -> int:
     if len(messages) <= KEPT_MESSAGES:
         return 0
     cut = len(messages) - KEPT_MESSAGES
-    if messages[cut].role != "tool":
-        return cut
-    results: set[str | None] = set()
-    end = cut
-    while end < len(messages) and messages[end].role == "tool":
-        results.add(messages[end].tool_call_id)
-        end += 1
-    for at in range(cut - 1, -1, -1):
-        if any(call.id in results for call in messages[at].tool_calls):
-            return at
-    return end
+    results = list(takewhile(lambda message: message.role == "tool", messages[cut:]))
+    ids = {result.tool_call_id for result in results}
+    calls = (
+        at
+        for at in range(cut - 1, -1, -1)
+        if any(call.id in ids for call in messages[at].tool_calls)
+    )
+    return next(calls, cut + len(results))

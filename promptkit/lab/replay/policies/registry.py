@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, TypeVar, get_args, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, get_args, get_type_hints
 
 import attrs
 
@@ -12,12 +13,7 @@ from promptkit.compaction.presets.settings import setting
 from promptkit.errors import PromptKitError, SettingsError
 from promptkit.lab.replay.policies.baselines import BASELINE_POLICIES
 from promptkit.lab.replay.policies.promptkit import PresetPolicy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from promptkit.lab.replay.policies.strategy import ReplayPolicy
-
+from promptkit.lab.replay.policies.strategy import ReplayPolicy
 
 T = TypeVar("T")
 

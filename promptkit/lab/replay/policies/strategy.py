@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
-if TYPE_CHECKING:
-    from promptkit.lab.replay.message_counts import MessageCounts
-    from promptkit.messages import Message, ToolDefinition, Usage
-    from promptkit.providers import Model
-    from promptkit.tokens import BilledTokens, ContextBudget, Tokenizer
+from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.messages import Message, ToolDefinition, Usage
+from promptkit.providers import Model
+from promptkit.tokens import BilledTokens, ContextBudget, Tokenizer
 
 TRANSCRIPT_PATH = "transcripts/replayed.jsonl"
 """The path of the transcript that breadcrumbs name, for policies that keep a transcript."""

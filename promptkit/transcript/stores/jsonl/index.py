@@ -21,10 +21,12 @@ import stat
 import threading
 import weakref
 import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from pathlib import Path
+from typing import NamedTuple, NoReturn, TypeVar
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import create_beside, remove_leftovers
@@ -40,12 +42,7 @@ from promptkit.transcript.stores.jsonl.format import (
 from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
 from promptkit.transcript.stores.store import ReadProblem
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    _Lock = Callable[[float], AbstractContextManager[None]]
-
+_Lock = Callable[[float], AbstractContextManager[None]]
 EXTEND_BYTES = 1 << 23
 """The most bytes of a file that are added to an index while other processes wait for the lock. For
 more, a new index is made without it."""
@@ -667,12 +664,16 @@ def _extend(db: sqlite3.Connection, path: Path, file: int) -> None:
     try:
         db.execute("BEGIN IMMEDIATE")
         head = _read_head(db)
-        adder = _Adder(db, path, file, head)
-        db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", adder.rows())
-        end = adder.reader.position
-        if adder.reader.from_beginning or end is None:
+        last = db.execute("SELECT id FROM entries WHERE number = ?", (head.newest,)).fetchone()
+        last_id = last[0] if last else b""
+        reader = TranscriptReader(path, start=_position(file, head, last_id))
+        problems: list[tuple[int, str, bool]] = []
+        rows = _make_rows(db, reader, head, last_id, problems)
+        db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
+        end = reader.position
+        if reader.from_beginning or end is None:
             _damaged("the file was replaced")
-        db.executemany("INSERT INTO problems VALUES (?, ?, ?)", adder.problems)
+        db.executemany("INSERT INTO problems VALUES (?, ?, ?)", problems)
         db.execute(
             "UPDATE head SET stamp = ?, end = ?, lines = ?, checksum = ?",
             (
@@ -700,44 +701,37 @@ def _extend(db: sqlite3.Connection, path: Path, file: int) -> None:
         raise
 
 
-class _Adder:
-    """Make the rows of the entries after what an index covers."""
-
-    def __init__(self, db: sqlite3.Connection, path: Path, file: int, head: _Head) -> None:
-        self._db = db
-        self._number = 0 if head.newest is None else head.newest + 1
-        last = db.execute("SELECT id FROM entries WHERE number = ?", (head.newest,)).fetchone()
-        self._last_id: bytes = last[0] if last else b""
-        self.reader = TranscriptReader(path, start=_position(file, head, self._last_id))
-        self.problems: list[tuple[int, str, bool]] = []
-        self._end = head.end
-
-    def rows(self) -> Iterator[_Row]:
-        """Yield the rows."""
-        number, last_id = self._number, self._last_id
-        for item in self.reader:
-            if self.reader.from_beginning:
-                return
-            if not isinstance(item, StoredEntry):
-                self.problems.append((item.line, item.detail, False))
-                continue
-            entry = item.entry
-            entry_id, parent_id = _encode(entry.id), entry.parent_id
-            parent = None
-            if parent_id is None:
-                parent = -1
-            elif not number or _encode(parent_id) != last_id:
-                parent = _find(self._db, _encode(parent_id), number)
-                if parent is None:
-                    last = last_id.decode("utf-8", "surrogatepass")
-                    problem = describe_misplaced(entry.id, entry.parent_id, last)
-                    self.problems.append((item.line, problem, True))
-                    parent = None if number else -1
-            if item.offset - self._end > READ_BYTES:
-                _refuse("too much of it is damaged")
-            yield _Row(number, entry_id, item.offset, item.size, _encode(_kind(entry)), parent)
-            self._end = item.offset + item.size
-            number, last_id = number + 1, entry_id
+def _make_rows(
+    db: sqlite3.Connection,
+    reader: TranscriptReader,
+    head: _Head,
+    last_id: bytes,
+    problems: list[tuple[int, str, bool]],
+) -> Iterator[_Row]:
+    """Make the rows of the entries after what an index covers, and collect the problems of the file."""
+    number, end = 0 if head.newest is None else head.newest + 1, head.end
+    for item in reader:
+        if reader.from_beginning:
+            return
+        if not isinstance(item, StoredEntry):
+            problems.append((item.line, item.detail, False))
+            continue
+        entry = item.entry
+        entry_id, parent_id = _encode(entry.id), entry.parent_id
+        parent = None
+        if parent_id is None:
+            parent = -1
+        elif not number or _encode(parent_id) != last_id:
+            parent = _find(db, _encode(parent_id), number)
+            if parent is None:
+                last = last_id.decode("utf-8", "surrogatepass")
+                problem = describe_misplaced(entry.id, entry.parent_id, last)
+                problems.append((item.line, problem, True))
+                parent = None if number else -1
+        if item.offset - end > READ_BYTES:
+            _refuse("too much of it is damaged")
+        yield _Row(number, entry_id, item.offset, item.size, _encode(_kind(entry)), parent)
+        number, end, last_id = number + 1, item.offset + item.size, entry_id
 
 
 def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:

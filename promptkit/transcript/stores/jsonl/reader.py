@@ -124,9 +124,9 @@ class TranscriptReader:
 
     def _read_header(self, line: bytes, identity: tuple[int, int]) -> ReadPosition:
         """Return the position after the first line of the file."""
+        is_complete = line.endswith(b"\n")
         if encode_header(Header()).startswith(line):
             # The file is empty, or its writer was killed while it wrote the header.
-            is_complete = line.endswith(b"\n")
             self.torn_bytes = 0 if is_complete else len(line)
             return ReadPosition(
                 identity=identity,
@@ -136,13 +136,12 @@ class TranscriptReader:
             )
         header = header_from_line(line, str(self._path))
         check_version(header.version, str(self._path))
-        closed = line.endswith(b"\n")
         return ReadPosition(
             identity=identity,
             header=header,
             end=len(line),
-            line_count=int(closed),
-            ends_with_newline=closed,
+            line_count=int(is_complete),
+            ends_with_newline=is_complete,
             last_id=header.archives[-1].last if header.archives else "",
         )
 

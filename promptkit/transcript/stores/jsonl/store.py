@@ -360,12 +360,15 @@ class JsonlStore:
         archives = now.header.archives if now else ()
         if count or any(archive.last == before.last_id for archive in archives):
             return count
-        if not self._read_archives and archives:
-            reader = TranscriptReader(self.path)
-            if any(
-                isinstance(item, StoredEntry) and item.entry.id == before.last_id for item in reader
-            ):
-                return 0
+        if (
+            archives
+            and not self._read_archives
+            and any(
+                isinstance(item, StoredEntry) and item.entry.id == before.last_id
+                for item in TranscriptReader(self.path)
+            )
+        ):
+            return 0
         raise TranscriptError(
             f"{self.path} was removed, cut or replaced since it was read: the entry {before.last_id!r} is gone. Nothing was written."
         )
@@ -442,12 +445,10 @@ class JsonlStore:
                 index.extend_index(self.path, before)
         except (OSError, sqlite3.Error, index.IndexDamagedError, TranscriptError) as error:
             self._discard_index()
-            self._report_no_index(getattr(error, "strerror", None) or error)
+            why = getattr(error, "strerror", None) or error
+            self.index_problem = f"{self.path} has no index: {why}."
         except index.NotIndexableError as error:
-            self._report_no_index(error)
-
-    def _report_no_index(self, why: object) -> None:
-        self.index_problem = f"{self.path} has no index: {why}."
+            self.index_problem = f"{self.path} has no index: {error}."
 
     def _discard_index(self) -> None:
         from promptkit.transcript.stores.jsonl.index import discard_index
@@ -466,15 +467,12 @@ class JsonlStore:
             file.write(encode_header(Header(archives=position.header.archives)))
             file.writelines(encode_batch([entry]) for entry in entries)
 
-        def write_old_content(file: BinaryIO) -> None:
-            file.write(old_content)
-
         try:
             mode = stat.S_IMODE(self.path.stat().st_mode)
             old_content = self.path.read_bytes()
             replace_file(
                 self._backup_path(position.header.version, old_content),
-                write_old_content,
+                lambda file: file.write(old_content),
                 mode=mode,
                 locked=True,
             )

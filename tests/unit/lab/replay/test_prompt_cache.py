@@ -121,7 +121,7 @@ def test_memory_is_bounded_and_the_newest_requests_are_remembered(
         request = pieces(*(big(f"{number} {at}", 300) for at in range(6)))
         cache.send(0, request, 0)
         assert cache.send(0, request, 0).cached_tokens
-    assert len(cache.prefixes) <= 60
+    assert len(cache.prefixes.last_used) <= 60
 
 
 def test_anthropic_reads_what_a_breakpoint_ended_and_writes_the_rest() -> None:

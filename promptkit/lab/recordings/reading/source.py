@@ -1,4 +1,4 @@
-"""Reading JSON that other programs wrote: values of the expected type, or an empty one, texts that may be damaged, and files that are too large for memory, piece by piece.
+"""A recording that is open for reading: its bytes, compressed or not, its lines, and the values of JSON files that are too large for memory, piece by piece.
 
 This is the only module that imports ijson.
 """
@@ -6,197 +6,138 @@ This is the only module that imports ijson.
 from __future__ import annotations
 
 import codecs
-import json
-import math
-import re
+import gzip
 import sys
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+import zlib
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeAlias
 
 import ijson
 
-from promptkit.errors import TranscriptFormatError
-from promptkit.files import MAX_LINE_BYTES
+from promptkit.errors import TranscriptError, TranscriptFormatError
+from promptkit.files import MAX_LINE_BYTES, read_gzip
+from promptkit.lab.recordings.reading.json_values import is_too_deep, parse_number, split_objects
 from promptkit.messages import Json
-from promptkit.transcript import CustomEntry, EntryPayload
 
-if TYPE_CHECKING:
-    from promptkit.lab.recordings.reading.format import Readable, RecordingSource
-
-
-JsonObject: TypeAlias = Mapping[str, Json]
-"""A JSON object."""
-
-MAX_DEPTH = 200
-"""Levels of nested objects and lists. A deeper value is kept as text, because not every JSON reader
-can read it."""
-
-MAX_TIME = 1e15
-"""No clock shows a larger time, in seconds or milliseconds."""
-
-MIN_MILLISECONDS = 1e11
-"""A larger time is in milliseconds: as seconds it would be more than 3,000 years after 1970."""
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b"
 
 
-def as_object(value: Json) -> JsonObject:
-    """Return the value if it is an object, else an empty object."""
-    return value if isinstance(value, Mapping) else {}
+@contextmanager
+def open_source(path: Path, *, address: str | None = None) -> Generator[RecordingSource]:
+    """Open a recording.
 
+    Raises TranscriptError, with a message of one line, if it cannot be opened or read.
 
-def as_list(value: Json) -> list[Json]:
-    """Return the value if it is a list, else an empty list."""
-    return value if isinstance(value, list) else []
-
-
-def as_blocks(content: Json) -> list[Json]:
-    """Return the blocks of a content. A text, or anything else but a list, is one."""
-    return content if isinstance(content, list) else [content]
-
-
-def as_objects(value: Json) -> list[JsonObject]:
-    """Return the objects in a list. Other items are ignored."""
-    return [item for item in as_list(value) if isinstance(item, Mapping)]
-
-
-def as_text(value: Json) -> str | None:
-    """Return the value if it is a string, else None."""
-    return value if isinstance(value, str) else None
-
-
-def as_count(value: Json) -> int | None:
-    """Return the value as a whole number if it is a number of at least 0, else None."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or value < 0
-    ):
-        return None
-    return int(value)
-
-
-def parse_time(value: Json) -> float | None:
-    """Return a time in seconds since 1970, from an ISO date, from seconds or from milliseconds; None if the value is no time."""
-    if isinstance(value, str):
-        try:
-            date = datetime.fromisoformat(value)
-            return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-        except (ValueError, OverflowError):
-            return None
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not -MAX_TIME < value < MAX_TIME
-    ):
-        return None
-    return value / 1000 if value > MIN_MILLISECONDS else float(value)
-
-
-def omit_fields(record: JsonObject, known: Collection[str]) -> dict[str, Json]:
-    """Return the fields of an object that are neither in `known` nor empty: what a format did not understand."""
-    return {
-        key: value
-        for key, value in record.items()
-        if key not in known and value not in (None, [], {}, "")
-    }
-
-
-def dump_json(value: Json) -> str:
-    """Write a value as JSON text, for example arguments that a recording holds as an object."""
-    return json.dumps(value, ensure_ascii=False)
-
-
-def parse_json(text: bytes) -> Json:
-    """Parse a JSON text.
-
-    NaN and numbers beyond the range of doubles become strings, because they cannot be written as
-    JSON.
-
-    Invalid UTF-8 becomes replacement characters. Raises ValueError, with the reason, for text that
-    is not JSON or is nested too deeply.
+    `address` is how errors name the file; by default its path.
     """
-    # The reasons are stored in transcripts, beside the line, so that they must not change.
     try:
-        value: Json = json.loads(
-            text.decode("utf-8", errors="replace"), parse_constant=str, parse_float=_parse_number
-        )
-    except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON: {error.msg} at column {error.colno:,}") from error
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and is_too_deep(value):
-        raise ValueError("nested too deeply")
-    return value
+        if path.is_dir():
+            raise TranscriptError(f"{path} is a directory: name a file in it.")
+        with path.open("rb") as raw:
+            yield RecordingSource(
+                raw,
+                path=address or str(path),
+                name=path.name.removesuffix(".gz"),
+                size=path.stat().st_size,
+            )
+    except FileNotFoundError as error:
+        raise TranscriptError(f"there is no file {path}.") from error
+    except OSError as error:
+        raise TranscriptError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def _parse_number(digits: str | Decimal) -> float | str:
-    number = float(digits)
-    return number if math.isfinite(number) else str(digits)
+class RecordingSource:
+    """A recording.
+
+    `name` is the file's name without the suffix of compression; `size` is its size on the disk, in
+    bytes.
+    """
+
+    def __init__(self, raw: BinaryIO, *, path: str, name: str, size: int) -> None:
+        self._raw = raw
+        self.path = path
+        self.name = name
+        self.size = size
+        self.has_long_number: bool | None = None
+        """Whether the file contains more digits in a row than Python converts to a number; None if
+        it was not searched yet."""
+
+    @property
+    def position(self) -> int:
+        """How many of its bytes on the disk have been read, for showing progress."""
+        return self._raw.tell()
+
+    def open(self) -> Readable:
+        """Return the uncompressed content from the beginning, without a byte order mark."""
+        file = self._content()
+        return file if file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else self._content()
+
+    def _content(self) -> Readable:
+        compressed = self.is_compressed
+        self._raw.seek(0)
+        return _GzipReader(self._raw, self.path) if compressed else self._raw
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the file is compressed with gzip."""
+        self._raw.seek(0)
+        return self._raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that are not blank, numbered from 1.
+
+        Only a line feed ends a line; texts may contain other line breaks. Several JSON objects on one
+        line, as two programs write at once, are yielded one by one with the number of the line.
+        """
+        read_line = partial(self.open().readline, MAX_LINE_BYTES)
+        for number, line in enumerate(iter(read_line, b""), 1):
+            for part in split_objects(line) if line.strip() else ():
+                yield number, part
 
 
-def is_too_deep(value: Json) -> bool:
-    """Return whether a value is nested deeper than `MAX_DEPTH`."""
-    level: list[Json] = [value]
-    for _ in range(MAX_DEPTH):
-        children: list[Json] = []
-        for item in level:
-            if isinstance(item, Mapping):
-                children.extend(
-                    child for child in item.values() if isinstance(child, Mapping | list)
-                )
-            elif isinstance(item, list):
-                children.extend(child for child in item if isinstance(child, Mapping | list))
-        if not children:
-            return False
-        level = children
-    return True
+class Readable(Protocol):
+    """The content of a recording.
+
+    Its methods raise TranscriptFormatError if compressed data is damaged or cut short.
+    """
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return some bytes; none at the end."""
+        ...
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """Return a line with its end, or `size` bytes of it; none at the end."""
+        ...
 
 
-def parse_object(line: bytes) -> JsonObject | str:
-    """Parse the JSON object of a line. Returns what is wrong, in words, if there is none."""
-    try:
-        value = parse_json(line)
-    except ValueError as error:
-        return f"{error}."
-    return value if isinstance(value, Mapping) else "no JSON object."
+class _GzipReader:
+    """The content of a compressed file."""
 
+    def __init__(self, raw: BinaryIO, path: str) -> None:
+        self._file = read_gzip(raw)
+        self._path = path
 
-def split_objects(line: bytes) -> list[bytes]:
-    """Return the JSON objects of a line; the line itself if it is anything but several whole objects."""
-    if not _OBJECTS.search(line):
-        return [line]
-    text, at, parts = line.decode("utf-8", errors="replace").strip(), 0, list[bytes]()
-    while at < len(text):
+    def read(self, size: int = -1, /) -> bytes:
+        with self._translate_errors():
+            return self._file.read(size)
+
+    def readline(self, size: int = -1, /) -> bytes:
+        with self._translate_errors():
+            return self._file.readline(size)
+
+    @contextmanager
+    def _translate_errors(self) -> Generator[None]:
         try:
-            _, end = _DECODER.raw_decode(text, at)
-        except (ValueError, RecursionError):
-            return [line]
-        if text[at] != "{":
-            return [line]
-        parts.append(text[at:end].encode())
-        at = end + len(text[end:]) - len(text[end:].lstrip())
-    return parts if len(parts) > 1 else [line]
-
-
-_DECODER = json.JSONDecoder()
-_OBJECTS = re.compile(rb"\}\s*\{")
-"""The end of an object and the beginning of another one; also found in texts."""
-
-
-def keep_fields(format_name: str, extra: JsonObject) -> list[EntryPayload]:
-    """Return an entry that keeps the fields of a record that nothing else holds; none if there are none."""
-    return [CustomEntry(name=f"{format_name}.fields", data=extra)] if extra else []
-
-
-def keep_bad_line(format_name: str, number: int, line: bytes, problem: str) -> CustomEntry:
-    """Return an entry that keeps a line that could not be read, as text."""
-    text = line.decode("utf-8", errors="backslashreplace").rstrip("\r\n")
-    return CustomEntry(
-        name=f"{format_name}.bad_line", data={"line": number, "problem": problem, "text": text}
-    )
+            yield
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise TranscriptFormatError(
+                f"the compressed data is damaged or cut short: {error}", file=self._path
+            ) from error
 
 
 JsonPath: TypeAlias = tuple[str | int, ...]
@@ -335,7 +276,7 @@ def _send(parser: ijson.Parser, chunk: bytes) -> Exception | None:
 def _take(events: list[ijson.Event]) -> Iterator[tuple[str, Json]]:
     """Yield the events so far, and forget them."""
     for event, value in events:
-        yield event, _parse_number(value) if isinstance(value, Decimal) else value
+        yield event, parse_number(value) if isinstance(value, Decimal) else value
     del events[:]
 
 
