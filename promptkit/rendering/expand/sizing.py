@@ -14,7 +14,6 @@ fits needs no pruning.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from promptkit.rendering.expand.flex import resolve_reserve, split_shares
@@ -55,8 +54,9 @@ class Sizer:
         self._earlier_counts: dict[int, tuple[Message, int]] = {}
         self._truncated: dict[tuple[str, int, float, str], str] = {}
         self._earlier_truncated: dict[tuple[str, int, float, str], str] = {}
-        self.count_frame = lru_cache(MAX_FRAMES)(self._count_frame)
-        """Counts the tokens around the content of a message, each once."""
+        self._frames: dict[
+            tuple[Role, str | None, tuple[ToolCall, ...], str | None, bool | None], int
+        ] = {}
 
     def count_node_frame(self, node: Node, state: int, *, text: bool) -> int:
         """Count the tokens around the content of a message, including the tool calls that are alive in a state.
@@ -79,7 +79,7 @@ class Sizer:
             )
         return self.count_frame(role, node.name, calls, node.call_id, text=text)
 
-    def _count_frame(
+    def count_frame(
         self,
         role: Role,
         name: str | None,
@@ -88,9 +88,16 @@ class Sizer:
         *,
         text: bool | None = None,
     ) -> int:
-        return self.tokenizer.count_framing(
-            role, name=name, tool_calls=calls, tool_call_id=call_id, text=text
-        ).tokens
+        """Count the tokens around the content of a message, each once."""
+        key = role, name, calls, call_id, text
+        tokens = self._frames.get(key)
+        if tokens is None:
+            if len(self._frames) >= MAX_FRAMES:
+                self._frames.clear()
+            tokens = self._frames[key] = self.tokenizer.count_framing(
+                role, name=name, tool_calls=calls, tool_call_id=call_id, text=text
+            ).tokens
+        return tokens
 
     def count_item(self, item: MessageItem) -> int:
         """Count the tokens of a message item. The count is kept on the item."""

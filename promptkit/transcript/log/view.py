@@ -357,7 +357,7 @@ class _View:
     def _add_message(
         self, entry: Entry, message: Message, edit: Edit | None, *, unfinished: bool
     ) -> None:
-        calls = {call.id for call in message.tool_calls} if message.tool_calls else set()
+        calls = {call.id for call in message.tool_calls} if message.tool_calls else set[str]()
         if (edit is not None and edit.content is None) or (unfinished and calls):
             self._hidden_calls |= calls
             return
