@@ -205,6 +205,10 @@ class Compactor:
     sizer: Sizer = attrs.field(init=False)
     """Counts messages, each once while it stays in the view."""
     _capped_view: CappedView = attrs.field(init=False)
+    _counted: tuple[TranscriptView, Sizer, UsageByPart] | None = attrs.field(
+        default=None, init=False
+    )
+    """The view that was counted last, by what, and its parts."""
     _running: asyncio.Event | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -263,13 +267,8 @@ class Compactor:
         path, before = self.transcript.path(), self._capped_view
         if not is_much(before.get_unread(path)):
             return
-        view, count = before.copy_limits(), self.sizer.count_message
-
-        def read() -> None:
-            for message in view.build_view(path).messages:
-                count(message)
-
-        await run_in_worker(read)
+        view = before.copy_limits()
+        await run_in_worker(lambda: self._count_view(view.build_view(path)))
         if before is self._capped_view and before.limits == view.limits:
             self._capped_view = view
 
@@ -677,8 +676,12 @@ class Compactor:
         return self.count_fixed() + self._count_view(self._capped_view.build_view(path))
 
     def _count_view(self, view: TranscriptView) -> UsageByPart:
-        summary_ids = find_summary_ids(view.items)
-        return count_parts(view.messages, summary_ids, self.sizer.count_message)
+        """Count a view by part, each view once."""
+        counted, sizer = self._counted, self.sizer
+        if counted is None or counted[0] is not view or counted[1] is not sizer:
+            parts = count_parts(view.messages, find_summary_ids(view.items), sizer.count_message)
+            counted = self._counted = view, sizer, parts
+        return counted[2]
 
     def _report_commit(
         self, draft: DraftSummary, entry: Entry, checkpoint: Checkpoint, before: UsageByPart
