@@ -283,7 +283,9 @@ class TestFaults:
             {"input": "Hi"} if path == "/v1/responses" else {"messages": [HELLO], "max_tokens": 500}
         )
         body = {"model": "m", "stream": True, **asked}
-        with serve(script=[Delay(between=0.02, answer="A" * 40 + "B" * 8), "next"]) as server:
+        slow = Delay(between=0.02, answer="A" * 40 + "B" * 8)
+        with serve(script=["first", slow, "next"]) as server:
+            assert said(chat(server).body) == "first"  # what is loaded once is not timed below
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
             headers = {"anthropic-version": "2023-06-01"}
             start = time.monotonic()
