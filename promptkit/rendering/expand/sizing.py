@@ -14,7 +14,6 @@ fits needs no pruning.
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from promptkit.rendering.expand.flex import resolve_reserve, split_shares
@@ -55,8 +54,9 @@ class Sizer:
         self._earlier_counts: dict[int, tuple[Message, int]] = {}
         self._truncated: dict[tuple[str, int, float, str], str] = {}
         self._earlier_truncated: dict[tuple[str, int, float, str], str] = {}
-        self.count_frame = lru_cache(MAX_FRAMES)(self._count_frame)
-        """Counts the tokens around the content of a message, each once."""
+        self._frames: dict[
+            tuple[Role, str | None, tuple[ToolCall, ...], str | None, bool | None], int
+        ] = {}
 
     def count_node_frame(self, node: Node, state: int, *, text: bool) -> int:
         """Count the tokens around the content of a message, including the tool calls that are alive in a state.
@@ -79,7 +79,7 @@ class Sizer:
             )
         return self.count_frame(role, node.name, calls, node.call_id, text=text)
 
-    def _count_frame(
+    def count_frame(
         self,
         role: Role,
         name: str | None,
@@ -88,9 +88,16 @@ class Sizer:
         *,
         text: bool | None = None,
     ) -> int:
-        return self.tokenizer.count_framing(
-            role, name=name, tool_calls=calls, tool_call_id=call_id, text=text
-        ).tokens
+        """Count the tokens around the content of a message, each once."""
+        key = role, name, calls, call_id, text
+        tokens = self._frames.get(key)
+        if tokens is None:
+            if len(self._frames) >= MAX_FRAMES:
+                self._frames.clear()
+            tokens = self._frames[key] = self.tokenizer.count_framing(
+                role, name=name, tool_calls=calls, tool_call_id=call_id, text=text
+            ).tokens
+        return tokens
 
     def count_item(self, item: MessageItem) -> int:
         """Count the tokens of a message item. The count is kept on the item."""
@@ -275,21 +282,25 @@ class Sizer:
             + self.sum_plain_members(node, UNBOUNDED)
             + sum(member.whole for member in members)
         )
-        if self._stays(node):
+        if self._stays(node, node):
             node.needed = node.whole
             return
         node.needed = sum(member.needed for member in members) + sum(
             self.count_item(item)
             for item in node.items
-            if type(item) is MessageItem and self._stays(item)
+            if type(item) is MessageItem and self._stays(item, node)
         )
 
-    def _stays(self, item: Node | MessageItem) -> bool:
-        """Return whether an item may exceed its share because pruning cannot make it smaller."""
+    def _stays(self, item: Node | MessageItem, inner: Node) -> bool:
+        """Return whether an item may exceed its share because pruning cannot make it smaller.
+
+        `inner` is the item, or the container of an item that is no node. A user message in a
+        container with a priority is pruned with it; the only system message stays there, too (D11).
+        """
         if type(item) is Node and item.required:
             return True
         return (
-            item.role in ("system", "user")
+            (item.role == "system" or (item.role == "user" and not inner.in_prioritized))
             and item.priority >= HIGHEST_PRIORITY
             and not self.prompt_tsx
         )
@@ -310,7 +321,7 @@ class Sizer:
             if type(item) is MessageItem:
                 size += (
                     self.count_item(item)
-                    if self._stays(item)
+                    if self._stays(item, node)
                     else min(share, self.count_item(item))
                 )
             elif type(item) is Leaf and _takes_share(item):

@@ -43,6 +43,7 @@ class Route:
 @dataclass
 class Speed:
     value: float
+    """Of a day."""
     unit: Unit = Unit.METRE
 
 
@@ -529,3 +530,11 @@ def test_numbers_that_json_does_not_have_are_texts() -> None:
 
 def test_a_partial_of_an_object_has_the_name_of_its_class() -> None:
     assert tool(functools.partial(Service(), words="a")).definition.name == "Service"
+
+
+def test_the_docstring_below_a_field_of_a_dataclass_is_its_description() -> None:
+    def drive(speed: Speed) -> str:
+        return repr(speed)
+
+    schema = json.dumps(tool(drive).definition.parameters)
+    assert '"value": {"description": "Of a day.", "type": "number"}' in schema

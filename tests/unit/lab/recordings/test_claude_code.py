@@ -314,6 +314,23 @@ class TestSubagents:
         for said in ("Go.", "Only read.", "Hm.", "Nearly done.", "Done."):
             assert sum(said in each for each in shown) == 1, said
 
+    def test_a_line_without_a_message_among_a_subagents_lines_counts_none(
+        self, tmp_path: Path
+    ) -> None:
+        listed: list[Json] = [
+            {"type": "assistant", "message": {"role": "assistant", "content": "Done."}},
+            {"type": "attachment", "attachment": {"type": "date_change"}},
+        ]
+        progress: Record = {
+            "type": "progress",
+            "uuid": "p1",
+            "parentUuid": "a1",
+            "sessionId": "s",
+            "data": {"type": "agent_progress", "agentId": "x", "normalizedMessages": listed},
+        }
+        made = read(tmp_path, CLAUDE[0], answer("a1", "u1", "m1", text("I ask.")), progress)
+        assert made.counts.messages == 2
+
 
 class TestCompactions:
     def test_what_stood_before_is_shown_as_the_summary(self, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Message, ToolCall
+from promptkit import ImagePart, Message, ToolCall
 from promptkit.transcript.log.entries import (
     BranchSummary,
     Checkpoint,
@@ -310,3 +310,16 @@ def test_a_summary_cannot_end_its_block_in_any_spelling(end: str) -> None:
     assert end not in text.removesuffix("</conversation-summary>")
     assert len(re.findall(r"<\s*/\s*conversation-summary", text, re.IGNORECASE)) == 1
     assert "a < b </p>" in text
+
+
+def test_a_view_says_whether_it_has_a_picture_also_when_it_grows_or_the_picture_is_edited_away() -> (
+    None
+):
+    transcript, builder = talk("a"), ViewBuilder()
+    assert not builder.build(transcript.path()).has_media
+    picture = ImagePart(url="https://example.org/a.png")
+    (entry,) = transcript.append_messages(Message(role="user", content=("See", picture)))
+    transcript.append_messages(said("c"))
+    assert builder.build(transcript.path()).has_media
+    transcript.append(Edit(target=entry.id, content=("See",), reason="media"))
+    assert not builder.build(transcript.path()).has_media
