@@ -56,6 +56,7 @@ NAMESPACES: Mapping[str, str] = {
     "promptkit.lab.engines": "Engines",
     "promptkit.bench": "Benchmarks",
     "promptkit.testing": "Tests of prompts",
+    "promptkit.testing.server": "A server for tests",
     "promptkit.errors": "Errors",
 }
 """The public namespaces and the titles of their pages, in the order of the reference."""

@@ -129,9 +129,9 @@ class RecordedModel:
 
     A request is recognized by what the model is shown: messages, tools, and the options that a
     reply depends on. Ids, dates, times, this machine's folders, the transcript's place in a summary
-    and secrets do not count, and secrets are not written. A request that was recorded a moment ago, or is being recorded, is not sent
-    again: it gets the same reply. A refusal of a request that was too large is recorded too; other
-    errors are not.
+    and secrets do not count, and secrets are not written. A request that was recorded a moment ago,
+    or is being recorded, is not sent again: it gets the same reply. A refusal of a request that was
+    too large is recorded too; other errors are not.
 
     >>> model = RecordedModel(OpenAIModel("gpt-5"), Path(__file__).parent / "records" / "review")
     """

@@ -15,7 +15,10 @@ from promptkit import (
     Expandable,
     First,
     Group,
+    History,
     Image,
+    Message,
+    PrioritizedList,
     PromptElement,
     Renderer,
     Sizing,
@@ -292,6 +295,39 @@ class TestWhatStays:
         small = UserMessage(priority=1)["a b c"]
         group = Group()[UserMessage(required=True)["w " * 70], UserMessage(priority=1)["w " * 20]]
         assert self.budget_beside(small, group) == 100 - 3 - 70
+
+    def test_a_user_message_without_a_priority_in_a_component_with_one_does_not_stay(self) -> None:
+        small = UserMessage(priority=2)["a b c"]
+        for inner in (UserMessage()["w " * 150], Group()[UserMessage()["w " * 150]]):
+            part = Contents(children_of=(inner,)).layout(priority=1)
+            assert self.budget_beside(small, part) == 100 - 3 - 50
+
+
+@component
+class Contents(PromptElement):
+    children_of: tuple[Child, ...]
+
+    def render(self, sizing: Sizing) -> Child:
+        return self.children_of
+
+
+def test_a_list_that_is_pruned_before_the_conversation_leaves_the_newest_turn_whole() -> None:
+    turns = [
+        message
+        for number in range(1, 6)
+        for message in (
+            Message(role="user", content=(f"question {number} of five",)),
+            Message(role="assistant", content=(f"answer {number} of five",)),
+        )
+    ]
+    files = Contents(children_of=(UserMessage()[PrioritizedList()[["file"] * 100]],))
+    prompt = (
+        files.layout(priority=1),
+        History(turns=turns, priority=2),
+        UserMessage(required=True)["Where?"],
+    )
+    shown = render(prompt, budget=60, tokenizer=WordTokenizer())
+    assert shown.messages[-3:-1] == tuple(turns[-2:])
 
 
 def test_shares_are_the_same_in_each_render_of_a_renderer() -> None:

@@ -57,7 +57,7 @@ def messages() -> SearchStrategy[list[Message]]:
 
 
 def tokens(given_: Sequence[Message]) -> int:
-    return sum(map(UsageMeter(TOKENIZER).count, given_))
+    return sum(map(UsageMeter(TOKENIZER).sizer.count_message, given_))
 
 
 PROCESSORS: dict[str, Processor] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from promptkit.agent.window.prompt import ConversationPrompt, ConversationView, 
 from promptkit.agent.window.wire import is_recorded
 from promptkit.compaction import LastRequest, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
+from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.policy.usage import count_parts, find_summary_ids
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.run.events import RequestPruned
@@ -400,6 +401,13 @@ class RequestBuilder:
         Returns:
             The sizes in tokens.
         """
+        fixed, count = self._plan_count(view, target)
+        return fixed + count()
+
+    def _plan_count(
+        self, view: TranscriptView, target: RequestTarget
+    ) -> tuple[UsageByPart, Callable[[], UsageByPart]]:
+        """Return what the request that shows a view has besides its messages, and what counts those in any thread."""
         sizer, summary_ids = target.sizer, find_summary_ids(view.items)
         adaptation = self._adapt_to(target, view.checkpoint_id)
         limits = RequestLimits(
@@ -412,21 +420,21 @@ class RequestBuilder:
         messages = self._processor.process(view, limits).messages
         fixed = self.count_fixed(messages, target)
         if self._system is None:
-            return fixed + count_parts(messages, summary_ids, sizer.count_message)
+            return fixed, partial(count_parts, messages, summary_ids, sizer.count_message)
 
         def count_shown(message: Message) -> int:
             shown = show_message(message)
             return 0 if shown is None else sizer.count_message(shown)
 
-        return (
-            fixed
-            + count_parts(messages, summary_ids, count_shown)
-            + UsageByPart(summary=adaptation.tokens)
-        )
+        fixed += UsageByPart(summary=adaptation.tokens)
+        return fixed, partial(count_parts, messages, summary_ids, count_shown)
 
-    def find_size(self, view: TranscriptView, target: RequestTarget) -> int | None:
+    async def find_size(self, view: TranscriptView, target: RequestTarget) -> int | None:
         """Return the tokens that `measure` counts, or None where only a render tells them exactly."""
-        return None if self._system is None else self.measure(view, target).total
+        if self._system is None:
+            return None
+        fixed, count = self._plan_count(view, target)
+        return (fixed + await run_beside(view.items, count)).total
 
     def count_fixed(self, messages: Sequence[Message], target: RequestTarget) -> UsageByPart:
         """Count by part what a request that shows `messages` has besides them."""

@@ -608,7 +608,7 @@ class ContextWindow:
         view, target = self.view, self._find_target()
         budget = min(filter(None, (self.budget.render_budget, state.limit)), default=None)
         if budget is not None and not state.pruned and self.compaction.usage().local > budget:
-            size = self._requests.find_size(view, target)
+            size = await self._requests.find_size(view, target)
             if size is not None and size > budget:
                 return size
         try:

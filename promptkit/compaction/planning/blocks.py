@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from itertools import starmap
+from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
@@ -21,8 +22,7 @@ ANSWERED, OPEN = "[answered] ", "[open] "
 _OPENING_TAG, _CLOSING_TAG = build_summary_message("\0").text.split("\0")
 
 
-@attrs.frozen
-class Block:
+class Block(NamedTuple):
     """Messages of a view that are kept or dropped together: one message, or tool calls with all their results."""
 
     start: int
@@ -35,14 +35,14 @@ class Block:
 
 def group_blocks(items: Sequence[ViewItem]) -> list[Block]:
     """Group the messages of a view into blocks, oldest first."""
-    blocks = [Block(start, end) for start, end in split_blocks([item.message for item in items])]
+    blocks = list(starmap(Block, split_blocks([item.message for item in items])))
     # Only the newest reply can wait for results: once the model has replied again, the calls of an
     # older reply stay without results.
     for at in range(len(blocks) - 1, -1, -1):
         block = blocks[at]
         if items[block.start].message.role == "assistant":
             if _is_running(items, block):
-                blocks[at] = attrs.evolve(block, running=True)
+                blocks[at] = block._replace(running=True)
             break
     return blocks
 

@@ -193,10 +193,11 @@ def select(  # noqa: PLR0913  # keywords
     sizer = Sizer(tokenizer)
     cutter = _Cutter(items, group_blocks(items), sizer.count_message)
     cut = min(cutter.find_cut(keep), cutter.running)
+    pinned = {at for at, item in enumerate(items[:cut]) if pin(item)}
     pins = frozenset(
         at
-        for block in cutter.blocks
-        if block.start < cut and any(map(pin, items[block.start : block.end]))
+        for block in (cutter.blocks if pinned else ())
+        if not pinned.isdisjoint(range(block.start, block.end))
         for at in range(block.start, block.end)
     )
     verbatim: dict[int, ViewItem] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -97,7 +97,7 @@ _ORDERS = {
 """Known by the form of the verb, or by their place."""
 
 _PROHIBITIONS = tuple(
-    (clue, re.compile(pattern, re.IGNORECASE | re.MULTILINE))
+    (clue, pattern)
     for clues, pattern in [
         *((clues, rf"(?<!--)\b(?:{words})\b") for clues, words in _WORDS.items()),
         *_ORDERS.items(),
@@ -384,7 +384,15 @@ def mask_quoted(text: str) -> str:
 def forbids(text: str) -> bool:
     """Return whether a text has words that forbid something."""
     folded = text.casefold()
-    return any(clue in folded and pattern.search(text) for clue, pattern in _PROHIBITIONS)
+    return any(
+        clue in folded and _compile_prohibition(pattern).search(text)
+        for clue, pattern in _PROHIBITIONS
+    )
+
+
+@cache
+def _compile_prohibition(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
 
 
 def find_constraints(texts: Iterable[str]) -> tuple[str, ...]:

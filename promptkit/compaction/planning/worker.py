@@ -105,6 +105,7 @@ async def take_turn() -> None:
         future: asyncio.Future[None] = loop.create_future()
         turns.waiting.append(future)
         await future
+        await asyncio.sleep(0)  # tasks whose time came during the turn before go first
     else:
         turns.taken = True
         loop.call_soon(turns.pass_on)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import attrs
@@ -313,35 +314,29 @@ class UsageMeter:
         place = self._places[entry_id]
         return self._first_sums[entry_id] + self._before[place + 1] - self._before[place]
 
-    def count(self, message: Message) -> int:
-        """Count the tokens of one message."""
-        return self.sizer.count_message(message)
-
     def _follow(self, items: Sequence[ViewItem]) -> None:
         """Update the sums: keep those of the unchanged start of the view, look up or count the rest."""
         old = self._items
         same = count_unchanged(old, items, _is_same)
         if same == len(old) == len(items):
             return
+        removed, added, sums = old[same:], items[same:], self._before
         # After a change most messages are the same, only at another place.
-        known = {
-            id(item.message): self._before[at + 1] - self._before[at]
-            for at, item in enumerate(old[same:], same)
-        }
-        for at, item in enumerate(old[same:], same):
+        known = {id(item.message): sums[at + 1] - sums[at] for at, item in enumerate(removed, same)}
+        count = self.sizer.count_message
+        counts = [
+            count(item.message) if (tokens := known.get(id(item.message))) is None else tokens
+            for item in added
+        ]
+        for at, item in enumerate(removed, same):
             if self._places.get(item.entry_id) == at:
                 del self._places[item.entry_id]
-        removed = old[same:]  # keeps the messages alive while their ids are looked up
-        del old[same:], self._before[same + 1 :]
-        for item in items[same:]:
+        sums[same:] = accumulate(counts, initial=sums[same])
+        old[same:] = added
+        for at, item in enumerate(added, same):
             if item.entry_id not in self._places:
-                self._places[item.entry_id] = len(old)
-                self._first_sums.setdefault(item.entry_id, self._before[-1])
-            tokens = known.get(id(item.message))
-            self._before.append(
-                self._before[-1] + (self.count(item.message) if tokens is None else tokens)
-            )
-            old.append(item)
+                self._places[item.entry_id] = at
+                self._first_sums.setdefault(item.entry_id, sums[at])
         for item in removed:
             if item.entry_id not in self._places:
                 self._first_sums.pop(item.entry_id, None)

@@ -59,7 +59,7 @@ from promptkit.compaction.summarizers.extractive import (
     ExtractiveSummarizer,
     format_left_out,
 )
-from promptkit.compaction.summarizers.facts import Facts, redact_facts
+from promptkit.compaction.summarizers.facts import Facts, pins_from_json, redact_facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.losses import (
     Losses,
@@ -205,6 +205,10 @@ class Compactor:
     sizer: Sizer = attrs.field(init=False)
     """Counts messages, each once while it stays in the view."""
     _capped_view: CappedView = attrs.field(init=False)
+    _counted: tuple[TranscriptView, Sizer, UsageByPart] | None = attrs.field(
+        default=None, init=False
+    )
+    """The view that was counted last, by what, and its parts."""
     _running: asyncio.Event | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -263,13 +267,8 @@ class Compactor:
         path, before = self.transcript.path(), self._capped_view
         if not is_much(before.get_unread(path)):
             return
-        view, count = before.copy_limits(), self.sizer.count_message
-
-        def read() -> None:
-            for message in view.build_view(path).messages:
-                count(message)
-
-        await run_in_worker(read)
+        view = before.copy_limits()
+        await run_in_worker(lambda: self._count_view(view.build_view(path)))
         if before is self._capped_view and before.limits == view.limits:
             self._capped_view = view
 
@@ -619,9 +618,11 @@ class Compactor:
         pins = _collect_pins(self.transcript.path(), draft.plan)
         if self.redactor is not None:
             pins = redact_facts(pins, self.redactor)
-        summary = attrs.evolve(draft.summary, facts=_replace_pins(draft.summary.facts, pins))
-        is_same = Facts.from_json(summary.facts).pins == Facts.from_json(draft.summary.facts).pins
-        return draft if is_same else attrs.evolve(draft, summary=summary)
+        facts = draft.summary.facts
+        if pins_from_json(pins) == pins_from_json(facts):
+            return draft
+        summary = attrs.evolve(draft.summary, facts=_replace_pins(facts, pins))
+        return attrs.evolve(draft, summary=summary)
 
     def _write(
         self, draft: DraftSummary, replaced: ReplacementMessages, files: tuple[Message, ...]
@@ -641,16 +642,17 @@ class Compactor:
                 replaced = self.replacement.build(
                     draft.plan, draft.summary, self.tokenizer, files=files
                 )
-            before = self.count_request()
+            view, count = self.view, self.sizer.count_message
+            kept, shown = view.items, self._count_view(view)
+            before = self.count_fixed() + shown
             checkpoint = build_checkpoint(
-                draft, self.view.items, replaced=replaced, count=self.sizer.count_message
+                draft, kept, tokens=shown.total, replaced=replaced, count=count
             )
-            kept = self.view.items
             start = next(
                 (at for at, item in enumerate(kept) if item.entry_id == checkpoint.first_kept),
                 len(kept),
             )
-            edits, saved = prune_reasoning(kept[start:], count=self.sizer.count_message)
+            edits, saved = prune_reasoning(kept[start:], count=count)
             checkpoint = attrs.evolve(
                 checkpoint, tokens_after=(checkpoint.tokens_after or 0) - saved
             )
@@ -671,10 +673,15 @@ class Compactor:
     def count_request(self, transcript: Transcript | None = None) -> UsageByPart:
         """Count by part what the next request takes. None: of the compactor's own transcript."""
         path = (self.transcript if transcript is None else transcript).path()
-        view = self._capped_view.build_view(path)
-        return self.count_fixed() + count_parts(
-            view.messages, find_summary_ids(view.items), self.sizer.count_message
-        )
+        return self.count_fixed() + self._count_view(self._capped_view.build_view(path))
+
+    def _count_view(self, view: TranscriptView) -> UsageByPart:
+        """Count a view by part, each view once."""
+        counted, sizer = self._counted, self.sizer
+        if counted is None or counted[0] is not view or counted[1] is not sizer:
+            parts = count_parts(view.messages, find_summary_ids(view.items), sizer.count_message)
+            counted = self._counted = view, sizer, parts
+        return counted[2]
 
     def _report_commit(
         self, draft: DraftSummary, entry: Entry, checkpoint: Checkpoint, before: UsageByPart
@@ -725,6 +732,7 @@ def build_checkpoint(
     draft: DraftSummary,
     items: Sequence[ViewItem],
     *,
+    tokens: int,
     replaced: ReplacementMessages,
     count: Callable[[Message], int],
 ) -> Checkpoint:
@@ -733,6 +741,7 @@ def build_checkpoint(
     Args:
         draft: The summary and its plan.
         items: The current view: that of the plan, and what was appended since, which is kept.
+        tokens: The tokens of the messages of that view.
         replaced: The messages that replace what is dropped.
         count: Counts the tokens of a message.
     """
@@ -757,7 +766,7 @@ def build_checkpoint(
         data=draft.summary.data,
         facts=draft.summary.facts,
         losses=draft.summary.losses,
-        tokens_before=sum(count(item.message) for item in items),
+        tokens_before=tokens,
         tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
         dropped=dropped,
         shown=max(0, dropped - draft.summary.missed),

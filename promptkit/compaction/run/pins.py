@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import attrs
 
 from promptkit.compaction.planning.user_messages import mask_quoted
-from promptkit.compaction.summarizers.facts import Facts, Pin, pin_from_json
+from promptkit.compaction.summarizers.facts import Pin, pin_from_json, pins_from_json
 from promptkit.errors import InvalidArgumentError
 from promptkit.transcript import Checkpoint, CustomEntry, Entry, Reset, Transcript
 
@@ -29,7 +29,7 @@ def list_pins(path: Sequence[Entry], checkpoint: str | None) -> tuple[Pin, ...]:
     known: tuple[Pin, ...] = ()
     for entry in reversed(path):
         if entry.id == checkpoint and isinstance(entry.payload, Checkpoint):
-            known = Facts.from_json(entry.payload.facts).pins
+            known = pins_from_json(entry.payload.facts)
             break
         if isinstance(entry.payload, Reset):
             break

@@ -230,7 +230,7 @@ class Facts:
             figures=_read_texts(data.get("figures")),
             plan=_read_text(data.get("plan")),
             todos=_read_texts(data.get("todos")),
-            pins=_read_rows(data.get("pins"), pin_from_json),
+            pins=pins_from_json(data),
             skills=_read_rows(data.get("skills"), _read_skill),
             rules=_read_rows(data.get("rules"), _read_skill),
             tools=_read_counts(data.get("tools")),
@@ -287,6 +287,11 @@ def rank_names(names: Iterable[Name], *, messages: int) -> tuple[Name, ...]:
 def pin_from_json(data: Mapping[str, Json]) -> Pin:
     """Read a pin as facts and the entries of pins store it. Values of another type are empty."""
     return Pin(**{name: _read_text(data.get(name)) for name in ("entry", "text", "by")})
+
+
+def pins_from_json(facts: Mapping[str, Json]) -> tuple[Pin, ...]:
+    """Return the pins in the facts of a checkpoint."""
+    return _read_rows(facts.get("pins"), pin_from_json)
 
 
 def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:

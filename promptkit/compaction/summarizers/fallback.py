@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
@@ -19,6 +20,8 @@ from promptkit.errors import (
     RateLimitedError,
     SummaryError,
 )
+
+_LOGGER = logging.getLogger("promptkit")
 
 FAILURES_BEFORE_PAUSE = 3
 """Failures in a row after which a summarizer is skipped for a while."""
@@ -57,7 +60,7 @@ class FallbackSummarizer:
     for longer.
 
     The last one should be a summarizer that needs no model, so that a failing provider never blocks
-    a conversation.
+    a conversation. A summary that it makes in place of a model's is logged as a warning.
 
     >>> FallbackSummarizer([SimpleSummarizer(model=model, window=128_000), ExtractiveSummarizer()])
     """
@@ -109,6 +112,12 @@ class FallbackSummarizer:
                 outcome, error = await self._ask(summarizer, request)
                 if not isinstance(outcome, FailedAttempt):
                     self._pauses.pop(id(summarizer), None)
+                    if failures and getattr(summarizer, "without_model", False):
+                        _LOGGER.warning(
+                            "no model wrote the summary, and %s made one without: %s",
+                            name,
+                            "; ".join(failures),
+                        )
                     return attrs.evolve(
                         outcome,
                         usage=sum_usage([*(attempt.usage for attempt in attempts), outcome.usage]),

@@ -282,21 +282,25 @@ class Sizer:
             + self.sum_plain_members(node, UNBOUNDED)
             + sum(member.whole for member in members)
         )
-        if self._stays(node):
+        if self._stays(node, node):
             node.needed = node.whole
             return
         node.needed = sum(member.needed for member in members) + sum(
             self.count_item(item)
             for item in node.items
-            if type(item) is MessageItem and self._stays(item)
+            if type(item) is MessageItem and self._stays(item, node)
         )
 
-    def _stays(self, item: Node | MessageItem) -> bool:
-        """Return whether an item may exceed its share because pruning cannot make it smaller."""
+    def _stays(self, item: Node | MessageItem, inner: Node) -> bool:
+        """Return whether an item may exceed its share because pruning cannot make it smaller.
+
+        `inner` is the item, or the container of an item that is no node. A user message in a
+        container with a priority is pruned with it; the only system message stays there, too (D11).
+        """
         if type(item) is Node and item.required:
             return True
         return (
-            item.role in ("system", "user")
+            (item.role == "system" or (item.role == "user" and not inner.in_prioritized))
             and item.priority >= HIGHEST_PRIORITY
             and not self.prompt_tsx
         )
@@ -317,7 +321,7 @@ class Sizer:
             if type(item) is MessageItem:
                 size += (
                     self.count_item(item)
-                    if self._stays(item)
+                    if self._stays(item, node)
                     else min(share, self.count_item(item))
                 )
             elif type(item) is Leaf and _takes_share(item):

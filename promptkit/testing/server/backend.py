@@ -220,6 +220,7 @@ class Backend:
 
     def _delay(self, exchange: Exchange, delay: Delay) -> None:
         exchange.fault = "Delay"
+        exchange.seconds_between += delay.between
         self.queue.remove(exchange.number)  # later requests may be answered first
         self.closing.wait(delay.seconds)
 

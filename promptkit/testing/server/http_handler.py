@@ -273,20 +273,23 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(outgoing.body, bytes):
             self._send_whole(outgoing, outgoing.body)
         else:
-            self._send_stream(outgoing, outgoing.body)
+            self._send_stream(outgoing, outgoing.body, exchange.seconds_between)
 
     def _send_whole(self, outgoing: HttpResponse, body: bytes) -> None:
         self._send_headers(outgoing, {"Content-Length": str(len(body))})
         self.wfile.write(body[: len(body) // 2] if outgoing.cut else body)
         self._end(outgoing)
 
-    def _send_stream(self, outgoing: HttpResponse, events: Iterator[bytes]) -> None:
+    def _send_stream(
+        self, outgoing: HttpResponse, events: Iterator[bytes], seconds_between: float
+    ) -> None:
         self._send_headers(
             outgoing,
             {"Content-Type": "text/event-stream; charset=utf-8", "Transfer-Encoding": "chunked"},
         )
         sent = list(events) if outgoing.cut else events
         for event in sent[: len(sent) // 2] if isinstance(sent, list) else sent:
+            self._listener.backend.closing.wait(seconds_between)
             self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
             self.wfile.flush()
         if outgoing.cut != "reset":

@@ -51,6 +51,8 @@ class Exchange:
     fault: str | None = None
     """The class name of the fault that was applied."""
 
+    seconds_between: float = attrs.field(default=0, repr=False)
+    """Seconds before each event of a streamed answer, by a `Delay`."""
     checked: CheckedMessages | None = attrs.field(default=None, repr=False)
     """For Anthropic's API: the places of thinking blocks that were left out, and what the thinking
     of the reply is bound to."""

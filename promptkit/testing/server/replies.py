@@ -39,9 +39,12 @@ class HttpAnswer:
 
 @attrs.frozen(kw_only=True)
 class Delay:
-    """Delay an answer by a number of seconds. Without an `answer` the regular one is delayed."""
+    """Delay an answer, or the events of a streamed one. Without an `answer` the regular one is delayed."""
 
-    seconds: float
+    seconds: float = 0
+    """Seconds before the answer begins."""
+    between: float = 0
+    """Seconds before each event of the answer, if the client asked for a stream."""
     answer: Step | None = None
 
 

@@ -126,7 +126,8 @@ class _Http:
 
 @attrs.frozen(kw_only=True)
 class _Delay:
-    seconds: float
+    seconds: float = 0
+    between: float = 0
     answer: AnswerJson | None = None
 
 
@@ -148,7 +149,10 @@ def _reader(form: type[T], build: Callable[[T], Fault]) -> Callable[[Mapping[str
 
 
 FAULTS: Mapping[str, Callable[[Mapping[str, object]], Fault]] = {
-    "delay": _reader(_Delay, lambda read: Delay(seconds=read.seconds, answer=read.answer)),
+    "delay": _reader(
+        _Delay,
+        lambda read: Delay(seconds=read.seconds, between=read.between, answer=read.answer),
+    ),
     "hang": _reader(Hang, lambda read: read),
     "http": _reader(
         _Http, lambda read: HttpAnswer(status=read.status, body=read.body, headers=read.headers)

@@ -225,7 +225,9 @@ def test_a_checkpoint_shows_what_its_plan_says_and_all_that_came_since(
     planned = len(items) - late
     made = attrs.evolve(draft(1), plan=plan)
     replaced = Replacement().build(plan, made.summary, TOKENIZER)
-    payload = build_checkpoint(made, items, replaced=replaced, count=Sizer(TOKENIZER).count_message)
+    count = Sizer(TOKENIZER).count_message
+    tokens = sum(count(item.message) for item in items)
+    payload = build_checkpoint(made, items, tokens=tokens, replaced=replaced, count=count)
     talk.append(payload)
     wanted = (
         *(item.message for item in plan.pinned),

@@ -288,9 +288,9 @@ def compact_as(talk: ConversationBuilder, form: Replacement, keep: Keep, number:
     made = attrs.evolve(draft(number), plan=plan, summary=form.add_carried(plan, summary))
     replaced = form.build(plan, made.summary, FRAMED)
     before = talk.view.items
-    talk.append(
-        build_checkpoint(made, before, replaced=replaced, count=Sizer(FRAMED).count_message)
-    )
+    count = Sizer(FRAMED).count_message
+    tokens = sum(count(item.message) for item in before)
+    talk.append(build_checkpoint(made, before, tokens=tokens, replaced=replaced, count=count))
     kept = [item.message for item in before[len(before) - len(plan.kept) :]]
     assert list(talk.view.messages) == [*replaced.messages, *kept]
 

@@ -158,12 +158,27 @@ class TestOrder:
 
         assert model.requests == []
 
-    def test_with_no_model_at_its_end_a_conversation_is_never_lost(self) -> None:
-        chain = FallbackSummarizer(
-            [Failing(ModelUnavailableError("no answer")), ExtractiveSummarizer(tokenizer=TOKENIZER)]
-        )
+    def test_with_no_model_at_its_end_a_conversation_is_never_lost_and_a_warning_is_logged(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        failing = Failing(ModelUnavailableError("no answer"))
+        chain = FallbackSummarizer([failing, failing, ExtractiveSummarizer(tokenizer=TOKENIZER)])
 
         assert summarized(chain, task_of(parser_talk())).mode == "extractive"
+        (record,) = caplog.records
+        assert (record.name, record.levelname) == ("promptkit", "WARNING")
+        assert record.getMessage() == (
+            "no model wrote the summary, and ExtractiveSummarizer made one without: "
+            "Failing: no answer; Failing: no answer"
+        )
+
+    def test_an_extract_that_is_wanted_logs_no_warning(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        chain = FallbackSummarizer([ExtractiveSummarizer(tokenizer=TOKENIZER)])
+
+        assert summarized(chain, task_of(parser_talk())).mode == "extractive"
+        assert caplog.records == []
 
 
 class Hosted(ScriptedModel):

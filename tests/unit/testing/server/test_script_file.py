@@ -87,6 +87,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
             HttpAnswer(status=418, body={"a": [1, None]}, headers={"X": "y"}),
         ),
         ({"fault": "delay", "seconds": 0.5}, Delay(seconds=0.5)),
+        ({"fault": "delay", "between": 0.5}, Delay(between=0.5)),
         (
             {"fault": "delay", "seconds": 1, "answer": {"fault": "hang"}},
             Delay(seconds=1, answer=Hang()),

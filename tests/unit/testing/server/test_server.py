@@ -275,6 +275,27 @@ class TestFaults:
                 assert said(chat(server).body) == expected
                 assert time.monotonic() - start >= 0.2  # never less, however slow the machine is
 
+    @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+    def test_a_stream_that_is_slow_between_its_events_can_be_left_in_the_middle(
+        self, path: str
+    ) -> None:
+        asked: dict[str, object] = (
+            {"input": "Hi"} if path == "/v1/responses" else {"messages": [HELLO], "max_tokens": 500}
+        )
+        body = {"model": "m", "stream": True, **asked}
+        with serve(script=[Delay(between=0.02, answer="A" * 40 + "B" * 8), "next"]) as server:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+            headers = {"anthropic-version": "2023-06-01"}
+            start = time.monotonic()
+            connection.request("POST", path, json.dumps(body), headers)
+            response = connection.getresponse()
+            lines = [response.readline() for _ in range(5)]  # of two events at least
+            assert time.monotonic() - start >= 0.04
+            assert b"AB" not in b"".join(lines)
+            connection.close()
+            assert said(chat(server).body) == "next"
+            until(lambda: server.connections == 0)
+
     @pytest.mark.parametrize(
         ("fault", "status", "headers"),
         [
