@@ -45,13 +45,10 @@ class LoopThread:
 
         return self.wait(run)
 
-    def wait(
-        self, work: Callable[[], Awaitable[T]], *, idle: Callable[[], Awaitable[None]] | None = None
-    ) -> T:
+    def wait(self, work: Callable[[], Awaitable[T]]) -> T:
         """Run an asynchronous function in the thread and return its result.
 
-        A keyboard interrupt cancels it and then waits until it has ended, or `idle` has, at most
-        CANCEL_SECONDS.
+        A keyboard interrupt cancels it and then waits until it has ended, at most CANCEL_SECONDS.
         """
         # it exists before anything is started, since an interrupt may come at any moment
         call = _Call(work)
@@ -64,8 +61,6 @@ class LoopThread:
         except KeyboardInterrupt:
             with suppress(RuntimeError, FutureTimeoutError):
                 self._start(call.cancel).result(CANCEL_SECONDS)
-                if idle is not None:
-                    self._start(idle).result(CANCEL_SECONDS)
             raise
 
     async def wait_async(self, work: Callable[[], Awaitable[T]]) -> T:

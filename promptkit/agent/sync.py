@@ -30,9 +30,6 @@ _OWN = frozenset({"close"})
 _STREAMS = frozenset({"stream"})
 """Methods that return an asynchronous iterator."""
 
-_TURNS = frozenset({"run", "resume"})
-"""Methods whose interruption is over when the session is idle again."""
-
 
 class _Sync(Generic[InnerT]):
     """What `SyncSession` and `SyncContextWindow` have in common: an object that is used in a thread of its own."""
@@ -109,11 +106,7 @@ def _make_method(
     @functools.wraps(member)
     def call(self: _Sync[AgentSession], *args: object, **keywords: object) -> object:
         work = partial(getattr(self.inner, name), *args, **keywords)
-        if is_async:
-            idle = self.inner.wait_idle if name in _TURNS else None
-            result = self.loop.wait(work, idle=idle)
-        else:
-            result = self.loop.call(work)
+        result = self.loop.wait(work) if is_async else self.loop.call(work)
         # A fork and a handoff are objects of their own, each in a thread.
         return outer(result) if isinstance(result, inner) else result
 

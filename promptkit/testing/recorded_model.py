@@ -20,6 +20,7 @@ import attrs
 import cattrs
 
 from promptkit import Message, ToolDefinition, Usage
+from promptkit.compaction.planning.breadcrumb import BREADCRUMB_LOCATION
 from promptkit.errors import ContextLengthExceededError, InvalidArgumentError, TranscriptError
 from promptkit.files import write_output
 from promptkit.providers.model import (
@@ -127,10 +128,10 @@ class RecordedModel:
     raises NotRecordedError. Delete the folder to record again.
 
     A request is recognized by what the model is shown: messages, tools, and the options that a
-    reply depends on. Ids, dates, times, this machine's folders and secrets do not count, and secrets
-    are not written. A request that was recorded a moment ago, or is being recorded, is not sent
-    again: it gets the same reply. A refusal of a request that was too large is recorded too; other
-    errors are not.
+    reply depends on. Ids, dates, times, this machine's folders, the transcript's place in a summary
+    and secrets do not count, and secrets are not written. A request that was recorded a moment ago,
+    or is being recorded, is not sent again: it gets the same reply. A refusal of a request that was
+    too large is recorded too; other errors are not.
 
     >>> model = RecordedModel(OpenAIModel("gpt-5"), Path(__file__).parent / "records" / "review")
     """
@@ -230,7 +231,10 @@ class RecordedModel:
         self._records[request] = _Record(path, request, answer)
 
     def _format(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> str:
-        stabilizer = Stabilizer(StabilizeOptions(ids=True, dates=True, find_folders=_find_folders))
+        options = StabilizeOptions(
+            functions=(_hide_location,), ids=True, dates=True, find_folders=_find_folders
+        )
+        stabilizer = Stabilizer(options)
         stable = stabilizer.stabilize_messages(messages)
         body = {
             "model": self.name,
@@ -272,6 +276,17 @@ def _read_record(path: Path) -> _Record:
             f"{path} is no record of a request and its reply: delete it, or the folder to record again."
         ) from None
     return _Record(path, request, answer)
+
+
+def _hide_location(text: str) -> str:
+    """Replace the place of the transcript that a summary names, and leave out the number of its entries.
+
+    A test has a transcript of its own, and a replayed summary is written earlier.
+    """
+    for found in BREADCRUMB_LOCATION.finditer(text):
+        text = text.replace(found[0], f"{found[1]}.")
+        text = text.replace(found[1], '"<transcript>"')  # an example call may name it again
+    return text
 
 
 def _find_folders() -> MachineFolders:

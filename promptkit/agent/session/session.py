@@ -707,9 +707,10 @@ class AgentSession:
             )
 
     async def wait_idle(self) -> None:
-        """Wait until no turn is running."""
+        """Wait until no turn is running, and then until no background summary is."""
         async with self._turn:
             pass
+        await self.window.wait_idle()
 
     async def close(self) -> None:
         """Cancel the background summary.

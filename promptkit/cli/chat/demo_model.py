@@ -12,6 +12,7 @@ from itertools import takewhile
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.planning.blocks import extract_summary_text
+from promptkit.compaction.planning.breadcrumb import BREADCRUMB_LOCATION
 from promptkit.providers import Reply
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import Tokenizer
@@ -25,7 +26,6 @@ SEARCH = re.compile(
 )
 LOOK_UP = re.compile(r"\blook\s+up\s+(?:[\"'“](.+?)[\"'”]|(\S+))", re.IGNORECASE)
 LIST = re.compile(r"\b(?:list|ls|files|folder|directory)\b", re.IGNORECASE)
-BREADCRUMB_FILE = re.compile(r'is kept in the transcript ("(?:[^"\\]|\\.)*")')
 
 MAX_FILES = 4
 """Files that are read in one turn."""
@@ -108,7 +108,7 @@ def _transcript_file(messages: Sequence[Message]) -> str | None:
     """Return the transcript file that the breadcrumb of a summary names."""
     for message in messages:
         summary = extract_summary_text(message)
-        if summary is not None and (found := BREADCRUMB_FILE.search(summary)):
+        if summary is not None and (found := BREADCRUMB_LOCATION.search(summary)):
             place: str = json.loads(found[1])
             return place
     return None

@@ -12,6 +12,11 @@ _BREADCRUMB_LINE = (
     "Everything that was said before, tool results in full included, is kept in the transcript"
 )
 _BREADCRUMB_START = f"\n\n{_BREADCRUMB_LINE}"
+BREADCRUMB_LOCATION = re.compile(
+    rf'(?<={_BREADCRUMB_LINE} )("(?:[^"\\]|\\.)*")\.(?: It had [0-9,]+ entries when this summary was written\.)?'
+)
+"""The transcript's place in a breadcrumb, as JSON in the first group, and its number of entries."""
+
 _BREADCRUMB_HINT = (
     "Where a detail is missing here (code, an error text, an output), look it up there: "
 )

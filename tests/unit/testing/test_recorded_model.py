@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit import Message, ToolCall, ToolDefinition, Usage
+from promptkit import (
+    ContextBudget,
+    JsonlStore,
+    Message,
+    ToolCall,
+    ToolDefinition,
+    Transcript,
+    Usage,
+)
 from promptkit.agent import AgentSession
+from promptkit.compaction import CompactionCommitted, Events
+from promptkit.compaction.presets.vscode import VSCode, vscode
 from promptkit.errors import (
     ContextLengthExceededError,
     InvalidArgumentError,
@@ -16,7 +27,13 @@ from promptkit.errors import (
 )
 from promptkit.messages import ImagePart
 from promptkit.providers import Reply, with_options
-from promptkit.testing import NotRecordedError, RecordedModel, ScriptedModel
+from promptkit.testing import (
+    NotRecordedError,
+    RecordedModel,
+    ScriptedModel,
+    WordTokenizer,
+    summary_answer,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,6 +235,57 @@ async def test_a_session_is_replayed_as_it_was_recorded(tmp_path: Path) -> None:
         recorded = await run(RecordedModel(live, tmp_path))
 
     assert await run(RecordedModel("scripted", tmp_path)) == recorded == "There is one."
+
+
+def read_log(day: int) -> str:
+    """Read the log of a day."""
+    return f"The log of day {day}: " + "fine " * 90
+
+
+async def watch_logs(request: Request) -> str | ToolCall:
+    """Write a summary more slowly than everything that is replayed, or read the log and answer."""
+    if request.purpose == "compaction":
+        await asyncio.sleep(0.03)
+        return summary_answer("There are no errors.")
+    newest = request.messages[-1]
+    if not request.tools or newest.role == "tool":
+        return "No errors. " * 40
+    day = newest.text.split()[-1]
+    return ToolCall(id=f"call_{day}abcdefgh", name="read_log", arguments={"day": int(day)})
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_session_that_compacts_replays_each_time_with_its_transcript_elsewhere(
+    tmp_path: Path, background: bool
+) -> None:
+    async def talk(model: RecordedModel, path: Path) -> tuple[list[str], int]:
+        events: list[object] = []
+        async with AgentSession(
+            model=model,
+            tools=() if background else [read_log],
+            recall=not background,
+            transcript=Transcript(JsonlStore(path)),
+            budget=ContextBudget(window=900, reserved_output_tokens=100),
+            tokenizer=WordTokenizer(),
+            preset="vscode" if background else vscode(VSCode(warm=1.0, jitter=0.0, cold=1.0)),
+            rng=(lambda: 0.5) if background else random.random,
+            events=Events(events.append),
+        ) as session:
+            texts: list[str] = []
+            for day in range(14 if background else 9):
+                texts.append((await session.run(f"Are there errors on day {day}")).text)
+                if background:
+                    await session.wait_idle()
+        return texts, sum(isinstance(event, CompactionCommitted) for event in events)
+
+    live = ScriptedModel([watch_logs] * 30)
+    recorded = await talk(RecordedModel(live, tmp_path / "records"), tmp_path / "talk.jsonl")
+    assert recorded[1] >= 1
+
+    for number in range(3):
+        path = tmp_path / f"replay {number}" / "log.jsonl"
+        path.parent.mkdir()
+        assert await talk(RecordedModel("scripted", tmp_path / "records"), path) == recorded
 
 
 async def test_the_limit_of_a_summary_varies_with_ids_and_does_not_count(tmp_path: Path) -> None:

@@ -81,6 +81,24 @@ def test_a_background_summary_is_put_in_place_before_the_next_request() -> None:
     each.told.check()
 
 
+def test_an_idle_session_has_neither_a_turn_nor_a_background_summary_running() -> None:
+    each = held(words(800, "a"), calls(1), words(20, "b"))
+
+    async def talk() -> None:
+        await each.session.run("first")
+        each.writer.gate = asyncio.Event()
+        await turn_and_rest(each, "second")
+        assert each.session.compaction.background.state == "running"
+        idle = asyncio.ensure_future(each.session.wait_idle())
+        await asyncio.sleep(0.01)
+        assert not idle.done()
+        each.writer.gate.set()
+        await asyncio.wait_for(idle, 5)
+        await each.session.close()
+
+    asyncio.run(talk())
+
+
 def test_an_overflow_is_summarized_in_the_foreground_and_the_request_stays() -> None:
     each = held(words(600, "a"), "done")
 
