@@ -87,9 +87,9 @@ class StepsLeftError(AssertionError):
     """A ScriptedModel received fewer requests than it has steps."""
 
     steps: Sequence[Step]
-    """Those left."""
+    """The replies that are left."""
     requests: Sequence[Request]
-    """All that came."""
+    """All requests that came."""
 
     def __str__(self) -> str:
         left = "\n".join(f"  {shorten(repr(step))}" for step in self.steps)

@@ -101,15 +101,15 @@ class LoggedRequest:
     """When it was sent, in seconds since 1970; None if it was not recorded."""
     billed: BilledTokens
     parts: tuple[int, ...]
-    """Its tokens by part, in the order of PARTS."""
+    """The tokens of the request by part, in the order of PARTS."""
     price: float | None
     """US dollars for all requests up to this one, its reply and the summaries so far; None without
     prices."""
     checkpoint: bool
     """Whether a summary replaced messages since the request before."""
     simulated: bool
-    """Whether the cached tokens are those of a simulated prompt cache, because no provider's
-    figures were recorded."""
+    """True: the cached tokens are those of a simulated prompt cache, because no provider's figures
+    were recorded."""
     change: tuple[int, ...]
     """The messages that it shows, as a change of those of the request before: pairs of a start and a
     length. A start from 0 on is a place in the request before; a negative one, -1 - n, begins with

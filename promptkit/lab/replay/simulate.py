@@ -95,7 +95,7 @@ class SentRequest:
     summaries_billed: BilledTokens = attrs.field(factory=BilledTokens)
     """What the summaries so far are billed."""
     checkpoint: bool = False
-    """Whether a summary replaced messages since the request before."""
+    """True: a summary replaced messages since the request before."""
     usage: Usage | None = None
     """What a provider reports for it; None if it would have refused it."""
 
@@ -142,7 +142,7 @@ class Simulation:
 
     @cached_property
     def bill(self) -> RecordedBill | None:
-        """What the provider billed for the recorded requests, and what a replay of them says; None without bills."""
+        """The provider's bills for the recorded requests, and the prices that a replay of them gives; None without bills."""
         recording = self._recording
         skipped = recording.entry_ids[: recording.shared]
         return measure_bill(recording.path, tools=recording.tools, skipped=skipped)

@@ -107,7 +107,7 @@ class _Api:
     """The name of the most tokens of a reply."""
     write_effort: Callable[[str], Body]
     stream: Body
-    """What asks for a stream with the usage."""
+    """The options that ask for a stream with the usage."""
 
 
 _CHAT = _Api(

@@ -37,7 +37,7 @@ class ServerReply:
 
 @attrs.frozen(kw_only=True)
 class Api:
-    """What distinguishes one API from the others."""
+    """The checks and encodings of one API."""
 
     check: Callable[[Exchange], None]
     """Raises IllFormedRequestError for a request that the API would refuse."""
@@ -56,7 +56,7 @@ class Api:
     """Return an error in the form of the API. Takes the error in OpenAI's form, and the number of
     the request."""
     cuts_at_window: bool = False
-    """Whether a reply ends where the window is full, so that only the request itself has to fit."""
+    """True: a reply ends where the window is full, so that only the request itself has to fit."""
 
 
 def encode_chat(reply: ServerReply) -> JsonObject:

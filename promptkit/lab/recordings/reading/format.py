@@ -1,4 +1,4 @@
-"""What a recording format is: its name, how one of its files is recognized, and how it is read batch by batch.
+"""A recording format: its name, how one of its files is recognized, and how it is read batch by batch.
 
 Formats share the base of those whose files are JSON texts with conversations, ids that are unique,
 and chains of entries.
