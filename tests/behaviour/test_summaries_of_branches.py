@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from promptkit import ToolCall, tool
 from promptkit.agent import AgentSession, ContextWindow
 from promptkit.compaction import (
     PRESETS,
@@ -221,3 +222,31 @@ def test_a_hook_may_add_instructions_for_the_summary_of_a_branch() -> None:
     text = "\n".join(message.text for message in sent.messages)
     assert "Be brief." in text
     assert "Name every file." in text
+
+
+def test_the_summary_of_a_branch_is_asked_for_with_the_tools_of_the_conversation() -> None:
+    """Anthropic refuses tool calls in a request without tools."""
+
+    @tool
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return words(50, path)
+
+    model = ScriptedModel(
+        [
+            words(50, "one"),
+            ToolCall(id="call_1", name="read_file", arguments='{"path": "a.py"}'),
+            words(200, "two"),
+            summary_answer("It was tried."),
+        ]
+    )
+    session = AgentSession(
+        model=model,
+        tools=[read_file],
+        tokenizer=WordTokenizer(),
+        budget=ContextBudget(window=50_000, max_output_tokens=1_000),
+    )
+    for number in range(2):
+        asyncio.run(session.run(f"Question {number}"))
+    asyncio.run(session.switch_branch(session.transcript.path()[1].id))
+    assert "read_file" in [each.name for each in model.requests[-1].tools]

@@ -168,6 +168,7 @@ class Branches:
         compactor = self.compaction.compactor
         writer = SummaryWriter(
             summarizer=compactor.summarizer,
+            tools=compactor.tools,
             redactor=compactor.redactor,
             tokenizer=self.compaction.state.tokenizer,
             seconds=self.compaction.wait_seconds,
@@ -223,6 +224,7 @@ class Branches:
             summarizer=make_handoff_summarizer(context, context.model),
             max_tokens=compute_max_summary_tokens(context.budget),
             last_request=last_request,
+            tools=compactor.tools,
             redactor=compactor.redactor,
             tokenizer=context.tokenizer,
             seconds=self.compaction.wait_seconds,

@@ -30,7 +30,7 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_task,
 )
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
-from promptkit.messages import Message
+from promptkit.messages import Message, ToolDefinition
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
 from promptkit.tokens import HeuristicTokenizer, Tokenizer
@@ -78,6 +78,8 @@ class SummaryWriter:
     """Token limit of the summary."""
     last_request: LastRequest | None = None
     """The last request of the conversation."""
+    tools: Sequence[ToolDefinition] = ()
+    """The tools of the conversation. Some providers refuse tool calls in a request without them."""
     redactor: Redactor | None = None
     """Removes secrets from what the summarizer gets and from its summary."""
     tokenizer: Tokenizer = attrs.field(factory=HeuristicTokenizer)
@@ -116,6 +118,7 @@ class SummaryWriter:
         check = partial(check_length, replaced=replaced, tokenizer=tokenizer)
         task = attrs.evolve(
             task,
+            tools=self.tools,
             seconds=self.seconds,
             check=check,
             require_model=True,
@@ -276,7 +279,7 @@ async def handoff(
         TranscriptConflictError: The conversation continued in the meantime.
     """
     new = Transcript(store)
-    leaf, last = transcript.leaf, writer.last_request
+    leaf = transcript.leaf
     if new.leaf is not None:
         raise TranscriptError(
             "the store for the new conversation is not empty: pass an empty store."
@@ -293,8 +296,7 @@ async def handoff(
             plan=plan,
             max_tokens=writer.max_tokens,
             instructions=goal,
-            last_request=last,
-            tools=() if last is None else last.tools,
+            last_request=writer.last_request,
         )
         summary = await writer.write(task, progress)
     with progress.reporting_errors(summary.usage):
