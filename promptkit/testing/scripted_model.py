@@ -89,7 +89,7 @@ class StepsLeftError(AssertionError):
     steps: Sequence[Step]
     """The replies that are left."""
     requests: Sequence[Request]
-    """All requests that came."""
+    """The requests that came."""
 
     def __str__(self) -> str:
         left = "\n".join(f"  {shorten(repr(step))}" for step in self.steps)

@@ -45,9 +45,10 @@ class Answered:
 
     model: str
     tokens: int
-    """Its size by the provider's count, if it reported one, without what stands behind the conversation."""
+    """The tokens of the request without the messages behind the conversation: by the provider's count,
+    or by promptkit's if it reported none."""
     content: LastRequest | None = None
-    """It without what stands behind the conversation. None: another program sent it."""
+    """The request without the messages behind the conversation. None: another program sent it."""
     local_tokens: int = 0
     """The size of `content`."""
     leaf: str | None = None

@@ -43,7 +43,7 @@ OTHERS_DIVISOR = 4
 """Messages that are shortened get at most a quarter of the text."""
 
 _START = r"(?:^|(?<=[.!?:;,\u2014] )|(?<=[-*\u2022] ))[ \t]*+"
-"""Where a clause, or an item of a list, begins."""
+"""Matches the beginning of a clause, or of an item of a list."""
 
 _GERMAN_ORDERS = (
     "(?:push|committ?|merg|fass|lösch|änder|benutz|nutz|verwend|schreib|mach|lad|installier|rühr|füg|entfern|bearbeit|"

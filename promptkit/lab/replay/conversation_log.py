@@ -122,7 +122,7 @@ class LoggedRequest:
 
     @property
     def tokens(self) -> int:
-        """All input tokens."""
+        """The sum of the input tokens."""
         return self.billed.input_tokens
 
 
@@ -158,8 +158,8 @@ class ConversationLog:
     """The most tokens that a request may have: the window without what is reserved for the reply;
     None as for the window."""
     bill: BillTotals | None = None
-    """What the provider billed for the recorded requests, and what the replay of them says; None without
-    bills or their prices."""
+    """The provider's bills for the recorded requests, and the prices that the replay gives. None:
+    there are no bills, or no prices."""
     branch: int = 1
     """The number of this conversation in its file, from 1."""
     branches: int = 1

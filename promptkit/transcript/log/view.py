@@ -143,7 +143,7 @@ class TranscriptView:
     repairs: tuple[Repair, ...] = ()
     """What was changed so that every tool call has a result and every tool result has a call."""
     has_media: bool = attrs.field(default=False, eq=False, repr=False)
-    """Whether a message of the transcript that is shown has an image or a document."""
+    """True: a message that is shown has an image or a document."""
 
     __repr__ = describe_fields
 
