@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.element import Child, PromptElement
 from promptkit.elements.media import Document, Image, Opaque
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -14,11 +15,6 @@ from promptkit.messages import (
     OpaquePart,
     Part,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from promptkit.elements.element import Child, PromptElement
 
 
 def element_from_message(

@@ -5,12 +5,13 @@ Functions with a `state` read the tree in that state of the removal order.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 from promptkit.messages import CacheBreakpointPart, Message, Part
 from promptkit.rendering.expand.materialize import is_content
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.prune.text_joins import find_separator
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
@@ -22,11 +23,6 @@ from promptkit.rendering.tree import (
     find_marker,
     is_item_alive,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from promptkit.rendering.expand.sizing import Sizer
 
 
 def measure(node: Node, sizer: Sizer, state: int = 0) -> int:

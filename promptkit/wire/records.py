@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
@@ -22,9 +22,7 @@ from promptkit.messages import (
     read_tool_call,
 )
 from promptkit.tokens.tokenizer import find_texts
-
-if TYPE_CHECKING:
-    from promptkit.wire.parts import WireFormat
+from promptkit.wire.parts import WireFormat
 
 WireMessage: TypeAlias = Mapping[str, object] | SdkObject
 """A message of a provider: a dict, or an object of its SDK."""

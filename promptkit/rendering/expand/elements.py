@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Hashable
 from functools import cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
@@ -35,10 +35,8 @@ from promptkit.rendering.tree import (
     is_literal,
     iter_upwards,
 )
+from promptkit.tokens.tokenizer import Tokenizer
 from promptkit.tokens.truncation import list_shorter_texts
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
 
 
 class ElementContext(Protocol):

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from itertools import takewhile
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -30,6 +29,7 @@ from promptkit.elements import (
 )
 from promptkit.elements.chat import ROLES, MessageElement
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
+from promptkit.elements.rounds import Rounds
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.rendering.expand.build import (
@@ -53,6 +53,7 @@ from promptkit.rendering.expand.event_loop import (
 )
 from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns, find_key
 from promptkit.rendering.expand.scopes import Scopes, find_provided
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.subtree import measure
 from promptkit.rendering.tree import (
@@ -68,10 +69,6 @@ from promptkit.rendering.tree import (
     build_run,
     iter_upwards,
 )
-
-if TYPE_CHECKING:
-    from promptkit.elements.rounds import Rounds
-    from promptkit.rendering.expand.sizing import Sizer
 
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000

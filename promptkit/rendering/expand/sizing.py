@@ -14,19 +14,14 @@ fits needs no pruning.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
+from promptkit.messages import Message, Part, Role, ToolCall
 from promptkit.rendering.expand.flex import resolve_reserve, split_shares
+from promptkit.rendering.expand.materialize import RenderTree
 from promptkit.rendering.tree import HIGHEST_PRIORITY, FlexGroup, Layout, Leaf, MessageItem, Node
-from promptkit.tokens.tokenizer import count_frame, count_message, count_part
+from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_message, count_part
 from promptkit.tokens.truncation import truncate_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import Message, Part, Role, ToolCall
-    from promptkit.rendering.expand.materialize import RenderTree
-    from promptkit.tokens import Tokenizer
 
 # What `Sizer._settle` computes of a node.
 BUDGET = 0

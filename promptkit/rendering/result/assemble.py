@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import attrs
 
+from promptkit.messages import Message
 from promptkit.rendering.paths import PATH_SEPARATOR, format_path
 from promptkit.rendering.subtree import (
     build_messages,
@@ -15,11 +16,6 @@ from promptkit.rendering.subtree import (
     iter_placed,
 )
 from promptkit.rendering.tree import MessageItem, Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.messages import Message
 
 
 def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:
