@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from promptkit.elements.builtin import (
+    AssistantMessage,
+    Document,
+    Image,
+    Opaque,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
 from promptkit.elements.element import Child, PromptElement
-from promptkit.elements.media import Document, Image, Opaque
 from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,

@@ -28,9 +28,9 @@ from promptkit.rendering.prune.planned import prune_plan
 from promptkit.rendering.prune.pruner import Pruner, RemovalKey, RemovalRounding, build_removal_keys
 from promptkit.rendering.prune.removal_order import Step
 from promptkit.rendering.prune.removals import PrunedTree
-from promptkit.rendering.result.assemble import assemble_messages
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.result.trace_recorder import TraceRecorder
+from promptkit.rendering.subtree import assemble_messages
 from promptkit.rendering.tree import Node
 from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, tokenizer_for

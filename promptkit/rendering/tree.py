@@ -22,8 +22,7 @@ from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 import attrs
 
-from promptkit.elements import Reference
-from promptkit.elements.chat import MessageElement
+from promptkit.elements.builtin import MessageElement, Reference
 from promptkit.elements.element import Children, PromptElement
 from promptkit.messages import (
     CacheBreakpointPart,

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 import attrs
 
-from promptkit.elements import chat
+from promptkit.elements import builtin
 from promptkit.elements.element import Children, PromptElement
 from promptkit.errors import PromptKitError, TemplateError
 from promptkit.messages import Json
@@ -93,11 +93,11 @@ def holds_messages(items: Iterable[TemplateItem]) -> bool:
 
 
 _MESSAGES = (
-    chat.SystemMessage,
-    chat.UserMessage,
-    chat.AssistantMessage,
-    chat.ToolMessage,
-    chat.ToolRound,
+    builtin.SystemMessage,
+    builtin.UserMessage,
+    builtin.AssistantMessage,
+    builtin.ToolMessage,
+    builtin.ToolRound,
 )
 
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isnan
 
-from promptkit.elements import AssistantMessage, Document, Group, Image, Opaque, Text, TextChunk
-from promptkit.elements.chat import MessageElement
+from promptkit.elements.builtin import (
+    AssistantMessage,
+    Document,
+    Group,
+    Image,
+    MessageElement,
+    Opaque,
+    Text,
+    TextChunk,
+)
 from promptkit.elements.element import Child, PromptElement, flatten
 from promptkit.errors import BadPropError, TreeError
 from promptkit.messages import (

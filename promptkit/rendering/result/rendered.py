@@ -14,8 +14,8 @@ from promptkit.elements import Reference
 from promptkit.messages import Message, Repair, ToolDefinition
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.prune.removals import PrunedTree, Removal, list_removals
-from promptkit.rendering.result.assemble import SourceSpan, map_sources
 from promptkit.rendering.result.notes import list_notes
+from promptkit.rendering.subtree import SourceSpan, map_sources
 from promptkit.rendering.tree import format_priority
 from promptkit.reprs import describe
 from promptkit.tokens import Count, RenderBudget

@@ -10,8 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from attrs import evolve
 
 from promptkit.messages import Message, Part, Role
-from promptkit.rendering.expand.flex import resolve_reserve
-from promptkit.rendering.expand.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer, resolve_reserve
 from promptkit.rendering.paths import PATH_SEPARATOR, Path, Paths, format_label, passes_on
 from promptkit.rendering.prune.counting import BackwardScan
 from promptkit.rendering.prune.pruner import Pruner, RemovalRounding
