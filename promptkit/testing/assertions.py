@@ -30,7 +30,7 @@ from promptkit.compaction.summarizers.losses import FactKind, Losses, is_shown
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
-from promptkit.rendering.result.assemble import assemble_messages
+from promptkit.rendering.subtree import assemble_messages
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
 from promptkit.transcript import MessageEntry, Transcript
 

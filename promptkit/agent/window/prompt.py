@@ -9,10 +9,9 @@ import attrs
 
 from promptkit.agent.window.usage import describe_room
 from promptkit.compaction.planning.blocks import extract_summary_text
-from promptkit.elements import Metadata, Tag, UserMessage
+from promptkit.elements.builtin import Metadata, Rounds, Tag, UserMessage
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.rounds import Rounds
 from promptkit.fitting import RecordedMessages, describe_omitted
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe_fields

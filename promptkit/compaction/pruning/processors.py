@@ -21,7 +21,7 @@ from promptkit.messages import ImagePart, Message
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript import TranscriptView, ViewItem
-from promptkit.wire.reasoning import remove_reasoning
+from promptkit.wire.parts import remove_reasoning
 
 if TYPE_CHECKING:
     from promptkit.tokens import Tokenizer
