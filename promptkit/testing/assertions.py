@@ -495,8 +495,9 @@ def _find_elements_or_fail(rendered: Rendered, path: str) -> list[_MatchedElemen
     __tracebackhide__ = True
     found = _find_elements(rendered, path)
     if not found:
-        last = path.rpartition(PATH_SEPARATOR)[2]
-        near = difflib.get_close_matches(last, _list_labels(rendered), n=MAX_NEAR, cutoff=0.5)
+        near = difflib.get_close_matches(
+            path.rpartition(PATH_SEPARATOR)[2], _list_labels(rendered), n=MAX_NEAR, cutoff=0.5
+        )
         paths = [
             element.path for label in near for element in _find_elements(rendered, label)[:MAX_NEAR]
         ]

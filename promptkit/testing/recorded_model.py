@@ -231,16 +231,18 @@ class RecordedModel:
         self._records[request] = _Record(path, request, answer)
 
     def _format(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> str:
-        options = StabilizeOptions(
-            functions=(_hide_location,), ids=True, dates=True, find_folders=_find_folders
+        stabilizer = Stabilizer(
+            StabilizeOptions(
+                functions=(_hide_location,), ids=True, dates=True, find_folders=_find_folders
+            )
         )
-        stabilizer = Stabilizer(options)
-        stable = stabilizer.stabilize_messages(messages)
         body = {
             "model": self.name,
             **self._select_options(),
             "tools": [attrs.asdict(tool) for tool in tools],
-            "messages": [message_to_json(message) for message in stable],
+            "messages": [
+                message_to_json(message) for message in stabilizer.stabilize_messages(messages)
+            ],
         }
         request = HttpRequest(body=json.loads(json.dumps(body), object_pairs_hook=shorten_media))
         return format_request(request, stabilizer, redactor=self._redactor)

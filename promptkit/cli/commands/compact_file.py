@@ -180,8 +180,9 @@ def _make_summarizer(
         budget = attrs.evolve(budget, window=DEFAULT_WINDOW)
     max_tokens = budget.summary_tokens
     if options.model is None:
-        most = min(max_tokens, max(1, dropped_tokens // EXTRACTIVE_DIVISOR))
-        return ExtractiveSummarizer(tokenizer=tokenizer), most
+        return ExtractiveSummarizer(tokenizer=tokenizer), min(
+            max_tokens, max(1, dropped_tokens // EXTRACTIVE_DIVISOR)
+        )
     model, close = open_model(options.model)
     stack.push_async_callback(close)
     window = (budget.limit or DEFAULT_WINDOW) + (budget.output_reserve or 0)

@@ -286,19 +286,18 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     if give_advice:
         _check_advice(ctx, others=bool(rows or plot or each or oracle))
     table = read_prices(prices)
-    rules = ReplayRules(
-        model=model,
-        window=windows[0],
-        cache=cache_rule_for(model) if cache == "auto" else cache,
-        cache_lifetime=ttl,
-        # A real model is sent the messages, and no part that only stands for tokens.
-        fixed_tokens=0 if summaries == "model" else assumed.fixed_tokens,
-        cache_misses=assumed.cache_misses,
-        summary_tokens=assumed.summary_tokens,
-    )
     options = ReplayOptions(
         policies=policy_names,
-        rules=rules,
+        rules=ReplayRules(
+            model=model,
+            window=windows[0],
+            cache=cache_rule_for(model) if cache == "auto" else cache,
+            cache_lifetime=ttl,
+            # A real model is sent the messages, and no part that only stands for tokens.
+            fixed_tokens=0 if summaries == "model" else assumed.fixed_tokens,
+            cache_misses=assumed.cache_misses,
+            summary_tokens=assumed.summary_tokens,
+        ),
         price=table.for_model(model),
         prices=table,
         timeline=plot is not None,

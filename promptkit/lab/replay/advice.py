@@ -201,9 +201,9 @@ class _Figures(NamedTuple):
 
 def _add_up(sessions: Sequence[Sequence[_Figures]]) -> list[_Figures]:
     """Return the sums of each candidate over sessions."""
-    columns = zip(*sessions, strict=True)
-    sums = [_Figures(*map(sum, zip(*column, strict=True))) for column in columns]
-    return sums or [_Figures(0.0, 0, 0, 0, 0, 0)] * len(CANDIDATES)
+    return [
+        _Figures(*map(sum, zip(*column, strict=True))) for column in zip(*sessions, strict=True)
+    ] or [_Figures(0.0, 0, 0, 0, 0, 0)] * len(CANDIDATES)
 
 
 def _choose(totals: Sequence[_Figures]) -> int:

@@ -385,10 +385,11 @@ class CountedMessageFinder:
         """Add a message that is a form of an earlier one, and return its number; -1 if it is none."""
         if (original := self._messages.find_original(count.message, reply)) is None:
             return -1
-        changed = LoggedMessage(
-            message=count.message, tokens=count.tokens, kind="changed", original=original
+        number = self._others[count.number] = self._messages.add(
+            LoggedMessage(
+                message=count.message, tokens=count.tokens, kind="changed", original=original
+            )
         )
-        number = self._others[count.number] = self._messages.add(changed)
         return number
 
 
@@ -485,8 +486,9 @@ def log_path(
         ToolsFillBudgetError: The window is too small for the tool definitions.
         UnknownPolicyError: There is no policy with one of the names.
     """
-    model = options.model or _find_model(path, options.prices)
-    return _Logger(path, model, options, tools, seed).log()
+    return _Logger(
+        path, options.model or _find_model(path, options.prices), options, tools, seed
+    ).log()
 
 
 def _find_model(path: Sequence[Entry], prices: Prices) -> str:
@@ -593,8 +595,9 @@ class _Logger:
         )
 
     def _count_overhead(self, system: Sequence[Message]) -> int:
-        text = system[0].text if system else False
-        return self._tokenizer.count_overhead(self._tools, system=text).tokens
+        return self._tokenizer.count_overhead(
+            self._tools, system=system[0].text if system else False
+        ).tokens
 
     def _price_of(self, model: str | None) -> Price | None:
         """Return the prices of a recorded model; those of the log if it has none, or if a model was chosen."""
@@ -633,8 +636,9 @@ class _Logger:
 
     def _log_recorded(self) -> RequestLog:
         """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
-        system = [message for _, message in self._said if message.role == "system"]
-        overhead = self._count_overhead(system)
+        overhead = self._count_overhead(
+            [message for _, message in self._said if message.role == "system"]
+        )
         logger = RequestLogger(
             self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
         )

@@ -127,8 +127,9 @@ class PromptCache:
         if self._rule == "openai":
             prefixes.last_used.update(dict.fromkeys(prefixes.nodes[kept:], self._sent))
         known = prefixes.add_path(messages, kept)
-        added = (message.tokens for message in messages[kept:])
-        sums[kept:] = accumulate(added, initial=sums[kept])
+        sums[kept:] = accumulate(
+            (message.tokens for message in messages[kept:]), initial=sums[kept]
+        )
         tokens = request_tokens + sums[-1]
         if self._rule == "off" or not (messages or self._rule == "openai"):
             return BilledTokens(input_tokens=tokens)

@@ -403,8 +403,9 @@ def sign_thinking(text: str, prefix: str) -> str:
 
 
 def _digest(before: str, *values: object) -> str:
-    text = json.dumps([before, *values], sort_keys=True)
-    return blake2b(text.encode(), digest_size=12).hexdigest()
+    return blake2b(
+        json.dumps([before, *values], sort_keys=True).encode(), digest_size=12
+    ).hexdigest()
 
 
 def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above

@@ -277,8 +277,9 @@ class Backend:
             [*keys, exchange.body.get("model"), exchange.body.get("prompt_cache_key")]
         )
         if exchange.path == MESSAGES:
-            usage = self._breakpoints.use(scope, exchange.body, tokens)
-            return attrs.evolve(usage, output_tokens=output_tokens)
+            return attrs.evolve(
+                self._breakpoints.use(scope, exchange.body, tokens), output_tokens=output_tokens
+            )
         cached = min(self._cache.read(scope, exchange.chat), tokens)
         return Usage(input_tokens=tokens, output_tokens=output_tokens, cached_tokens=cached)
 

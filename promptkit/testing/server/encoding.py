@@ -76,10 +76,11 @@ def encode_chat(reply: ServerReply) -> JsonObject:
             }
             for call in reply.message.tool_calls
         ]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
     return {
         **_chunk_head(reply, "chat.completion"),
-        "choices": [choice],
+        "choices": [
+            {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
+        ],
         "usage": _encode_chat_usage(reply.usage),
     }
 
@@ -197,8 +198,9 @@ def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObj
         }
         for index, sent in enumerate(asked)
     ]
-    text = f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted."
-    sealed = base64.b64encode(text.encode()).decode()
+    sealed = base64.b64encode(
+        f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted.".encode()
+    ).decode()
     output = [
         *user_messages,
         {"id": f"cmp_{exchange.number}", "type": "compaction", "encrypted_content": sealed},
@@ -341,8 +343,9 @@ def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | No
 
 def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:
     options = exchange.body.get("stream_options")
-    include_usage = isinstance(options, dict) and options.get("include_usage") is True
-    for value in encode_chat_chunks(reply, include_usage=include_usage):
+    for value in encode_chat_chunks(
+        reply, include_usage=isinstance(options, dict) and options.get("include_usage") is True
+    ):
         yield _encode_event(value)
     yield b"data: [DONE]\n\n"
 

@@ -72,12 +72,13 @@ class PromptCache:
 
 def _chain_digests(scope: str, pieces: Iterable[bytes]) -> list[bytes]:
     """Return for each piece a digest of it and of all pieces before it in a scope."""
-    digests = accumulate(
-        pieces,
-        lambda before, piece: blake2b(piece, digest_size=16, key=before).digest(),
-        initial=blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest(),
-    )
-    return [*digests][1:]
+    return [
+        *accumulate(
+            pieces,
+            lambda before, piece: blake2b(piece, digest_size=16, key=before).digest(),
+            initial=blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest(),
+        )
+    ][1:]
 
 
 def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON

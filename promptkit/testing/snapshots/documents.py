@@ -455,12 +455,13 @@ def _render_at(
     prompt: Child, budget: int | str | None, options: SnapshotOptions, stabilizer: Stabilizer
 ) -> Rendered:
     tokens, model = (None, budget) if isinstance(budget, str) else (budget, None)
-    tokenizer = stabilize_tokenizer(options.tokenizer or tokenizer_for(model), stabilizer.options)
     return render(
         prompt,
         budget=tokens,
         model=model,
-        tokenizer=tokenizer,
+        tokenizer=stabilize_tokenizer(
+            options.tokenizer or tokenizer_for(model), stabilizer.options
+        ),
         tools=options.tools,
         defaults=options.defaults,
     )

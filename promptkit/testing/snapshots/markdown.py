@@ -242,8 +242,7 @@ def _describe_bytes(data: bytes) -> str:
 def _format_call(call: ToolCall) -> str:
     title = f"### Call {quote_inline(call.name)} ({quote_inline(call.id)})"
     try:
-        value: Json = json.loads(call.arguments)
-        shown = fence_json(value)
+        shown = fence_json(json.loads(call.arguments))
     except (ValueError, RecursionError):
         # no JSON, or nested too deeply for Python
         return f"{title}, arguments as written\n\n{fence_text(call.arguments)}"

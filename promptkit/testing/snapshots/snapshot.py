@@ -308,8 +308,9 @@ class MessagesExtension(_WholeFiles, JSONSnapshotExtension):
         matcher: PropertyMatcher | None = None,
     ) -> str:
         """Return what the function `data` returns as JSON text, with invisible characters escaped."""
-        text = super().serialize(data(), exclude=exclude, include=include, matcher=matcher)
-        return escape_json(str(text))
+        return escape_json(
+            str(super().serialize(data(), exclude=exclude, include=include, matcher=matcher))
+        )
 
 
 MAX_SHOWN_LINES = 400

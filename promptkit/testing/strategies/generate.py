@@ -414,11 +414,12 @@ class PromptGenerator:
     def _generate_round(self) -> Child:
         """Generate an assistant message with tool calls and their results, each perhaps in a container of its own."""
         calls = self._generate_calls()
-        groups = {
-            call.id: self._draw_one_of(1, 2) for call in calls if self._draw_chance(30, "keep")
-        }
         message = AssistantMessage(
-            tool_calls=calls, keep_with=groups, **self._generate_props(inside=False)
+            tool_calls=calls,
+            keep_with={
+                call.id: self._draw_one_of(1, 2) for call in calls if self._draw_chance(30, "keep")
+            },
+            **self._generate_props(inside=False),
         )[self._generate_content()]
         results = [
             self._maybe_wrap(

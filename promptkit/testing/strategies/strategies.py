@@ -170,8 +170,9 @@ def _generate_message(role: Role, texts: SearchStrategy[str]) -> SearchStrategy[
     content: SearchStrategy[tuple[Part, ...]] = texts.map(lambda text: (text,))
     match role:
         case "user":
-            pairs = st.tuples(texts, st.lists(_PARTS, max_size=2))
-            content = pairs.map(lambda pair: (pair[0], *pair[1]))
+            content = st.tuples(texts, st.lists(_PARTS, max_size=2)).map(
+                lambda pair: (pair[0], *pair[1])
+            )
             names = st.sampled_from((None, None, "ada"))
             return st.builds(Message, role=st.just(role), content=content, name=names)
         case "assistant":

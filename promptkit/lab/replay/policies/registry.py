@@ -78,8 +78,9 @@ class NameList:
 
 def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
     make: Callable[..., Preset] = PRESETS[name]
-    kind = get_type_hints(make, localns={"Preset": Preset}).get("settings")
-    settings = next(iter(get_args(kind)), None)
+    settings = next(
+        iter(get_args(get_type_hints(make, localns={"Preset": Preset}).get("settings"))), None
+    )
     values = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
     has_own = settings is not None and "names_tokens" in attrs.fields_dict(settings)
     listed = {} if has_own else {key: values.pop(key) for key in {"names_tokens"} & values.keys()}
