@@ -261,10 +261,13 @@ class RecordedModel:
 
     def _describe_miss(self, request: str) -> NotRecordedError:
         """Compare a request with each record, and take the one with the fewest lines that differ."""
-        differences = [
-            (diff_lines(record.request, request), record.path) for record in self._records.values()
-        ]
-        difference, path = min(differences, key=lambda each: len(each[0]))
+        difference, path = min(
+            [
+                (diff_lines(record.request, request), record.path)
+                for record in self._records.values()
+            ],
+            key=lambda each: len(each[0]),
+        )
         return NotRecordedError(self.folder, path, tuple(difference))
 
 

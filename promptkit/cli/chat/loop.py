@@ -598,19 +598,21 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
     chosen, close = (
         (ScriptedChatModel(tokenizer_for(None)), None) if model is None else open_model(model)
     )
-    session = AgentSession(
-        model=chosen,
-        transcript=transcript,
-        instructions=instructions or INSTRUCTIONS,
-        tools=tools,
-        budget=budget,
-        preset=preset,
-        summarizer=ExtractiveSummarizer(tokenizer=tokenizer) if model is None else None,
-        tokenizer=tokenizer,
-        events=events,
-        rng=random.Random(0).random if model is None else random.random,  # noqa: S311  # thresholds, and no secrets
+    return ChatSession(
+        AgentSession(
+            model=chosen,
+            transcript=transcript,
+            instructions=instructions or INSTRUCTIONS,
+            tools=tools,
+            budget=budget,
+            preset=preset,
+            summarizer=ExtractiveSummarizer(tokenizer=tokenizer) if model is None else None,
+            tokenizer=tokenizer,
+            events=events,
+            rng=random.Random(0).random if model is None else random.random,  # noqa: S311  # thresholds, and no secrets
+        ),
+        close,
     )
-    return ChatSession(session, close)
 
 
 class ChatSession(SyncSession):

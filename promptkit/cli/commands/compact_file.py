@@ -187,9 +187,11 @@ def _make_summarizer(
     stack.push_async_callback(close)
     window = (budget.limit or DEFAULT_WINDOW) + (budget.output_reserve or 0)
     fits = dropped_tokens + max_tokens + MARGIN <= window
-    kinds = (FullSummarizer if fits else ChunkedSummarizer, SimpleSummarizer)
     return FallbackSummarizer(
-        [kind(model=model, window=window, tokenizer=tokenizer) for kind in kinds]
+        [
+            kind(model=model, window=window, tokenizer=tokenizer)
+            for kind in (FullSummarizer if fits else ChunkedSummarizer, SimpleSummarizer)
+        ]
     ), max_tokens
 
 

@@ -221,5 +221,8 @@ def _make_table(file: FileResult, views: Mapping[tuple[str, str], str]) -> Table
         )
         for each in file.policies
     ]
-    links = [views.get((file.file, each.policy), "") for each in file.policies] if views else []
-    return Table(head, rows, links=links)
+    return Table(
+        head,
+        rows,
+        links=[views.get((file.file, each.policy), "") for each in file.policies] if views else [],
+    )

@@ -353,21 +353,24 @@ class _RequestRecorder:
         checkpoints, self._checkpoints = run.checkpoints - self._checkpoints, run.checkpoints
         waits, self._waits = run.waits - self._waits, run.waits
         if self._counts_requests:
-            totals = ReplayTotals(
-                requests=1,
-                checkpoints=checkpoints,
-                foreground_waits=waits,
-                overflows=overflows,
-                invalid_requests=fault is not None,
-                cuts=counts[: len(last_request)] != last_request,
-                longest_request=billed.input_tokens,
-                requests_billed=billed,
-                lookups_billed=self._bill_lookup(billed.input_tokens)
-                if lacks_line
-                else BilledTokens(),
-                faults=() if fault is None else (fault,),
+            self.totals = attrs.evolve(
+                self.totals
+                + ReplayTotals(
+                    requests=1,
+                    checkpoints=checkpoints,
+                    foreground_waits=waits,
+                    overflows=overflows,
+                    invalid_requests=fault is not None,
+                    cuts=counts[: len(last_request)] != last_request,
+                    longest_request=billed.input_tokens,
+                    requests_billed=billed,
+                    lookups_billed=self._bill_lookup(billed.input_tokens)
+                    if lacks_line
+                    else BilledTokens(),
+                    faults=() if fault is None else (fault,),
+                ),
+                retention=self._retention.counts,
             )
-            self.totals = attrs.evolve(self.totals + totals, retention=self._retention.counts)
             self.timeline.append(
                 TimelineRequest(
                     tokens=billed.input_tokens,
@@ -392,13 +395,15 @@ class _RequestRecorder:
 
     def _bill_lookup(self, tokens: int) -> BilledTokens:
         """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
-        billed = bill_prefix(
-            self._rules.cache,
-            tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS,
-            tokens,
-            minimum=self._minimum,
+        return attrs.evolve(
+            bill_prefix(
+                self._rules.cache,
+                tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS,
+                tokens,
+                minimum=self._minimum,
+            ),
+            output_tokens=LOOKUP_CALL_TOKENS,
         )
-        return attrs.evolve(billed, output_tokens=LOOKUP_CALL_TOKENS)
 
     def bill_summaries(self) -> None:
         """Bill the summaries that were made since the last call."""
@@ -473,5 +478,8 @@ def _with_sizes_of(
     if not kept or not (made := result.totals.checkpoints):
         return conversation
     summary = round(result.totals.summaries_billed.output_tokens / made)
-    beside = max(0, round(sum(kept) / len(kept)) - summary)
-    return attrs.evolve(conversation, summary_tokens=summary, beside_tokens=beside)
+    return attrs.evolve(
+        conversation,
+        summary_tokens=summary,
+        beside_tokens=max(0, round(sum(kept) / len(kept)) - summary),
+    )

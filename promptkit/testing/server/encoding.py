@@ -5,17 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
 from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
 from promptkit.providers.openai.request import PHASE
+from promptkit.testing.server.journal import Exchange
 from promptkit.testing.server.replies import HttpAnswer, api_error
 from promptkit.testing.server.validation import check_chat, check_responses
-
-if TYPE_CHECKING:
-    from promptkit.testing.server.journal import Exchange
 
 JsonObject: TypeAlias = dict[str, Any]  # Any: JSON
 
@@ -228,8 +226,11 @@ def _iter_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterat
             if item["type"] == "function_call"
             else {}
         )
-        started = item | ({"status": "in_progress"} if "status" in item else {}) | empty
-        yield {"type": "response.output_item.added", "output_index": index, "item": started}
+        yield {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": item | ({"status": "in_progress"} if "status" in item else {}) | empty,
+        }
         if item["type"] == "function_call":
             for delta in split_deltas(item["arguments"]):
                 yield {"type": "response.function_call_arguments.delta", **place, "delta": delta}
@@ -327,18 +328,29 @@ def _encode_response_usage(usage: Usage, reasoning: int = 0) -> JsonObject:
 def _refuse_chat(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
     if tokens + reserved <= window:
         return None
-    parts = f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
-    however = parts if reserved else f"your messages resulted in {tokens} tokens"
+    however = (
+        f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
+        if reserved
+        else f"your messages resulted in {tokens} tokens"
+    )
     reduce = "Please reduce the length of the messages" + (" or completion." if reserved else ".")
-    message = f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}"
-    return api_error(400, message, code="context_length_exceeded", param="messages")
+    return api_error(
+        400,
+        f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}",
+        code="context_length_exceeded",
+        param="messages",
+    )
 
 
 def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
     if tokens + reserved <= window:
         return None
-    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
-    return api_error(400, message, code="context_length_exceeded", param="input")
+    return api_error(
+        400,
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        code="context_length_exceeded",
+        param="input",
+    )
 
 
 def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:

@@ -252,13 +252,16 @@ class _BilledSummarizer:
     async def summarize(self, task: SummaryTask) -> Summary:
         summary = await self.summarizer.summarize(task)
         if (usage := summary.usage) is not None:
-            billed = BilledTokens(
-                input_tokens=usage.input_tokens,
-                cached_tokens=usage.cached_tokens,
-                written_tokens=usage.written_tokens,
-                output_tokens=usage.output_tokens,
+            self.calls.append(
+                SummaryCall(
+                    billed=BilledTokens(
+                        input_tokens=usage.input_tokens,
+                        cached_tokens=usage.cached_tokens,
+                        written_tokens=usage.written_tokens,
+                        output_tokens=usage.output_tokens,
+                    )
+                )
             )
-            self.calls.append(SummaryCall(billed=billed))
         return summary
 
 
