@@ -223,15 +223,19 @@ class _Writer:
         """Return the type and the props of an element."""
         kind = kind or _find_element_type(element)
         special = self._write_special_props(element)
-        record: dict[str, Json] = {"type": kind}
-        for name, attribute in _PROPS[kind].items():
-            # the other props of built-in elements are JSON
-            value: Json = getattr(element, attribute, None)
-            if name in special:
-                record[name] = special[name]
-            elif value is not None:
-                record[name] = value
-        return record
+        # the other props of built-in elements are JSON
+        values: dict[str, Json] = {
+            name: special.get(name, getattr(element, attribute, None))
+            for name, attribute in _PROPS[kind].items()
+        }
+        return {
+            "type": kind,
+            **{
+                name: value
+                for name, value in values.items()
+                if value is not None or name in special
+            },
+        }
 
     def _write_special_props(self, element: PromptElement | None) -> dict[str, Json]:
         """Return the props of an element that are no JSON values."""

@@ -76,22 +76,20 @@ def list_share_notes(tree: RenderTree, sizer: Sizer) -> Iterator[str]:
             or element.flex_grow is not None
             or node.budget is None
             or node.in_fallback
-            or not (node in cut or _has_flex_child(node))
+            or not (
+                node in cut
+                # its children are sized one after the other
+                or (node.layout and any(isfinite(group.grow) for group in node.layout.groups))
+            )
         ):
             continue
         group = around.layout.groups[node.group_index]
-        members = [member for member in group.nodes if member.replaces is None]
-        others = len(members) + group.plain_members - 1
+        others = sum(member.replaces is None for member in group.nodes) + group.plain_members - 1
         if others and sizer.tokens_used(node) >= _NEARLY * node.budget:
             yield (
                 f"{paths.shorten(node)} has no flex_grow, so it shares the budget with {others} sibling{'s' * (others > 1)} "
                 f"and got {node.budget:,} tokens for its flexible children: write flex_grow=1 to give it what they leave."
             )
-
-
-def _has_flex_child(node: Node) -> bool:
-    """Return whether the children of a node are sized one after the other."""
-    return node.layout is not None and any(isfinite(group.grow) for group in node.layout.groups)
 
 
 _NEARLY = 0.8  # of its share: a truncated text may end at a line before

@@ -108,9 +108,9 @@ class Rendered:
         """
         tokenizer = self._sizer.tokenizer
         tokens = self.tokens
-        messages: Sequence[Message] = self.messages
-        if target == "chat":
-            messages = tuple(move_media(messages, {"tool"}))
+        messages: Sequence[Message] = (
+            tuple(move_media(self.messages, {"tool"})) if target == "chat" else self.messages
+        )
         if merge_system and target != "anthropic":
             messages = merge_system_messages(messages)
         if messages != self.messages:
@@ -147,9 +147,7 @@ class Rendered:
     @cached_property
     def stable_prefix(self) -> int:
         """The tokens of the leading messages that equal those of the Renderer's previous render; 0 for its first render."""
-        pairs = zip(self.messages, self._earlier, strict=False)
-        equal = takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], pairs)
-        return sum(self._sizer.count_message(message) for message, _ in equal)
+        return count_equal_prefix(self.messages, self._earlier, self._sizer)
 
     def explain(self) -> str:
         """Describe the render as text for a terminal: tokens, budget, removals, notes and repairs."""
@@ -206,6 +204,13 @@ class Rendered:
         return to_anthropic(self.messages, cache=cache)
 
 
+def count_equal_prefix(messages: Sequence[Message], others: Sequence[Message], sizer: Sizer) -> int:
+    """Count the tokens of the leading messages that equal those of another request."""
+    pairs = zip(messages, others, strict=False)
+    equal = takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], pairs)
+    return sum(sizer.count_message(message) for message, _ in equal)
+
+
 def _count_omitted(message: Message, target: WireFormat, tokenizer: Tokenizer) -> int:
     """Count the tokens of a message that a format does not send."""
     tokens = sum(
@@ -221,30 +226,31 @@ def _count_omitted(message: Message, target: WireFormat, tokenizer: Tokenizer) -
 
 def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
     """Format removals as the lines of a table."""
-    rows = [("", "tokens", "priority", "element", "reason")]
-    for removal in removals:
-        reason = f"{removal.reason}: {removal.partner_label}" if removal.partner else removal.reason
-        rows.append(
+    rows = [
+        ("", "tokens", "priority", "element", "reason"),
+        *(
             (
                 f"{removal.order}.",
                 f"{removal.tokens:,}",
                 format_priority(removal.priority),
                 removal.label,
-                reason,
+                removal.reason + (f": {removal.partner_label}" if removal.partner else ""),
             )
-        )
+            for removal in removals
+        ),
+    ]
     *numbers, labels, reasons = [max(len(row[column]) for row in rows) for column in range(5)]
     room = _WIDTH - sum(numbers) - len("  ") * len(rows[0])
     reasons = min(reasons, max(room // 2, room - labels))
     widths = [*numbers, min(labels, room - reasons), reasons]
-    lines: list[str] = []
-    for row in rows:
-        cells = [
+    cells = [
+        [
             cell.rjust(width) if column in _NUMBER_COLUMNS else _shorten(cell, width).ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        lines.append("  " + "  ".join(cells).rstrip())
-    return lines
+        for row in rows
+    ]
+    return ["  " + "  ".join(row).rstrip() for row in cells]
 
 
 _WIDTH = 100  # characters of a line of `explain`
