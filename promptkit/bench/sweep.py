@@ -102,11 +102,14 @@ def _range(text: str) -> Iterable[int]:
     number = int(spaced[2])
     if number < MIN_SPACED:
         _refuse(text, f"{spaced[1]} needs at least 2 sizes, because both ends are included")
-    if spaced[1] == "lin":
-        return (
-            round(first + Fraction((last - first) * index, number - 1)) for index in range(number)
+    return (
+        round(
+            first + Fraction((last - first) * index, number - 1)
+            if spaced[1] == "lin"
+            else first * (last / first) ** (index / (number - 1))
         )
-    return (round(first * (last / first) ** (index / (number - 1))) for index in range(number))
+        for index in range(number)
+    )
 
 
 def _size(text: str, within: str) -> int:
@@ -282,9 +285,11 @@ class _Subject:
     def render_unlimited(self) -> tuple[Rendered, Trace]:
         """Render the prompt without a budget."""
         rendered, trace = self.render(UNLIMITED)
-        if not trace.state:
-            return rendered, trace
-        return self.render(2 * trace.counts[0] + rendered.reserved)
+        return (
+            self.render(2 * trace.counts[0] + rendered.reserved)
+            if trace.state
+            else (rendered, trace)
+        )
 
 
 def _sweep(subject: _Subject, budgets: Sequence[int], *, repeat: int, depth: int) -> Sweep:

@@ -62,11 +62,8 @@ def element_from_message(
 
 def _build_content(message: Message, text: Callable[[str], Child] | None) -> Child:
     parts = [_build_part(part) for part in message.content]
-    if text is None:
-        return parts
-    return text(message.text) if message.text else None, [
-        part for part in parts if not isinstance(part, str)
-    ]
+    others = [part for part in parts if not isinstance(part, str)]
+    return parts if text is None else (text(message.text) if message.text else None, others)
 
 
 def _build_part(part: Part) -> str | PromptElement | None:

@@ -190,9 +190,8 @@ class _Declaration:
         if not items:
             return "any[]"
         inner = self.format_type(items, depth, level + 1)
-        if self.dialect == "tools" and items.get("type") in {"object", "array"}:
-            return f"Array<\n{inner}\n>"
-        return f"{inner}[]"
+        is_long = self.dialect == "tools" and items.get("type") in {"object", "array"}
+        return f"Array<\n{inner}\n>" if is_long else f"{inner}[]"
 
 
 def _options(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:

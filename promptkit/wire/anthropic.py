@@ -317,10 +317,10 @@ IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 def _to_image_source(index: int, message: Message, part: ImagePart) -> WireDict:
+    if part.url[:8].lower().startswith(("https://", "http://")):
+        return {"type": "url", "url": part.url}
     inline = parse_data_url(part.url)
     if inline is None:
-        if part.url[:8].lower().startswith(("https://", "http://")):
-            return {"type": "url", "url": part.url}
         raise unsupported_error(
             index,
             message,
@@ -396,11 +396,9 @@ def _limit_breakpoints(blocks: Payload, marked: Payload) -> None:
     after_shorter = False
     for block in blocks:
         control = _find_cache_control(block)
-        if control is None:
-            continue
-        if control.get("ttl") != HOUR:
+        if control is not None and control.get("ttl") != HOUR:
             after_shorter = True
-        elif after_shorter and id(block) in ids:
+        elif control is not None and after_shorter and id(block) in ids:
             del block["cache_control"]["ttl"]
 
 

@@ -114,9 +114,11 @@ def messages_from_responses(items: str | Iterable[WireMessage]) -> list[Message]
     >>> messages_from_responses([{"role": "user", "content": "Hello"}])[0].text
     'Hello'
     """
-    if isinstance(items, str):
-        return [Message(role="user", content=items)]
-    return [message for message, _ in group_responses(items)]
+    return (
+        [Message(role="user", content=items)]
+        if isinstance(items, str)
+        else [message for message, _ in group_responses(items)]
+    )
 
 
 def group_responses(items: Iterable[WireMessage]) -> list[tuple[Message, tuple[int, ...]]]:
