@@ -287,8 +287,11 @@ def _refuse_brackets(self: PromptElement, _: Child) -> NoReturn:
 def _reduce(self: PromptElement) -> tuple[Callable[..., object], tuple[object, ...]]:
     """Pickle by the name of the function, which stands where pickle would look for the class."""
     cls = type(self)
-    values = {field.name: getattr(self, field.name) for field in cls.__attrs_attrs__}
-    return _restore, (cls.__module__, cls.__qualname__, values)
+    return _restore, (
+        cls.__module__,
+        cls.__qualname__,
+        {field.name: getattr(self, field.name) for field in cls.__attrs_attrs__},
+    )
 
 
 def _restore(module: str, name: str, values: Mapping[str, object]) -> PromptElement:

@@ -264,8 +264,7 @@ def describe_props(
             return f"children of {name} stand in brackets: write {name}(…)[…]."
         if near := get_close_matches(prop, [*known, *layout], 1):
             return f"{name} has no prop {prop}: did you mean {near[0]}?"
-        own_names = [each for each in known if each not in layout]
-        return f"{name} has no prop {prop}: its props are {', '.join(own_names or known)}."
+        return f"{name} has no prop {prop}: its props are {', '.join([each for each in known if each not in layout] or known)}."
     missing = [prop for prop in _list_needed(cls) if prop not in props]
     return (
         f"{name} needs {' and '.join(missing)}: write {name}({', '.join(f'{each}=…' for each in missing)})."
@@ -616,10 +615,13 @@ def _repr_parts(value: object) -> list[object]:
     if isinstance(value, PromptElement):
         return _repr_element(value)
     if isinstance(value, dict):
-        items = cast("dict[object, object]", value).items()  # the types of the items are unknown
         return [
             _Verbatim("{"),
-            *_join([[key, _Verbatim(": "), item] for key, item in items]),
+            *_join(
+                [key, _Verbatim(": "), item]
+                # the types of the items are unknown
+                for key, item in cast("dict[object, object]", value).items()
+            ),
             _Verbatim("}"),
         ]
     left, right = ("[", "]") if isinstance(value, list) else ("(", ")")

@@ -303,8 +303,9 @@ def _read_message(record: Mapping[str, Any]) -> Message:  # Any: JSON, as in `_b
 def _write_markers(element: builtin.Rounds, marker: Callable[[int], str]) -> dict[str, Json]:
     """Write the texts of all markers, by the number of messages that they replace."""
     sizes = [len(messages) for messages in builtin.iter_rounds(element.rounds)]
-    counts = accumulate(map(sizes.__getitem__, element.order))
-    return {str(count): marker(count) for count in counts}
+    return {
+        str(count): marker(count) for count in accumulate(map(sizes.__getitem__, element.order))
+    }
 
 
 @attrs.frozen

@@ -253,8 +253,9 @@ def unpack_vocabulary(blob: bytes) -> tuple[bytes, ...]:
     """
     data = zlib.decompress(blob)
     start = _HEADER + int.from_bytes(data[:_HEADER], "little")
-    places = accumulate(data[_HEADER:start], initial=start)
-    return tuple(data[low:high] for low, high in pairwise(places))
+    return tuple(
+        data[low:high] for low, high in pairwise(accumulate(data[_HEADER:start], initial=start))
+    )
 
 
 def _refuse_download(name: str) -> None:

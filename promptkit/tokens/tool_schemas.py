@@ -141,8 +141,9 @@ class _Declaration:
     dialect: Dialect
 
     def format_tool(self, tool: ToolDefinition) -> str:
-        schema = read_object(tool.parameters)
-        properties = "".join(f"{line}\n" for line in self.format_properties(schema, 0))
+        properties = "".join(
+            f"{line}\n" for line in self.format_properties(read_object(tool.parameters), 0)
+        )
         comment = "".join(f"{line}\n" for line in self.format_comment(tool.description))
         arguments = f"_: {{\n{properties}}}" if properties else ""
         return f"{comment}type {tool.name} = ({arguments}) => any;\n\n"

@@ -412,11 +412,13 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
     if role == "assistant":
         return _read_answer(where, content)
     if role == "system":
-        fields = fields_part({"role": "system"}, "anthropic.message")
         return [
             Message(
                 role="system",
-                content=(*fields, *read_content(content, "anthropic", where, attachments=False)),
+                content=(
+                    *fields_part({"role": "system"}, "anthropic.message"),
+                    *read_content(content, "anthropic", where, attachments=False),
+                ),
             )
         ]
     if role != "user":
@@ -432,8 +434,9 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
         for record in records
         if isinstance(record, Mapping) and record.get("type") == "tool_result"
     ]
-    others = [record for record in records if _find_type(record) != "tool_result"]
-    parts = read_content(others, "anthropic", where)
+    parts = read_content(
+        [record for record in records if _find_type(record) != "tool_result"], "anthropic", where
+    )
     return [*results, Message(role="user", content=parts)] if parts or not results else results
 
 
@@ -444,8 +447,10 @@ def _read_answer(where: str, content: Json) -> list[Message]:
     for is_call, run in groupby(records, key=lambda record: _find_type(record) == "tool_use"):
         if is_call:
             for record in map(as_wire_object, run):
-                fields = omit_fields(record or {}, "type", "id", "name", "input")
-                answer.add_call(read_call(record, where), fields)
+                answer.add_call(
+                    read_call(record, where),
+                    omit_fields(record or {}, "type", "id", "name", "input"),
+                )
         else:
             answer.add_parts(read_content(list(run), "anthropic", where, attachments=False))
     return [answer.build_message() or Message(role="assistant")]

@@ -70,8 +70,10 @@ def mark_prefix(messages: Sequence[Message], count: int, ttl: str | None = None)
         content = marked[at].content
         if not (content and isinstance(content[-1], CacheBreakpointPart)):
             lasting = HOUR if any(at < place for place in own) else ttl
-            end = CacheBreakpointPart(kind="ephemeral", ttl=lasting)
-            marked[at] = attrs.evolve(marked[at], content=(*content, end))
+            marked[at] = attrs.evolve(
+                marked[at],
+                content=(*content, CacheBreakpointPart(kind="ephemeral", ttl=lasting)),
+            )
     return marked
 
 

@@ -275,8 +275,10 @@ def collect_message_fields(message: Message, *providers: str) -> WireDict:
 
 def has_text_borders(message: Message, target: WireFormat) -> bool:
     """Return whether a wire format has texts of this message apart, so that it needs a list of parts even for texts alone."""
-    border = f"{target}.part"
-    return any(isinstance(part, OpaquePart) and part.provider == border for part in message.content)
+    return any(
+        isinstance(part, OpaquePart) and part.provider == f"{target}.part"
+        for part in message.content
+    )
 
 
 def read_call_fields(part: OpaquePart) -> tuple[str, WireDict]:
@@ -615,8 +617,10 @@ def remove_reasoning(message: Message) -> Message:
     """
     if not has_reasoning(message):
         return message
-    content = [stripped for part in message.content if (stripped := _strip(part)) is not None]
-    return attrs.evolve(message, content=content)
+    return attrs.evolve(
+        message,
+        content=[stripped for part in message.content if (stripped := _strip(part)) is not None],
+    )
 
 
 def _is_reasoning(part: OpaquePart) -> bool:
@@ -635,5 +639,6 @@ def _strip(part: Part) -> Part | None:
     ):
         return None
     dropped = {*REASONING_FIELDS, *(("id",) if part.provider in PLACED_FIELDS["responses"] else ())}
-    kept = {name: value for name, value in part.value.items() if name not in dropped}
-    return attrs.evolve(part, value=kept)
+    return attrs.evolve(
+        part, value={name: value for name, value in part.value.items() if name not in dropped}
+    )

@@ -657,5 +657,8 @@ def _describe_expected(attribute: str, field: attrs.Attribute[object], value: ob
     if choices:
         return "" if value in choices else f"one of {', '.join(choices)}"
     annotation = field.type.__name__ if isinstance(field.type, type) else str(field.type)
-    names = annotation.split(" | ")
-    return "" if has_type(value, annotation) else " or ".join(TYPES[name] for name in names)
+    return (
+        ""
+        if has_type(value, annotation)
+        else " or ".join(TYPES[name] for name in annotation.split(" | "))
+    )
