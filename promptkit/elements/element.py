@@ -634,15 +634,16 @@ def _repr_parts(value: object) -> list[object]:
 
 
 def _repr_element(element: PromptElement) -> list[object]:
-    given: list[list[object]] = []
     layout = signature_names(PromptElement)
-    for field in sorted(
+    fields = sorted(
         type(element).__attrs_attrs__,
         key=lambda field: field.name in layout and type(element) is not PromptElement,
-    ):
-        value: object = getattr(element, field.name)
-        if field.name != "children" and not _is_default(value, field):
-            given.append([_Verbatim(f"{prop_name(field)}="), value])
+    )
+    given: list[list[object]] = [
+        [_Verbatim(f"{prop_name(field)}="), getattr(element, field.name)]
+        for field in fields
+        if field.name != "children" and not _is_default(getattr(element, field.name), field)
+    ]
     parts: list[object] = [_Verbatim(f"{type(element).__name__}("), *_join(given), _Verbatim(")")]
     if element.children:
         parts += [_Verbatim("["), *_join([[child] for child in element.children]), _Verbatim("]")]

@@ -44,8 +44,6 @@ _RESERVE_SHARE = 0.15  # share of a window that is smaller than the reserve
 _MIN_THRESHOLD_TOKENS = 100  # the smallest threshold that is read as a number of tokens
 _SUMMARY_TOKENS = 16_384
 _SUMMARY_FRACTION = 5
-_KEEP_TOKENS = 20_000
-_KEEP_FRACTION = 4
 _RESULT_FRACTION = 2
 
 
@@ -242,16 +240,6 @@ class ContextBudget:
         messages = self.message_budget
         share = None if messages is None else messages // _SUMMARY_FRACTION
         return max(1, _find_least(_SUMMARY_TOKENS, self.max_output_tokens, share) or 0)
-
-    @property
-    def keep_tokens(self) -> int:
-        """Tokens of recent messages that may stay beside a summary: a quarter of the message budget, and 20,000 at most."""
-        messages = self.message_budget
-        return (
-            _KEEP_TOKENS
-            if messages is None
-            else max(1, min(_KEEP_TOKENS, messages // _KEEP_FRACTION))
-        )
 
     @property
     def result_tokens(self) -> int | None:

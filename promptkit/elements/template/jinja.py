@@ -580,11 +580,13 @@ def _collect_items(output: Iterable[object], file: str, line: int) -> Iterator[T
     for item in output:
         if isinstance(item, TemplateFragment):
             yield from item.items
-        elif isinstance(item, TemplateText | TagDraft | PromptElement):
-            yield item
         else:
-            yield TemplateText(
-                str(item), literal=False, file=file, line=line, in_message_template=False
+            yield (
+                item
+                if isinstance(item, TemplateText | TagDraft | PromptElement)
+                else TemplateText(
+                    str(item), literal=False, file=file, line=line, in_message_template=False
+                )
             )
 
 

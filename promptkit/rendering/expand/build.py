@@ -128,14 +128,14 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     text = children[0]
     if type(text) is not str or not text or text.isspace() or not is_plain(element):
         return None
-    if isinstance(element, AssistantMessage) and element.tool_calls:
-        return None
-    if element.priority is None and role == "system":
+    if (
+        (isinstance(element, AssistantMessage) and element.tool_calls)
         # it depends on the containers around it whether it is ever removed, and renders share text
         # messages
-        return None
-    if parent.in_fallback:
+        or (element.priority is None and role == "system")
         # pruning activates and deactivates fallbacks, which a text message does not record
+        or parent.in_fallback
+    ):
         return None
     return MessageItem(element, role, text, read_priority(element, parent), element.name)
 

@@ -98,11 +98,11 @@ class Sizer:
         """Count the tokens of a message item. The count is kept on the item."""
         tokens = item.tokens
         if tokens < 0:
-            if item.sources:
-                tokens = sum(map(self.count_message, item.messages or ()))
-            else:
-                tokens = self.count_frame(item.role, item.name) + self.tokenizer.count(item.text)
-            item.tokens = tokens
+            tokens = item.tokens = (
+                sum(map(self.count_message, item.messages or ()))
+                if item.sources
+                else self.count_frame(item.role, item.name) + self.tokenizer.count(item.text)
+            )
         return tokens
 
     def count_message(self, message: Message) -> int:

@@ -22,7 +22,7 @@ from promptkit.rendering.prune.removals import (
     format_removed,
     iter_removed,
 )
-from promptkit.rendering.result.notes import list_share_notes
+from promptkit.rendering.result.rendered import list_share_notes
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
     NEVER_REMOVED,
