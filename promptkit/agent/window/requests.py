@@ -37,7 +37,7 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.reprs import describe_fields
 from promptkit.transcript import Checkpoint
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
-from promptkit.wire.breakpoints import mark_prefix
+from promptkit.wire.anthropic import mark_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
