@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast, get_args
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast, get_args
 
 import attrs
 
+from promptkit.agent.window.prompt import Prompt
 from promptkit.compaction import (
     ArchiveDirectory,
     CompactionHooks,
@@ -15,20 +17,15 @@ from promptkit.compaction import (
 )
 from promptkit.compaction.config import CompactionConfig
 from promptkit.compaction.planning.selection import Keep
+from promptkit.elements.element import Child
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
+from promptkit.messages import Message, Part
 from promptkit.providers import Model
 from promptkit.rendering.renderer import Defaults
 from promptkit.sizes import read_tokens
+from promptkit.tokens import Tokenizer
 from promptkit.tools import AnyTool, Tool, as_tool, parse_content, tool_definitions
 from promptkit.transcript import Transcript
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from promptkit.agent.window.prompt import Prompt
-    from promptkit.elements.element import Child
-    from promptkit.messages import Message, Part
-    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True)

@@ -6,10 +6,10 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.planning.plan import CarriedContext
 from promptkit.compaction.planning.selection import Keep, limit_keep, select
 from promptkit.compaction.policy.rules import (
     Policy,
@@ -17,6 +17,7 @@ from promptkit.compaction.policy.rules import (
     prune_old_reasoning,
     prune_results,
 )
+from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.vscode import vscode
@@ -39,18 +40,14 @@ from promptkit.compaction.summarizers.defaults import (
 )
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
+from promptkit.compaction.summarizers.summarizer import Summarizer
 from promptkit.errors import InvalidArgumentError
+from promptkit.messages import ToolDefinition
 from promptkit.providers import Model
+from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, Supersedes, Tool, tool_definitions
-
-if TYPE_CHECKING:
-    from promptkit.compaction.planning.plan import CarriedContext
-    from promptkit.compaction.policy.usage import UsageByPart
-    from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.messages import ToolDefinition
-    from promptkit.tokens import ContextBudget, Tokenizer
-    from promptkit.transcript import Redactor, Transcript
+from promptkit.transcript import Redactor, Transcript
 
 REPLAYED_SHARE = 4
 """The open requests that a compaction repeats may have a quarter of what a conversation may have;

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import attrs
@@ -22,6 +23,7 @@ from promptkit.errors import (
     UnknownModelError,
 )
 from promptkit.fitting.fit import Fitted, fit
+from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.errors import overflow_from_error
 from promptkit.reprs import describe
 from promptkit.tokens import (
@@ -33,12 +35,7 @@ from promptkit.tokens import (
 )
 from promptkit.tokens.budget import LearnedBudget
 from promptkit.transcript import Transcript
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-    from promptkit.wire.parts import WireFormat
+from promptkit.wire.parts import WireFormat
 
 T = TypeVar("T")
 
@@ -195,9 +192,11 @@ class ThreadWindows:
 
     def __repr__(self) -> str:
         settings = self._settings
-        summarizer = settings.summarizer and type(settings.summarizer)
         return describe(
-            self, preset=settings.preset.name, summarizer=summarizer, open=len(self._threads)
+            self,
+            preset=settings.preset.name,
+            summarizer=settings.summarizer and type(settings.summarizer),
+            open=len(self._threads),
         )
 
     @property

@@ -6,14 +6,13 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Mapping
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import attrs
 
-if TYPE_CHECKING:
-    from promptkit.agent.window.requests import WindowRequest
-    from promptkit.messages import ToolCall
-    from promptkit.tools import ToolResult
+from promptkit.agent.window.requests import WindowRequest
+from promptkit.messages import ToolCall
+from promptkit.tools import ToolResult
 
 T = TypeVar("T")
 

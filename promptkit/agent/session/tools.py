@@ -72,8 +72,7 @@ class ToolRunner:
         results: list[ToolResult | None] = [None] * len(calls)
         tasks: dict[int, asyncio.Future[ToolResult]] = {}
         try:
-            runs = [await self._prepare(call) for call in calls]
-            for at, run in enumerate(runs):
+            for at, run in enumerate([await self._prepare(call) for call in calls]):
                 if isinstance(run, ToolResult):
                     results[at] = run
                 else:

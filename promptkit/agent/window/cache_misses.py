@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
+from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.tool_list import describe_tool_changes
+from promptkit.compaction import LastRequest
 from promptkit.compaction.policy.usage import find_last_reply
 from promptkit.compaction.run.events import CacheMissed
-from promptkit.messages import CacheBreakpointPart, Message
+from promptkit.messages import CacheBreakpointPart, Message, Usage
 from promptkit.tokens.models import cache_minimum
-from promptkit.transcript import Checkpoint, Edit, MessageEntry, Reset
+from promptkit.transcript import (
+    Checkpoint,
+    Edit,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    Reset,
+    Transcript,
+)
 from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.entry_sequence import find_entry
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from promptkit.agent.window.requests import WindowRequest
-    from promptkit.compaction import LastRequest
-    from promptkit.messages import Usage
-    from promptkit.transcript import Entry, EntryPayload, Transcript
 
 BLOCK_TOKENS = 128
 """OpenAI caches prompts in blocks of so many tokens."""

@@ -7,19 +7,15 @@ the transcript, so that a program that is started again goes on in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
+from promptkit.compaction import CompactionController
 from promptkit.messages import Message, ToolCall
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.transcript import CustomMessage, Edit, Entry, MessageEntry, Reset, Transcript
 from promptkit.transcript.log.view import CUT_FINISH, INCOMPLETE_FINISHES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.compaction import CompactionController
-    from promptkit.tokens import ContextBudget, Tokenizer
 
 CUT_OFF = "cut_off"
 """The name of the message that asks the model to continue, and the reason of the edit that takes a

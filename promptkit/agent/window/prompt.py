@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
-from promptkit.agent.window.usage import describe_room
+from promptkit.agent.window.usage import ContextUsage, describe_room
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.elements import Metadata, Tag, UserMessage
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.elements.rounds import Rounds
 from promptkit.fitting import RecordedMessages, describe_omitted
+from promptkit.messages import Message
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe_fields
-
-if TYPE_CHECKING:
-    from promptkit.agent.window.usage import ContextUsage
-    from promptkit.messages import Message
 
 
 @attrs.frozen(kw_only=True)

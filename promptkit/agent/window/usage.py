@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
-from promptkit.compaction import Compact, PolicyState, StartBackground
+from promptkit.compaction import (
+    Compact,
+    Policy,
+    PolicyState,
+    StartBackground,
+    UsageByPart,
+    UsageReading,
+)
+from promptkit.compaction.policy.state import Phase
+from promptkit.messages import Usage
 from promptkit.reprs import describe
-
-if TYPE_CHECKING:
-    from promptkit.compaction import Policy, UsageByPart, UsageReading
-    from promptkit.compaction.policy.state import Phase
-    from promptkit.messages import Usage
-    from promptkit.tokens import ContextBudget
+from promptkit.tokens import ContextBudget
 
 AUTOMATIC_PHASES: tuple[Phase, ...] = ("before_render", "rendered", "turn_end")
 """The phases of a turn in which a policy may compact because of the size alone."""

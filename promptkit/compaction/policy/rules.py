@@ -12,7 +12,7 @@ automatically where compaction is off.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -34,9 +34,7 @@ from promptkit.compaction.policy.decisions import (
 )
 from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.sizes import read_tokens
-
-if TYPE_CHECKING:
-    from promptkit.tokens import ContextBudget
+from promptkit.tokens import ContextBudget
 
 # Triggers, as checkpoints in transcript files record them.
 FOREGROUND = "foreground"
@@ -225,10 +223,9 @@ def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breake
             )
         reason = attrs.evolve(reason, why=exhausted)
         # a model's summaries have failed; the extract needs none
-        extracts = state.enabled and not state.compacted and not state.extracted
         return _ignore_refusal(state) or (
             Compact(trigger=FOREGROUND, reason=reason, extract=True)
-            if extracts
+            if state.enabled and not state.compacted and not state.extracted
             else RenderPruned(reason=reason)
         )
 
@@ -450,10 +447,12 @@ def compact_above(
             or (state.tokens == limit and not inclusive)
         ):
             return None
-        reason = Reason(
-            why=f"{state.tokens:,} tokens, the limit is {int(limit):,}", ratio=state.ratio
+        compact = Compact(
+            trigger=trigger,
+            reason=Reason(
+                why=f"{state.tokens:,} tokens, the limit is {int(limit):,}", ratio=state.ratio
+            ),
         )
-        compact = Compact(trigger=trigger, reason=reason)
         return _limit(compact, state, attempts, breaker, target_tokens=int(limit))
 
     return rule
@@ -482,8 +481,10 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
             or (state.phase == "model_switch" and not state.to_smaller_window)
         ):
             return None
-        reason = Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio)
-        compact = Compact(trigger=state.phase, reason=reason)
+        compact = Compact(
+            trigger=state.phase,
+            reason=Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio),
+        )
         return _ignore_refusal(state) or _limit(compact, state, attempts, breaker)
 
     return rule
@@ -536,13 +537,15 @@ def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rul
         if not all_of_them and (state.warm or not superseded):
             return None
         what, tokens = ("tool", saved) if all_of_them else ("superseded", superseded)
-        reason = Reason(
-            why=f"replacing {what} results saves {tokens:,} tokens",
-            ratio=ratio,
-            threshold=warm_ratio if state.warm else None,
-            warm=state.warm,
+        return Prune(
+            reason=Reason(
+                why=f"replacing {what} results saves {tokens:,} tokens",
+                ratio=ratio,
+                threshold=warm_ratio if state.warm else None,
+                warm=state.warm,
+            ),
+            only_superseded=not all_of_them,
         )
-        return Prune(reason=reason, only_superseded=not all_of_them)
 
     return rule
 
@@ -586,11 +589,12 @@ def fail_on(*phases: Phase) -> Rule:
     def rule(state: PolicyState) -> Decision | None:
         if state.phase not in (phases or TOO_LARGE):
             return None
-        reason = Reason(
-            why="the request is too large, and this policy does not reduce requests",
-            ratio=state.ratio,
+        return _ignore_refusal(state) or Fail(
+            reason=Reason(
+                why="the request is too large, and this policy does not reduce requests",
+                ratio=state.ratio,
+            )
         )
-        return _ignore_refusal(state) or Fail(reason=reason)
 
     return rule
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
 from promptkit.reprs import describe_fields
-
-if TYPE_CHECKING:
-    from promptkit.tokens import ContextBudget
+from promptkit.tokens import ContextBudget
 
 Phase: TypeAlias = Literal[
     "before_render",
@@ -129,9 +127,8 @@ class Attempts:
         ended = self.ended_this_turn + 1
         if outcome == "reduced":
             return Attempts(last=outcome, ended_this_turn=ended)
-        counts = not (background and outcome == "failed")
         return Attempts(
-            unsuccessful=self.unsuccessful + counts,
+            unsuccessful=self.unsuccessful + (not (background and outcome == "failed")),
             consecutive_unsuccessful=self.consecutive_unsuccessful + 1,
             last=outcome,
             ended_this_turn=ended,

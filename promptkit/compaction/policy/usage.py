@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.planning.blocks import count_unchanged, find_last_user_request
 from promptkit.compaction.policy.decisions import Compact
+from promptkit.compaction.policy.rules import Policy
 from promptkit.compaction.policy.state import PolicyState, Rereading
 from promptkit.errors import ContextWindowFullError
+from promptkit.messages import Message, Usage
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.transcript import (
     Checkpoint,
     Edit,
@@ -27,13 +30,6 @@ from promptkit.transcript import (
 )
 from promptkit.transcript.log.entry_sequence import find_entry
 from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    from promptkit.compaction.policy.rules import Policy
-    from promptkit.messages import Message, Usage
-    from promptkit.tokens import ContextBudget, Tokenizer
 
 FACTOR_RANGE = (0.5, 2.0)
 """How far the provider's counts may correct local counts. A greater difference has another cause
@@ -200,8 +196,7 @@ class WindowUsage:
         newest = next(counts, None)
         # without a first request the conversation was opened again: its requests are in the
         # transcript
-        earlier = list(counts) if rereading.first is None else []
-        for count in filter(None, reversed(earlier)):
+        for count in filter(None, reversed(list(counts) if rereading.first is None else [])):
             rereading = rereading.after_request(
                 count.input_tokens, cached=count.cached_tokens > 0, checkpoint_id=checkpoint_id
             )
@@ -277,8 +272,7 @@ class UsageMeter:
                 if rejected == MAX_REJECTED:
                     break
                 continue
-            place = self._places.get(count.entry_id)
-            if place is None:
+            if count.entry_id not in self._places:
                 continue
             newest = newest or count
             cached = cached or count.cached_tokens > 0

@@ -10,8 +10,8 @@ docs/economics.md has measurements.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -19,18 +19,13 @@ from promptkit.compaction.planning.plan import TARGET_SHARE, compute_target_toke
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, KeepRecentTokens
 from promptkit.compaction.policy.decisions import Reason, StartBackground
 from promptkit.compaction.policy.rules import Policy, Rule, Thresholds, default_policy, first_match
+from promptkit.compaction.policy.state import PolicyState
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.tokens import ContextBudget, Price, PriceError, read_prices
 from promptkit.tokens.models import cache_minimum
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from promptkit.compaction.policy.state import PolicyState
-
 
 QUESTION_TOKENS = 600
 """Tokens of the question that requests a summary."""

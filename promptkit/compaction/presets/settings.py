@@ -146,18 +146,16 @@ def setting(
     Returns:
         The field, typed as its value.
     """
-    originals = tuple(
-        name if isinstance(name, OriginalName) else OriginalName(name) for name in names
-    )
-    metadata = {
-        "names": originals,
-        "threshold": threshold,
-        "minimum": minimum,
-        "maximum": maximum,
-    }
     field: T = attrs.field(
         default=default,
-        metadata=metadata,
+        metadata={
+            "names": tuple(
+                name if isinstance(name, OriginalName) else OriginalName(name) for name in names
+            ),
+            "threshold": threshold,
+            "minimum": minimum,
+            "maximum": maximum,
+        },
         converter=attrs.Converter(_read_size, takes_field=True),
     )
     return field
@@ -369,8 +367,9 @@ def _rename(values: _Values, originals: _Values, names: _Names) -> _Values:
             field.type, {(): value}, setting
         ):
             why = "it has a different value under each of these names"
-            sources = f"{other.source} and {given.source}"
-            raise SettingsError(source=sources, setting=field.name, why=why)
+            raise SettingsError(
+                source=f"{other.source} and {given.source}", setting=field.name, why=why
+            )
     return renamed
 
 
@@ -402,9 +401,9 @@ def _build(cls: type[T], given: _Values, groups: tuple[str, ...]) -> T:
     try:
         return cls(**values)
     except (PromptKitError, ValueError, TypeError) as error:
-        source = ", ".join(dict.fromkeys(value.source for value in given.values()))
         raise SettingsError(
-            source=source or "the defaults",
+            source=", ".join(dict.fromkeys(value.source for value in given.values()))
+            or "the defaults",
             setting=".".join(groups),
             why=str(error).rstrip("."),
         ) from error

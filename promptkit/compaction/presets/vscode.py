@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import attrs
 
@@ -10,12 +11,8 @@ from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import OriginalName, optional, setting
 from promptkit.compaction.summarizers import defaults
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.tokens import ContextBudget
+from promptkit.compaction.summarizers.summarizer import Summarizer
+from promptkit.tokens import ContextBudget
 
 
 def _in_chat(

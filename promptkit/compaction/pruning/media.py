@@ -137,8 +137,7 @@ class MediaLimits:
         if not view.has_media:
             return []
         # a document's tokens are counted by reading it
-        count = count_part if self.max_tokens is not None else None
-        pieces = list(_iterate_media(view, count))
+        pieces = list(_iterate_media(view, count_part if self.max_tokens is not None else None))
         total = _sum_sizes(pieces)
         ceiling = find_ceiling(model)
         max_bytes = min(filter(None, (self.max_bytes, ceiling.max_bytes)))

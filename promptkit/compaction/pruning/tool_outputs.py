@@ -6,8 +6,9 @@ The transcript keeps all of them in full.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -29,8 +30,10 @@ from promptkit.compaction.planning.tool_calls import (
 )
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
+from promptkit.messages import Message, Part, ToolCall
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
+from promptkit.tokens import Tokenizer
 from promptkit.tokens.tokenizer import count_part
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import Supersedes, is_error_result
@@ -39,12 +42,6 @@ from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SU
 from promptkit.transcript.log.view import ViewBuilder
 from promptkit.wire.parts import name_media
 from promptkit.wire.reasoning import remove_reasoning
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.messages import Message, Part, ToolCall
-    from promptkit.tokens import Tokenizer
 
 MIN_OUTPUT_TOKENS = 50
 """Outputs of fewer tokens are not pruned."""
@@ -184,8 +181,7 @@ def prune_outputs(
         parsed = _parse_arguments(call.arguments)
         files = None if parsed is None else find_file_call(call.name, parsed, rules.file_rules)
         own, superseding = _find_subjects(call, parsed, files) if reduce.superseded else ((), ())
-        subjects = newer.find_subjects(call, parsed, files)
-        by = newer.find(superseding, subjects, text_tokens)
+        by = newer.find(superseding, newer.find_subjects(call, parsed, files), text_tokens)
         reads = files is not None and files.use == "read" and bool(files.paths)
         protected = (
             call.name in reduce.protected_tools
@@ -313,8 +309,7 @@ def _replace_output(
         reason, placeholder = SUPERSEDED_REASON, f"[removed: {by}; {text_tokens:,} tokens]"
     content = _replace_text(item.message.content, placeholder)
     gain = text_tokens - sum(count(part) for part in content if isinstance(part, str))
-    edit = Edit(target=item.entry_id, content=content, reason=reason)
-    return (edit, gain) if gain > 0 else None
+    return (Edit(target=item.entry_id, content=content, reason=reason), gain) if gain > 0 else None
 
 
 def _find_subjects(
@@ -411,19 +406,21 @@ def cap_result(
     if sum(sizes) <= max_tokens:
         return message
     level = find_level(sizes, max_tokens)
-    content = tuple(
-        truncate_text(
-            part,
-            min(size, level),
-            head=HEAD_SHARE,
-            marker=marker,
-            tokenizer=tokenizer,
-        )
-        if isinstance(part, str)
-        else part
-        for part, size in zip(message.content, sizes, strict=True)
+    return attrs.evolve(
+        message,
+        content=tuple(
+            truncate_text(
+                part,
+                min(size, level),
+                head=HEAD_SHARE,
+                marker=marker,
+                tokenizer=tokenizer,
+            )
+            if isinstance(part, str)
+            else part
+            for part, size in zip(message.content, sizes, strict=True)
+        ),
     )
-    return attrs.evolve(message, content=content)
 
 
 def format_cut_marker(rest: str) -> str:
@@ -531,8 +528,7 @@ class CappedView:
         same = count_unchanged(self._source.items, items, is_)
         if same and items[same - 1].message.role == "user":
             same -= 1  # another message may follow it now
-        following = (*items[same + 1 :], None)
-        capped = map(self._cap, items[same:], following)
+        capped = map(self._cap, items[same:], (*items[same + 1 :], None))
         return attrs.evolve(source, items=(*self._view.items[:same], *capped))
 
     def _cap(self, item: ViewItem, following: ViewItem | None) -> ViewItem:
@@ -568,8 +564,9 @@ class CappedView:
         # the output itself is worth more
         if self._tokenizer.count(marker) > limit // 2:
             marker = CUT_MARKER
-        capped = cap_result(message, limit, tokenizer=self._tokenizer, marker=marker)
-        return attrs.evolve(item, message=capped)
+        return attrs.evolve(
+            item, message=cap_result(message, limit, tokenizer=self._tokenizer, marker=marker)
+        )
 
     def _cap_request(self, item: ViewItem) -> ViewItem:
         """Truncate a user message without a reply that no request can show."""
@@ -582,7 +579,9 @@ class CappedView:
         if sum(count_part(part, tokenizer) for part in parts) <= WINDOW_SHARE * limit:
             return item
         (named,) = name_media([item.message], "which does not fit the context window")
-        capped = cap_result(
-            named, max(1, limit // MESSAGE_SHARE), tokenizer=tokenizer, marker=MESSAGE_MARKER
+        return attrs.evolve(
+            item,
+            message=cap_result(
+                named, max(1, limit // MESSAGE_SHARE), tokenizer=tokenizer, marker=MESSAGE_MARKER
+            ),
         )
-        return attrs.evolve(item, message=capped)

@@ -147,14 +147,13 @@ def build_recall_tool(
         settings = find_settings()
         transcript = settings.transcript
         path = transcript.path()  # read here, since a transcript is not for several threads
-        store = transcript.store if isinstance(transcript.store, SearchableStore) else None
         return await asyncio.to_thread(
             recall,
             path,
             arguments,
             tokenizer=settings.tokenizer,
             max_tokens=settings.max_tokens,
-            index=store,
+            index=transcript.store if isinstance(transcript.store, SearchableStore) else None,
             redactor=redactor,
         )
 
@@ -471,10 +470,9 @@ class _Conversation:
         results = self._results[entry.id]
         if not any(results):
             return {}
-        first = len(list_lines(entry)) - len(results)
         return {
             at: f" → entry {result}"
-            for at, result in enumerate(results, first)
+            for at, result in enumerate(results, len(list_lines(entry)) - len(results))
             if result is not None
         }
 
@@ -522,9 +520,8 @@ class _LongConversation:
             stop = start
 
     def _open(self, places: Iterable[int]) -> _Conversation:
-        entries = [self._path[place] for place in sorted(places)]
         return _Conversation(
-            entries,
+            [self._path[place] for place in sorted(places)],
             redacted=self._redacted,
             messages=self._path.count_messages(),
             redactor=self._redactor,
@@ -828,13 +825,12 @@ def build_note(  # noqa: PLR0913  # keywords
         tokenizer: Counts the tokens.
         redactor: Removes secrets.
     """
-    entries = [
-        entry
-        for entry in _Conversation(dropped, redactor=redactor).entries
-        if isinstance(entry.payload, MessageEntry)
-    ]
     excerpt = build_excerpt(
-        entries,
+        [
+            entry
+            for entry in _Conversation(dropped, redactor=redactor).entries
+            if isinstance(entry.payload, MessageEntry)
+        ],
         question,
         max_tokens=max_tokens,
         tokenizer=tokenizer,

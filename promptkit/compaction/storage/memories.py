@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import attrs
 from filelock import FileLock
@@ -29,15 +31,10 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_task,
 )
 from promptkit.files import replace_file
+from promptkit.messages import Json
 from promptkit.reprs import describe
 from promptkit.sizes import read_tokens
 from promptkit.transcript import Checkpoint, Entry, Redactor, Transcript, ViewItem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from promptkit.messages import Json
 
 CURATED_FILE = "MEMORY.md"
 """The file that the user edits."""
@@ -287,10 +284,9 @@ def parse_bullets(text: str) -> tuple[str, ...]:
 
     An item that only says that there is nothing is ignored.
     """
-    points = (_format_memory(match[1]) for match in _BULLET.finditer(text))
     return tuple(
         point
-        for point in points
+        for point in (_format_memory(match[1]) for match in _BULLET.finditer(text))
         if (normalized := _normalize(point)) and normalized not in _EMPTY_ANSWERS
     )
 

@@ -7,13 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, islice
 from math import inf
 from operator import attrgetter, eq, itemgetter
-from typing import TYPE_CHECKING, cast, overload
+from typing import cast, overload
 
 from promptkit.errors import TranscriptError
 from promptkit.transcript.log.entries import Edit, Entry, EntryKind
-
-if TYPE_CHECKING:
-    from promptkit.transcript.stores.store import EarlierEntries
+from promptkit.transcript.stores.store import EarlierEntries
 
 PAGE = 128
 """Entries that are read at once."""

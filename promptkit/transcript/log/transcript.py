@@ -6,11 +6,12 @@ import threading
 import time
 import uuid
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
+from promptkit.messages import Json, Message
 from promptkit.reprs import describe
 from promptkit.transcript.log.entries import (
     BranchSummary,
@@ -36,11 +37,6 @@ from promptkit.transcript.stores.store import (
     ReadProblem,
     TranscriptStore,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.messages import Json, Message
 
 MAX_CONFLICTS = 1_000
 """Other writers that may append first before `append` gives up. Each of them means that the
@@ -467,10 +463,12 @@ class Transcript:
         for entry, line in zip(loaded.entries, loaded.line_numbers, strict=True):
             if entry.id in self:
                 if is_first_load:
-                    detail = (
-                        f"the id {entry.id!r} was used by an earlier entry; this entry was ignored."
+                    problems.append(
+                        ReadProblem(
+                            line=line,
+                            detail=f"the id {entry.id!r} was used by an earlier entry; this entry was ignored.",
+                        )
                     )
-                    problems.append(ReadProblem(line=line, detail=detail))
                 continue
             if problem := self._add_entry(entry):
                 problems.append(ReadProblem(line=line, detail=problem))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import attrs
 
+from promptkit.messages import Usage
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import BilledTokens, tokenizer_for
 from promptkit.transcript.log.entries import (
@@ -15,9 +14,6 @@ from promptkit.transcript.log.entries import (
     EntryPayload,
     MessageEntry,
 )
-
-if TYPE_CHECKING:
-    from promptkit.messages import Usage
 
 PLACEHOLDER_SHARE = 0.5
 """A reported output below this share of the reply's own tokens is a placeholder, if no end of the reply was

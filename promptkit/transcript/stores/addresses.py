@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from promptkit.errors import (
@@ -13,17 +14,12 @@ from promptkit.errors import (
     TranscriptError,
     TranscriptWriteError,
 )
+from promptkit.transcript.log.entries import Entry
 from promptkit.transcript.stores.jsonl.reader import StoredEntry, TranscriptReader
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 from promptkit.transcript.stores.objects import ObjectStore, list_object_conversations
 from promptkit.transcript.stores.sql import SqlStore, list_conversations
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.stores.store import ReadProblem, TranscriptStore
+from promptkit.transcript.stores.store import ReadProblem, TranscriptStore
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILES_ONLY = re.compile(r"(https?|hf)://", re.IGNORECASE)
