@@ -115,8 +115,11 @@ class CacheMonitor:
         elif is_late and not (missed.block and _is_enough(cached, missed.common)):
             missed = attrs.evolve(missed, reason="expired")
         elif missed.block is None:
-            is_evidenced = may_be_cached and last.content is not None
-            return attrs.evolve(missed, reason="provider") if is_evidenced else None
+            return (
+                attrs.evolve(missed, reason="provider")
+                if may_be_cached and last.content is not None
+                else None
+            )
         return missed
 
     def _compare(
@@ -199,8 +202,10 @@ def _is_enough(cached: int | None, expected: int) -> bool:
 
 
 def _unmark(message: Message) -> Message:
-    content = [part for part in message.content if not isinstance(part, CacheBreakpointPart)]
-    return attrs.evolve(message, content=content)
+    return attrs.evolve(
+        message,
+        content=[part for part in message.content if not isinstance(part, CacheBreakpointPart)],
+    )
 
 
 def find_path(request: WindowRequest, difference: FirstDifference) -> str | None:

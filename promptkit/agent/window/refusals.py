@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import attrs
 
 from promptkit.compaction.pruning.media import count_media_bytes, describe_media
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
-from promptkit.transcript import Edit, Entry, Transcript, ViewItem
+from promptkit.transcript import Edit, Transcript, ViewItem
 from promptkit.wire.parts import is_media, replace_media
 
 SMALLEST_BODY = 100_000
@@ -44,11 +44,19 @@ class NewestMessages:
     def leave_out_media(self, transcript: Transcript) -> list[Edit]:
         """Return the edits after which requests name these pictures and documents in place of showing them."""
         return [
-            Edit(target=entry.id, content=_name_media(message).content, reason=REFUSED_REASON)
+            Edit(
+                target=item.entry_id,
+                content=replace_media(
+                    message,
+                    lambda _, part: (
+                        f"[{describe_media(part)} left out: the provider refused a request with it as too large]"
+                    ),
+                ).content,
+                reason=REFUSED_REASON,
+            )
             for item in self.items
             if any(map(is_media, item.message.content))
-            for entry in [transcript.get(item.entry_id)]
-            for message in _iterate_message(entry)
+            and (message := transcript.get(item.entry_id).message) is not None
         ]
 
 
@@ -62,11 +70,6 @@ def find_newest(
         size=sum(_count_bytes(item.message, results=False) for item in newest),
         body=sum(map(_count_bytes, request)),
     )
-
-
-def _iterate_message(entry: Entry) -> Iterator[Message]:
-    if entry.message is not None:
-        yield entry.message
 
 
 def _count_bytes(message: Message, *, results: bool = True) -> int:
@@ -89,8 +92,3 @@ def _count_part(part: Part) -> int:
             return len(str(part.value))
         case _:
             return 0
-
-
-def _name_media(message: Message) -> Message:
-    why = "the provider refused a request with it as too large"
-    return replace_media(message, lambda _, part: f"[{describe_media(part)} left out: {why}]")

@@ -10,15 +10,13 @@ from typing import Any
 import attrs
 
 from promptkit.agent.settings import WindowSettings
-from promptkit.agent.window.prompt import ConversationPrompt, ConversationView, Prompt
-from promptkit.agent.window.usage import ContextUsage
+from promptkit.agent.window.prompt import ContextUsage, ConversationPrompt, ConversationView, Prompt
 from promptkit.agent.window.wire import is_recorded
-from promptkit.compaction import LastRequest, UsageByPart
+from promptkit.compaction import LastRequest, RequestPruned, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.policy.usage import count_parts, find_summary_ids
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
-from promptkit.compaction.run.events import RequestPruned
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import (

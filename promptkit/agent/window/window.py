@@ -13,6 +13,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
+from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 import attrs
@@ -21,6 +22,7 @@ from promptkit.agent.settings import WindowSettings, check_origins, check_types
 from promptkit.agent.window.branches import Branches, find_branch
 from promptkit.agent.window.cache_misses import CacheMonitor, find_answered
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
+from promptkit.agent.window.prompt import ContextUsage, Prompt
 from promptkit.agent.window.refusals import SMALLEST_BODY, find_newest
 from promptkit.agent.window.requests import (
     Origin,
@@ -35,19 +37,44 @@ from promptkit.agent.window.tool_list import (
     describe_tool_changes,
     find_asked,
 )
-from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
-from promptkit.compaction import LeastSize, MediaLimits, UsageByPart
+from promptkit.compaction import (
+    ArchiveDirectory,
+    CacheMissed,
+    CarriedContext,
+    CompactionController,
+    CompactionHooks,
+    Events,
+    LeastSize,
+    MediaLimits,
+    Pin,
+    Policy,
+    Preset,
+    ReduceToolResults,
+    RequestPruned,
+    Summarizer,
+    SummarizerContext,
+    ToolsChanged,
+    UsageByPart,
+    WindowLearned,
+)
 from promptkit.compaction.planning.blocks import find_last_user_request, is_user_request
+from promptkit.compaction.planning.selection import Keep
 from promptkit.compaction.planning.worker import run_in_worker, take_turn
-from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
+from promptkit.compaction.policy.state import Phase
+from promptkit.compaction.policy.usage import (
+    compacts_overflow,
+    count_newest,
+    describe_largest,
+    find_threshold,
+)
 from promptkit.compaction.recall.tool import build_note
 from promptkit.compaction.run.compactor import MAX_LOOK_UP
-from promptkit.compaction.run.events import CacheMissed, RequestPruned, ToolsChanged, WindowLearned
 from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
 from promptkit.compaction.run.replacement import count_pins
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
+from promptkit.elements.element import Child
 from promptkit.errors import (
     BudgetExceededError,
     ContextWindowFullError,
@@ -55,53 +82,33 @@ from promptkit.errors import (
     NoPendingMessageError,
     TranscriptError,
 )
+from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
+from promptkit.providers import Model
 from promptkit.providers.errors import Overflow, overflow_from_error
+from promptkit.rendering import Rendered
 from promptkit.rendering.expand.render_cache import RequestRuns
+from promptkit.rendering.renderer import Defaults
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
+from promptkit.tokens import ContextBudget, Tokenizer, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
-from promptkit.tools import tool_definitions
+from promptkit.tools import AnyTool, tool_definitions
 from promptkit.transcript import (
     Entry,
     MessageEntry,
+    Redactor,
+    RequestBudget,
     Reset,
     Setting,
     SyncingStore,
     Transcript,
+    TranscriptStore,
+    TranscriptView,
 )
-from promptkit.transcript.log.entries import RequestBudget
 from promptkit.transcript.log.view import MODEL_SETTING
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
-    from promptkit.agent.window.prompt import Prompt
-    from promptkit.compaction import (
-        ArchiveDirectory,
-        CarriedContext,
-        CompactionController,
-        CompactionHooks,
-        Events,
-        MemoryDirectory,
-        Policy,
-        Preset,
-        ReduceToolResults,
-        Summarizer,
-    )
-    from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.state import Phase
-    from promptkit.compaction.storage.memories import MemoryExtractor
-    from promptkit.compaction.summarizers.defaults import SummarizerContext
-    from promptkit.compaction.summarizers.facts import Pin
-    from promptkit.elements.element import Child
-    from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-    from promptkit.providers import Model
-    from promptkit.rendering import Rendered
-    from promptkit.rendering.renderer import Defaults
-    from promptkit.tokens import Tokenizer
-    from promptkit.tools import AnyTool
-    from promptkit.transcript import Redactor, TranscriptStore, TranscriptView
+    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
 
 _LOGGER = logging.getLogger("promptkit")
 

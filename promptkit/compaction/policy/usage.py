@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
@@ -11,9 +12,9 @@ from itertools import accumulate
 import attrs
 
 from promptkit.compaction.planning.blocks import count_unchanged, find_last_user_request
-from promptkit.compaction.policy.decisions import Compact
+from promptkit.compaction.policy.decisions import Compact, StartBackground
 from promptkit.compaction.policy.rules import Policy
-from promptkit.compaction.policy.state import PolicyState, Rereading
+from promptkit.compaction.policy.state import Phase, PolicyState, Rereading
 from promptkit.errors import ContextWindowFullError
 from promptkit.messages import Message, Usage
 from promptkit.rendering.expand.sizing import Sizer
@@ -606,6 +607,36 @@ def compacts_overflow(policy: Policy, budget: ContextBudget) -> bool:
         policy.decide(PolicyState(phase="overflow", budget=budget, tokens=tokens, messages=tokens)),
         Compact,
     )
+
+
+AUTOMATIC_PHASES: tuple[Phase, ...] = ("before_render", "rendered", "turn_end")
+"""The phases of a turn in which a policy may compact because of the size alone."""
+
+UNKNOWN_WINDOW_TOKENS = 10_000_000
+"""Up to this size a threshold is looked for where the window is unknown."""
+
+
+def find_threshold(policy: Policy, budget: ContextBudget, *, warm: bool) -> int | None:
+    """Find the smallest size from which a policy compacts, with a binary search over its decisions.
+
+    Args:
+        policy: The policy. It compacts from one size on, and not below it.
+        budget: The budget of requests.
+        warm: Whether the provider's prompt cache holds the start of the request.
+
+    Returns:
+        The size in tokens; None if the policy compacts at none that the window can have.
+    """
+
+    def compacts(tokens: int) -> bool:
+        states = (
+            PolicyState(phase=phase, budget=budget, tokens=tokens, warm=warm, messages=tokens)
+            for phase in AUTOMATIC_PHASES
+        )
+        return any(isinstance(policy.decide(state), Compact | StartBackground) for state in states)
+
+    highest = budget.window or budget.limit or UNKNOWN_WINDOW_TOKENS
+    return bisect_left(range(highest), 1, key=compacts) if compacts(highest) else None
 
 
 def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
