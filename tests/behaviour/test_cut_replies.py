@@ -204,9 +204,7 @@ def test_the_request_stays_open_while_the_model_continues_its_answer() -> None:
     )
     items = build_view(transcript.path()).items
     assert find_open_user_requests(items) == []
-    transcript.append(
-        CustomMessage(name=CUT_OFF, message=Message(role="user", content=CONTINUE))
-    )
+    transcript.append(CustomMessage(name=CUT_OFF, message=Message(role="user", content=CONTINUE)))
     assert find_open_user_requests(build_view(transcript.path()).items) == [0]
     transcript.append_messages(
         Message(role="assistant", content="rest"), Message(role="user", content="And?")

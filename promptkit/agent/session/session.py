@@ -35,7 +35,13 @@ from promptkit.agent.session.subagents import (
     open_beside,
 )
 from promptkit.agent.session.tools import ToolRunner, TurnHooks, run_before_request, tools_by_name
-from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
+from promptkit.agent.settings import (
+    WindowSettings,
+    check_content,
+    check_tools,
+    check_type,
+    resolve_preset,
+)
 from promptkit.agent.window.continuation import (
     ask_to_go_on,
     find_pending_calls,
@@ -57,7 +63,6 @@ from promptkit.compaction import (
     ReduceToolResults,
     Summarizer,
 )
-from promptkit.compaction.config import resolve_preset
 from promptkit.compaction.planning.selection import Keep
 from promptkit.compaction.recall.tool import (
     PAGE_TOKENS,

@@ -160,8 +160,12 @@ def link(parent: Transcript, child: Transcript, task: SubagentTask, leaf: str | 
     mode, store = type(task).__name__.lower(), child.store
     about = {"mode": mode, "task": task.task}
     parent.append(Observation(name=SUBAGENT, data={**about, "transcript": store.address}))
-    above = {**about, "transcript": parent.store.address, "leaf": leaf}
-    child.append(Setting(name=PARENT_SETTING, value=above))
+    child.append(
+        Setting(
+            name=PARENT_SETTING,
+            value={**about, "transcript": parent.store.address, "leaf": leaf},
+        )
+    )
 
 
 def build_result(transcript: Transcript, start: str | None, turn: TurnResult) -> SubagentResult:

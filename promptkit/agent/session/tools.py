@@ -283,10 +283,12 @@ class ToolRunner:
             )
             raise
         text = "".join(part for part in result.content if isinstance(part, str))
-        error_type = "tool_error" if result.is_error else None
         self.events.emit(
             ToolReturned(
-                number=number, seconds=time.monotonic() - started, error=error_type, result=text
+                number=number,
+                seconds=time.monotonic() - started,
+                error="tool_error" if result.is_error else None,
+                result=text,
             )
         )
         return result
@@ -321,8 +323,11 @@ class _Run:
         return attrs.evolve(result, content=(self.note, *result.content)) if self.note else result
 
     async def _call(self) -> ToolOutput:
-        is_async = inspect.iscoroutinefunction(self.tool.run)
-        output = self._call_plain() if is_async else await _run_in_thread(self._call_plain)
+        output = (
+            self._call_plain()
+            if inspect.iscoroutinefunction(self.tool.run)
+            else await _run_in_thread(self._call_plain)
+        )
         return await output if inspect.isawaitable(output) else output
 
     def _call_plain(self) -> ToolOutput | Awaitable[ToolOutput]:
@@ -417,6 +422,5 @@ def _describe_change(before: Mapping[str, object], after: Mapping[str, object]) 
 
 def _read_result(task: asyncio.Future[ToolResult]) -> ToolResult:
     """Return the result of a task, or CANCELLED: a tool may also cancel itself."""
-    if not task.done() or task.cancelled() or task.exception() is not None:
-        return ToolResult(CANCELLED, is_error=True)
-    return task.result()
+    is_lost = not task.done() or task.cancelled() or task.exception() is not None
+    return ToolResult(CANCELLED, is_error=True) if is_lost else task.result()

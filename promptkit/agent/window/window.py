@@ -365,9 +365,10 @@ class ContextWindow:
         Instructions that are not a text count once they were rendered.
         """
         compaction, budget, fixed = self.compaction, self.budget, self._count_fixed()
-        summarizes = compaction.enabled and self._settings.policy is None
-        summarizes = summarizes and compacts_overflow(
-            self._settings.preset.policy(lambda: 0.5), budget
+        summarizes = (
+            compaction.enabled
+            and self._settings.policy is None
+            and compacts_overflow(self._settings.preset.policy(lambda: 0.5), budget)
         )
         return LeastSize(
             instructions=fixed.system,
@@ -405,7 +406,7 @@ class ContextWindow:
         if self._threshold is None or self._threshold[0] != key:
             # the middle of a threshold that is drawn
             policy = self._settings.preset.policy(lambda: 0.5)
-            self._threshold = key, find_threshold(policy, budget, warm=compaction.warm)
+            self._threshold = (key, find_threshold(policy, budget, warm=compaction.warm))
         return self._threshold[1]
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
@@ -576,10 +577,12 @@ class ContextWindow:
         if edits:
             size = self.compaction.usage().local
             self.transcript.append(*edits)
-            after = self.compaction.usage().local
             self._settings.events.emit(
                 RequestPruned(
-                    messages=len(edits), before=size, after=after, by=(MediaLimits.__name__,)
+                    messages=len(edits),
+                    before=size,
+                    after=self.compaction.usage().local,
+                    by=(MediaLimits.__name__,),
                 )
             )
         return bool(edits)
@@ -588,15 +591,21 @@ class ContextWindow:
         """Put a note with what was said before behind the user's message, if that is the newest one."""
         view, tokens = self.view, self._settings.recall_tokens
         newest = view.items[-1] if view.items else None
-        if tokens <= 0 or view.checkpoint_id is None or newest is None:
-            return
-        if not is_user_request(newest) or newest.kind != "message":
+        if (
+            tokens <= 0
+            or view.checkpoint_id is None
+            or newest is None
+            or not is_user_request(newest)
+            or newest.kind != "message"
+        ):
             return
         shown = {item.entry_id for item in view.items}
         path = self.transcript.path()
         newest_entries = path[-MAX_LOOK_UP:]
-        resets = [at for at, each in enumerate(newest_entries) if isinstance(each.payload, Reset)]
-        start = resets[-1] if resets else 0
+        start = max(
+            (at for at, each in enumerate(newest_entries) if isinstance(each.payload, Reset)),
+            default=0,
+        )
         dropped = [entry for entry in newest_entries[start:] if entry.id not in shown]
         note = await run_in_worker(
             build_note,
@@ -838,8 +847,9 @@ class ContextWindow:
             settings = attrs.evolve(settings, instructions=instructions, prompt=None)
         if tools is not None:
             settings = attrs.evolve(settings, tools=tools)
-        hooks = self.compaction.compactor.hooks.fork(transcript)
-        settings = attrs.evolve(settings, hooks=hooks, carry=None)
+        settings = attrs.evolve(
+            settings, hooks=self.compaction.compactor.hooks.fork(transcript), carry=None
+        )
         return self._reopen(settings, transcript, model)
 
     def _reopen(
@@ -1040,12 +1050,17 @@ class ContextWindow:
         limit = learned.budget.limit
         return limit is not None and limit < refused
 
+    def _update_budget(
+        self, budget: ContextBudget, *, holder: SummarizerContext | None = None
+    ) -> None:
+        context = self._settings.build_context(self.model, budget, self.tokenizer)
+        self._settings.update_budget(self.compaction, context, holder=holder)
+
     def _apply(self, learned: LearnedBudget, why: str) -> None:
         """Continue with what was learned of the budget, and report a changed limit."""
         before, self._learned = self._learned.budget, learned
         if learned.budget != before:
-            context = self._settings.build_context(self.model, learned.budget, self.tokenizer)
-            self._settings.update_budget(self.compaction, context)
+            self._update_budget(learned.budget)
             self._settings.events.emit(
                 WindowLearned(before=before.limit, after=self.budget.limit, why=why)
             )
@@ -1111,8 +1126,9 @@ class ContextWindow:
         """
         name = model_name(model)
         tokenizer = self._settings.tokenizer or tokenizer_for(name)
-        tools = self._requests.tools
-        resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=tools)
+        resolved = resolve_budget(
+            budget, model=name, tokenizer=tokenizer, tools=self._requests.tools
+        )
         if budget is None:
             _check_known(model, resolved)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
@@ -1204,8 +1220,11 @@ class ContextWindow:
             return "the prompt cache is cold"
         if self.view.checkpoint_id != tools.checkpoint_id:
             return "the conversation was compacted"
-        names = [tool.name for tool in tools.given if tool not in tools.offered]
-        asked = find_asked(items, tools.announcement, names)
+        asked = find_asked(
+            items,
+            tools.announcement,
+            [tool.name for tool in tools.given if tool not in tools.offered],
+        )
         return asked and f"{asked} was asked for"
 
     def _shows_calls(self) -> bool:
@@ -1219,10 +1238,8 @@ class ContextWindow:
             tools.offered, limits=settings.result_tokens, supersedes=settings.supersedes
         )
         if self._counts_tools:
-            given = self._count_tools(tools.offered)
-            self._learned = attrs.evolve(self._learned, given=given)
-            context = self._settings.build_context(self.model, self._learned.budget, self.tokenizer)
-            self._settings.update_budget(self.compaction, context, holder=self._holder)
+            self._learned = attrs.evolve(self._learned, given=self._count_tools(tools.offered))
+            self._update_budget(self._learned.budget, holder=self._holder)
 
     def _count_tools(self, tools: Sequence[ToolDefinition]) -> ContextBudget:
         """Return the budget with what tool definitions take. Raises ToolsFillBudgetError."""
@@ -1235,8 +1252,7 @@ class ContextWindow:
         if self._holder is not None:
             self._holder = None
             self.compaction.state = attrs.evolve(self.compaction.state, answered=None)
-            context = self._settings.build_context(self.model, self.budget, self.tokenizer)
-            self._settings.update_budget(self.compaction, context)
+            self._update_budget(self.budget)
 
     async def run_maintenance(
         self, *, idle_seconds: float = 0.0, memory_pressure: bool = False

@@ -210,13 +210,14 @@ def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breake
         if unreachable or state.pruned:
             why = unreachable or f"{problem}, even with the history pruned"
             return _ignore_refusal(state) or Fail(reason=attrs.evolve(reason, why=why))
-        exhausted = None
-        if state.compacted:
-            exhausted = f"{problem}, even with the summary"
-        elif (pending := _use_background(state, reason, wait_seconds)) is not None:
+        pending = None if state.compacted else _use_background(state, reason, wait_seconds)
+        if pending is not None:
             return _ignore_refusal(state) or pending
-        else:
-            exhausted = state.attempts_exhausted(attempts, breaker)
+        exhausted = (
+            f"{problem}, even with the summary"
+            if state.compacted
+            else state.attempts_exhausted(attempts, breaker)
+        )
         if exhausted is None:
             return _ignore_refusal(state) or Compact(
                 trigger=FOREGROUND, reason=reason, seconds=wait_seconds
@@ -292,8 +293,12 @@ def start_background(
             why = (
                 "below the threshold" if ratio < threshold else _find_obstacle(state, warm, breaker)
             )
-        start = "warm cache" if state.warm else "cold cache, and nearly full"
-        reason = Reason(why=why or start, ratio=ratio, threshold=threshold, warm=state.warm)
+        reason = Reason(
+            why=why or ("warm cache" if state.warm else "cold cache, and nearly full"),
+            ratio=ratio,
+            threshold=threshold,
+            warm=state.warm,
+        )
         return NoAction(reason=reason) if why else StartBackground(reason=reason)
 
     return rule
@@ -404,10 +409,12 @@ def compact_at(
             or state.background in {"running", "ready"}
         ):
             return None
-        reason = Reason(why="at the threshold", ratio=ratio, threshold=threshold)
+        compact = Compact(
+            trigger=THRESHOLD,
+            reason=Reason(why="at the threshold", ratio=ratio, threshold=threshold),
+        )
         full = state.budget.render_budget
         target = None if full is None else int(full * threshold)
-        compact = Compact(trigger=THRESHOLD, reason=reason)
         return _limit(compact, state, attempts, breaker, target_tokens=target)
 
     return rule
@@ -502,8 +509,13 @@ def compact_when_idle(min_tokens: int | str, *, seconds: float) -> Rule:
             or state.idle_seconds < seconds
         ):
             return None
-        reason = Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio)
-        return _limit(Compact(trigger="idle", reason=reason), state)
+        return _limit(
+            Compact(
+                trigger="idle",
+                reason=Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio),
+            ),
+            state,
+        )
 
     return rule
 
@@ -563,40 +575,26 @@ def prune_old_reasoning(state: PolicyState) -> Decision | None:
     return Prune(reason=Reason(why=why, ratio=state.ratio, warm=False), only_reasoning=True)
 
 
-def render_pruned_on(*phases: Phase) -> Rule:
-    """Make a rule that leaves the oldest messages out of a request and never summarizes; if the pruned request is too large, it fails.
+def render_pruned_if_too_large(state: PolicyState) -> Decision | None:
+    """Leave the oldest messages out of a request that is too large, and never summarize; fail if the pruned request is too large."""
+    if state.phase not in TOO_LARGE:
+        return None
+    reason = Reason(why="this policy does not summarize", ratio=state.ratio)
+    return _ignore_refusal(state) or (
+        Fail(reason=reason) if state.pruned else RenderPruned(reason=reason)
+    )
 
-    Without `phases` it applies where a request is too large.
-    """
 
-    def rule(state: PolicyState) -> Decision | None:
-        if state.phase not in (phases or TOO_LARGE):
-            return None
-        reason = Reason(why="this policy does not summarize", ratio=state.ratio)
-        return _ignore_refusal(state) or (
-            Fail(reason=reason) if state.pruned else RenderPruned(reason=reason)
+def fail_if_too_large(state: PolicyState) -> Decision | None:
+    """Fail where a request is too large, and change nothing."""
+    if state.phase not in TOO_LARGE:
+        return None
+    return _ignore_refusal(state) or Fail(
+        reason=Reason(
+            why="the request is too large, and this policy does not reduce requests",
+            ratio=state.ratio,
         )
-
-    return rule
-
-
-def fail_on(*phases: Phase) -> Rule:
-    """Make a rule that fails and changes nothing.
-
-    Without `phases` it applies where a request is too large.
-    """
-
-    def rule(state: PolicyState) -> Decision | None:
-        if state.phase not in (phases or TOO_LARGE):
-            return None
-        return _ignore_refusal(state) or Fail(
-            reason=Reason(
-                why="the request is too large, and this policy does not reduce requests",
-                ratio=state.ratio,
-            )
-        )
-
-    return rule
+    )
 
 
 def promote(*phases: Phase) -> Rule:

@@ -282,8 +282,7 @@ class UsageMeter:
                 # ones
                 continue
             factor = count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id])
-            lowest, highest = FACTOR_RANGE
-            factors[count.entry_id] = min(max(factor, lowest), highest)
+            factors[count.entry_id] = min(max(factor, FACTOR_RANGE[0]), FACTOR_RANGE[1])
             if len(factors) == MAX_FACTORS:
                 break
         local = self._before[-1]
@@ -415,11 +414,10 @@ def iter_provider_counts(
 
 def find_last_reply(path: Sequence[Entry]) -> Entry | None:
     """Return the entry of the last reply on a path, or None."""
-    for at in range(len(path) - 1, -1, -1):
-        message = path[at].message
-        if message is not None and message.role == "assistant":
-            return path[at]
-    return None
+    return next(
+        (entry for entry in reversed(path) if entry.message and entry.message.role == "assistant"),
+        None,
+    )
 
 
 def find_summary_tokens(path: Sequence[Entry], model: str) -> int | None:
@@ -447,9 +445,11 @@ def _is_too_large(
     path: Sequence[Entry], at: int, usage: Usage, model: str | None, window: int
 ) -> bool:
     """Return whether the count of the reply at an index of a path cannot be that of a request in this window."""
-    if usage.output_tokens > window or usage.input_tokens > MAX_OVERFLOW * window:
-        return True
-    return usage.input_tokens > window and _overflowed_before(path, at, model, window)
+    return (
+        usage.output_tokens > window
+        or usage.input_tokens > MAX_OVERFLOW * window
+        or (usage.input_tokens > window and _overflowed_before(path, at, model, window))
+    )
 
 
 def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window: int) -> bool:
@@ -568,9 +568,10 @@ class LeastSize:
 
         A large newest message alone is no obstacle.
         """
-        fixed = self.instructions + self.tools
         return (
-            self.limit is None or fixed + max(self.newest, self.summary + self.beside) <= self.limit
+            self.limit is None
+            or self.instructions + self.tools + max(self.newest, self.summary + self.beside)
+            <= self.limit
         )
 
     def explain(self) -> str:

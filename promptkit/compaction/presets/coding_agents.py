@@ -27,10 +27,10 @@ from promptkit.compaction.policy.rules import (
     compact_on,
     compact_on_demand,
     discard_stale,
-    fail_on,
+    fail_if_too_large,
     first_match,
     on_overflow,
-    render_pruned_on,
+    render_pruned_if_too_large,
     require_messages,
     start_background_at,
 )
@@ -319,7 +319,7 @@ def opencode(settings: OpenCode | None = None) -> Preset:
 
 def off() -> Preset:
     """Return the preset without automatic compaction: only a compaction that the user asks for is done."""
-    return Preset(name="off", policy=lambda _: first_match((compact_on_demand, fail_on())))
+    return Preset(name="off", policy=lambda _: first_match((compact_on_demand, fail_if_too_large)))
 
 
 def amp() -> Preset:
@@ -330,7 +330,7 @@ def amp() -> Preset:
     return Preset(
         name="amp",
         follows="Amp, as described in November 2026; the version is not known",
-        policy=lambda _: first_match((compact_on_demand, fail_on())),
+        policy=lambda _: first_match((compact_on_demand, fail_if_too_large)),
     )
 
 
@@ -338,6 +338,6 @@ def truncate_only() -> Preset:
     """Return the preset: the oldest messages that do not fit are dropped, half of the limit at once, so that the prompt cache holds longer."""
     return Preset(
         name="truncate_only",
-        policy=lambda _: first_match((compact_on_demand, render_pruned_on())),
+        policy=lambda _: first_match((compact_on_demand, render_pruned_if_too_large)),
         processors=(truncate_history(0.5),),
     )

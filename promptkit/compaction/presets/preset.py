@@ -116,5 +116,6 @@ class Preset:
 
     def allows_summary_model(self, answering_model: str) -> bool:
         """Return whether conversations with a model are summarized by another model, if there is one."""
-        parts = self.summary_model_filter
-        return not parts or any(part.casefold() in answering_model.casefold() for part in parts)
+        return not self.summary_model_filter or any(
+            part.casefold() in answering_model.casefold() for part in self.summary_model_filter
+        )

@@ -84,12 +84,15 @@ class VSCode:
         A model that does not answer is never asked at the end of the conversation: it has no cache
         of it.
         """
-        ways = [defaults.make_simple_summarizer]
-        if self.mode != "simple":
-            ways.insert(0, defaults.make_full_summarizer)
-        if self.mode == "auto" and not context.has_other_model:
-            ways.insert(0, defaults.make_inline_summarizer)
-        return defaults.make_fallback_factory(*ways)(context)
+        return defaults.make_fallback_factory(
+            *(
+                [defaults.make_inline_summarizer]
+                if self.mode == "auto" and not context.has_other_model
+                else []
+            ),
+            *([defaults.make_full_summarizer] if self.mode != "simple" else []),
+            defaults.make_simple_summarizer,
+        )(context)
 
 
 def vscode(settings: VSCode | None = None) -> Preset:

@@ -138,10 +138,17 @@ class MediaLimits:
             return []
         # a document's tokens are counted by reading it
         pieces = list(_iterate_media(view, count_part if self.max_tokens is not None else None))
-        total = _sum_sizes(pieces)
+        total = [sum(sizes) for sizes in zip(*(piece.sizes for piece in pieces), strict=True)] or [
+            0,
+            0,
+            0,
+        ]
         ceiling = find_ceiling(model)
-        max_bytes = min(filter(None, (self.max_bytes, ceiling.max_bytes)))
-        limits = (self.max_tokens, max_bytes, ceiling.number)
+        limits = (
+            self.max_tokens,
+            min(filter(None, (self.max_bytes, ceiling.max_bytes))),
+            ceiling.number,
+        )
         targets: Sequence[int | None] = [
             None if limit is None else int(limit * TARGET_SHARE) for limit in limits
         ]
@@ -209,14 +216,6 @@ def _iterate_media(view: TranscriptView, count: Callable[[Part], int] | None) ->
             if isinstance(part, ImagePart | DocumentPart) and item.kind == "message":
                 sizes = (count(part) if count else 0, count_media_bytes(part), 1)
                 yield _Piece(at, place, sizes, is_new=at == request or at > replied)
-
-
-def _sum_sizes(pieces: Sequence[_Piece]) -> list[int]:
-    return [sum(sizes) for sizes in zip(*(piece.sizes for piece in pieces), strict=True)] or [
-        0,
-        0,
-        0,
-    ]
 
 
 def _exceeds(sizes: Sequence[int], limits: Sequence[int | None]) -> bool:

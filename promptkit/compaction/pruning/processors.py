@@ -133,8 +133,10 @@ class ViewProcessor:
         ]
         if all(map(is_, items, view.items)):
             return view
-        shown = (item for item in items if item.message.content or item.message.tool_calls)
-        return attrs.evolve(view, items=tuple(shown))
+        return attrs.evolve(
+            view,
+            items=tuple(item for item in items if item.message.content or item.message.tool_calls),
+        )
 
     def _strip_item(self, item: ViewItem) -> ViewItem:
         before, after = self._stripped.get(item.entry_id, (None, item.message))

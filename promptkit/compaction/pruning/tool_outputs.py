@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from operator import is_
 from typing import NamedTuple, TypeAlias
 
@@ -178,7 +179,9 @@ def prune_outputs(
     for output in _iter_outputs(items):
         item, call = items[output.at], output.call
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
-        parsed = _parse_arguments(call.arguments)
+        parsed = (
+            None if len(call.arguments) > MAX_ARGUMENTS else parse_arguments(call.arguments or "{}")
+        )
         files = None if parsed is None else find_file_call(call.name, parsed, rules.file_rules)
         own, superseding = _find_subjects(call, parsed, files) if reduce.superseded else ((), ())
         by = newer.find(superseding, newer.find_subjects(call, parsed, files), text_tokens)
@@ -195,9 +198,11 @@ def prune_outputs(
             seen > reduce.protect_tokens
             or (reduce.max_age is not None and output.age > reduce.max_age)
         )
-        edit = None
-        if (old or by) and replaceable and output.age > 0:
-            edit = _replace_output(item, text_tokens, count, by=by)
+        edit = (
+            _replace_output(item, text_tokens, count, by=by)
+            if (old or by) and replaceable and output.age > 0
+            else None
+        )
         if edit is not None:
             edits.append(edit)
         elif not is_error_result(item.message) and item.unpruned is None:
@@ -304,10 +309,18 @@ def _replace_output(
     """
     if text_tokens < MIN_OUTPUT_TOKENS:
         return None
-    reason, placeholder = PRUNED_REASON, f"[old tool output removed: {text_tokens:,} tokens]"
-    if by:
-        reason, placeholder = SUPERSEDED_REASON, f"[removed: {by}; {text_tokens:,} tokens]"
-    content = _replace_text(item.message.content, placeholder)
+    reason, placeholder = (
+        (SUPERSEDED_REASON, f"[removed: {by}; {text_tokens:,} tokens]")
+        if by
+        else (PRUNED_REASON, f"[old tool output removed: {text_tokens:,} tokens]")
+    )
+    parts = item.message.content
+    first = next((at for at, part in enumerate(parts) if isinstance(part, str)), 0)
+    content = tuple(
+        placeholder if at == first else part
+        for at, part in enumerate(parts)
+        if at == first or not isinstance(part, str)
+    )
     gain = text_tokens - sum(count(part) for part in content if isinstance(part, str))
     return (Edit(target=item.entry_id, content=content, reason=reason), gain) if gain > 0 else None
 
@@ -326,19 +339,17 @@ def _find_subjects(
     return (same, file) if is_whole else (same,), (same, file)
 
 
-def _parse_arguments(arguments: str) -> Mapping[str, object] | None:
-    """Return the arguments of a call, or None if they are not a JSON object, or very long."""
-    return None if len(arguments) > MAX_ARGUMENTS else parse_arguments(arguments or "{}")
-
-
 def _entries_after_checkpoint(path: Sequence[Entry], projection: TranscriptView) -> set[str]:
     """Return the ids of the entries after the checkpoint of a view, or of all entries if it has none."""
-    after: set[str] = set()
-    for at in range(len(path) - 1, -1, -1):
-        if isinstance(path[at].payload, Checkpoint) and path[at].id == projection.checkpoint_id:
-            break
-        after.add(path[at].id)
-    return after
+    return {
+        entry.id
+        for entry in takewhile(
+            lambda entry: (
+                not isinstance(entry.payload, Checkpoint) or entry.id != projection.checkpoint_id
+            ),
+            reversed(path),
+        )
+    }
 
 
 class _Output(NamedTuple):
@@ -369,16 +380,6 @@ def _iter_outputs(items: Sequence[ViewItem]) -> Iterator[_Output]:
                 yield _Output(at, call, age, answered)
         age += bool(outputs)
         answered = answered or items[block.start].message.role == "assistant"
-
-
-def _replace_text(content: Sequence[Part], placeholder: str) -> tuple[Part, ...]:
-    """Replace the first text by a placeholder, and remove the others."""
-    first = next((at for at, part in enumerate(content) if isinstance(part, str)), 0)
-    return tuple(
-        placeholder if at == first else part
-        for at, part in enumerate(content)
-        if at == first or not isinstance(part, str)
-    )
 
 
 CUT_MARKER = "\n[The middle of this output was cut out: it was too long.]\n"
@@ -574,9 +575,11 @@ class CappedView:
         parts = item.message.content
         # no character has more than four tokens
         is_text = all(isinstance(part, str) for part in parts)
-        if limit is None or (is_text and 2 * len(item.message.text) <= limit):
-            return item
-        if sum(count_part(part, tokenizer) for part in parts) <= WINDOW_SHARE * limit:
+        if (
+            limit is None
+            or (is_text and 2 * len(item.message.text) <= limit)
+            or sum(count_part(part, tokenizer) for part in parts) <= WINDOW_SHARE * limit
+        ):
             return item
         (named,) = name_media([item.message], "which does not fit the context window")
         return attrs.evolve(

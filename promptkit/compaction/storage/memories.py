@@ -111,9 +111,11 @@ class MemoryExtractionHook(CompactionHooks):
         if isinstance(listed, str):
             return parse_bullets(listed)
         items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
-        if not items or self._extractor is None:
-            return ()
-        return await self._extractor.extract(items, known=await self._read_known())
+        return (
+            ()
+            if not items or self._extractor is None
+            else await self._extractor.extract(items, known=await self._read_known())
+        )
 
 
 class MemoryExtractor(Protocol):
@@ -142,11 +144,13 @@ class StatedMemoryExtractor:
         self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
     ) -> tuple[str, ...]:
         """Return the sentences, also those that are known: the directory writes none twice."""
-        texts = (item.message.text for item in items if is_user_request(item))
-        sentences = (sentence.strip() for text in texts for sentence in _SENTENCE.split(text))
-        return tuple(
-            dict.fromkeys(sentence for sentence in sentences if _STATEMENT.search(sentence))
+        sentences = (
+            sentence.strip()
+            for item in items
+            if is_user_request(item)
+            for sentence in _SENTENCE.split(item.message.text)
         )
+        return tuple(dict.fromkeys(filter(_STATEMENT.search, sentences)))
 
 
 @attrs.frozen(kw_only=True)
@@ -244,9 +248,11 @@ class MemoryDirectory:
 
     def list_recent(self, today: date) -> tuple[str, ...]:
         """Return the memories of yesterday and today, oldest first. Raises OSError."""
-        days = (today - timedelta(days=1), today)
-        texts = (_read(self.folder / daily_file_name(day)) for day in days)
-        return tuple(memory for text in texts for memory in parse_memories(text))
+        return tuple(
+            memory
+            for day in (today - timedelta(days=1), today)
+            for memory in parse_memories(_read(self.folder / daily_file_name(day)))
+        )
 
     def load(self, today: date, *, include_curated: bool) -> str:
         """Return the memories to show to a model: MEMORY.md, then yesterday's file and today's.
@@ -261,8 +267,8 @@ class MemoryDirectory:
         Raises:
             OSError: A file cannot be read.
         """
-        days = (daily_file_name(today - timedelta(days=1)), daily_file_name(today))
-        files = (strip_comments(_read(self.folder / name)) for name in days)
+        days = (today - timedelta(days=1), today)
+        files = (strip_comments(_read(self.folder / daily_file_name(day))) for day in days)
         recent = "\n\n".join(filter(None, files))
         if len(recent) > MAX_RECENT_CHARACTERS:
             recent = recent[-MAX_RECENT_CHARACTERS - 1 :].partition("\n")[2]

@@ -185,7 +185,7 @@ class EntrySequence(Sequence["Entry"]):
             for at in range(0, len(numbers), PAGE):
                 page = numbers[at : at + PAGE]
                 yield from self.numbers.earlier.read(page.start, page.stop)
-        yield from self._tail[max(self._start - earlier, 0) : max(self._end - earlier, 0)]
+        yield from self._newer()
 
     def __reversed__(self) -> Iterator[Entry]:
         yield from reversed(self._newer())
@@ -260,9 +260,11 @@ class EntrySequence(Sequence["Entry"]):
 
 def find_kinds(path: Sequence[Entry], *kinds: EntryKind) -> Iterator[Entry]:
     """Yield the entries of a path that are of these kinds, newest first."""
-    if isinstance(path, EntrySequence):
-        return path.find_kinds(kinds)
-    return (entry for entry in reversed(path) if entry.kind in kinds)
+    return (
+        path.find_kinds(kinds)
+        if isinstance(path, EntrySequence)
+        else (entry for entry in reversed(path) if entry.kind in kinds)
+    )
 
 
 def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
