@@ -23,7 +23,6 @@ from promptkit.agent.window.branches import Branches, find_branch
 from promptkit.agent.window.cache_misses import CacheMonitor, find_answered
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.prompt import ContextUsage, Prompt
-from promptkit.agent.window.refusals import SMALLEST_BODY, find_newest
 from promptkit.agent.window.requests import (
     Origin,
     RequestBuilder,
@@ -68,6 +67,7 @@ from promptkit.compaction.policy.usage import (
     describe_largest,
     find_threshold,
 )
+from promptkit.compaction.pruning.media import SMALLEST_BODY, find_newest
 from promptkit.compaction.recall.tool import build_note
 from promptkit.compaction.run.compactor import MAX_LOOK_UP
 from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry

@@ -16,7 +16,7 @@ from typing import Protocol, TypeAlias
 
 import attrs
 
-from promptkit.compaction.policy.decisions import (
+from promptkit.compaction.policy.state import (
     THRESHOLD,
     WAIT_SECONDS,
     ApplySummary,
@@ -25,6 +25,8 @@ from promptkit.compaction.policy.decisions import (
     DiscardSummary,
     Fail,
     NoAction,
+    Phase,
+    PolicyState,
     Promote,
     Prune,
     Reason,
@@ -32,7 +34,6 @@ from promptkit.compaction.policy.decisions import (
     StartBackground,
     Wait,
 )
-from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.sizes import read_tokens
 from promptkit.tokens import ContextBudget
 

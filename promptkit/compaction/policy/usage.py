@@ -12,9 +12,14 @@ from itertools import accumulate
 import attrs
 
 from promptkit.compaction.planning.blocks import count_unchanged, find_last_user_request
-from promptkit.compaction.policy.decisions import Compact, StartBackground
 from promptkit.compaction.policy.rules import Policy
-from promptkit.compaction.policy.state import Phase, PolicyState, Rereading
+from promptkit.compaction.policy.state import (
+    Compact,
+    Phase,
+    PolicyState,
+    Rereading,
+    StartBackground,
+)
 from promptkit.errors import ContextWindowFullError
 from promptkit.messages import Message, Usage
 from promptkit.rendering.expand.sizing import Sizer

@@ -17,9 +17,8 @@ import attrs
 
 from promptkit.compaction.planning.plan import TARGET_SHARE, compute_target_tokens
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, KeepRecentTokens
-from promptkit.compaction.policy.decisions import Reason, StartBackground
 from promptkit.compaction.policy.rules import Policy, Rule, Thresholds, default_policy, first_match
-from promptkit.compaction.policy.state import PolicyState
+from promptkit.compaction.policy.state import PolicyState, Reason, StartBackground
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults

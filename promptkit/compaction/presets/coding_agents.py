@@ -278,9 +278,11 @@ class OpenCode:
             return None
         output = min(budget.max_output_tokens or 32_000, 32_000, budget.window // 4)
         reserved = min(20_000, output) if self.reserved is None else self.reserved
-        if budget.max_input is not None:
-            return max(1, budget.max_input - reserved)
-        return max(1, budget.window - output - (reserved if self.second_reserve else 0))
+        return (
+            max(1, budget.max_input - reserved)
+            if budget.max_input is not None
+            else max(1, budget.window - output - (reserved if self.second_reserve else 0))
+        )
 
     def keep_recent(self, budget: ContextBudget) -> Keep:
         """Return which messages stay."""

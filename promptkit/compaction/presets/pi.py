@@ -17,7 +17,6 @@ from typing import ClassVar, Literal
 import attrs
 
 from promptkit.compaction.planning.selection import KeepLastMessages, KeepRecentTokens
-from promptkit.compaction.policy.decisions import HANDOFF, THRESHOLD
 from promptkit.compaction.policy.rules import (
     compact_above,
     compact_on,
@@ -31,6 +30,7 @@ from promptkit.compaction.policy.rules import (
     promote,
     require_messages,
 )
+from promptkit.compaction.policy.state import HANDOFF, THRESHOLD
 from promptkit.compaction.presets.preset import (
     Preset,
     limit_kept_tokens,

@@ -20,7 +20,7 @@ from filelock import FileLock
 
 from promptkit.compaction.planning.blocks import find_covered_items, is_user_request
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.policy.decisions import WAIT_SECONDS
+from promptkit.compaction.policy.state import WAIT_SECONDS
 from promptkit.compaction.run.hooks import CompactionHooks, PreCompactResult
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags

@@ -276,8 +276,10 @@ def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
 
 def find_entry(path: Sequence[Entry], entry_id: str) -> int | None:
     """Return the index of the entry of a path with an id; None if there is none."""
-    if isinstance(path, EntrySequence):
-        return path.find(entry_id)
-    return next(
-        (index for index in range(len(path) - 1, -1, -1) if path[index].id == entry_id), None
+    return (
+        path.find(entry_id)
+        if isinstance(path, EntrySequence)
+        else next(
+            (index for index in range(len(path) - 1, -1, -1) if path[index].id == entry_id), None
+        )
     )

@@ -189,9 +189,11 @@ class SecretPattern:
 
     def redact(self, text: str) -> str:
         """Replace every secret of this kind."""
-        if self.context is None:
-            return self.pattern.sub(self._replacement, text)
-        return self.context.sub(lambda match: self.pattern.sub(self._replacement, match[0]), text)
+        return (
+            self.pattern.sub(self._replacement, text)
+            if self.context is None
+            else self.context.sub(lambda match: self.pattern.sub(self._replacement, match[0]), text)
+        )
 
     def _replacement(self, match: re.Match[str]) -> str:
         groups = match.groupdict("")

@@ -12,20 +12,6 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.compaction.policy.decisions import (
-    ApplySummary,
-    Compact,
-    Decision,
-    DiscardSummary,
-    Fail,
-    NoAction,
-    Promote,
-    Prune,
-    Reason,
-    RenderPruned,
-    StartBackground,
-    Wait,
-)
 from promptkit.compaction.policy.rules import (
     Policy,
     Thresholds,
@@ -49,7 +35,24 @@ from promptkit.compaction.policy.rules import (
     start_background,
     start_background_at,
 )
-from promptkit.compaction.policy.state import Attempts, BackgroundState, Phase, PolicyState
+from promptkit.compaction.policy.state import (
+    ApplySummary,
+    Attempts,
+    BackgroundState,
+    Compact,
+    Decision,
+    DiscardSummary,
+    Fail,
+    NoAction,
+    Phase,
+    PolicyState,
+    Promote,
+    Prune,
+    Reason,
+    RenderPruned,
+    StartBackground,
+    Wait,
+)
 from promptkit.tokens.budget import ContextBudget
 
 if TYPE_CHECKING:
