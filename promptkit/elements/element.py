@@ -42,10 +42,7 @@ import attrs
 
 from promptkit.errors import BadChildError, BadPropError, NotProvidedError, TreeError
 from promptkit.messages import Message
-from promptkit.tokens.tokenizer import count_message
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens.tokenizer import Tokenizer, count_message
 
 Child: TypeAlias = "str | PromptElement | Sequence[Child] | Iterator[Child] | bool | None"
 """A valid item of `element[...]` and a valid result of `render`: text, an element, a sequence of

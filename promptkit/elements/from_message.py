@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from promptkit.elements.media import Document, Image, Opaque
+from promptkit.elements.builtin import (
+    AssistantMessage,
+    Document,
+    Image,
+    Opaque,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+)
+from promptkit.elements.element import Child, PromptElement
 from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
@@ -14,11 +22,6 @@ from promptkit.messages import (
     OpaquePart,
     Part,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from promptkit.elements.element import Child, PromptElement
 
 
 def element_from_message(

@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import attrs
 
+from promptkit.elements.builtin import Tag, TextChunk
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, Opening, PromptElement, flatten
-from promptkit.elements.text import Tag, TextChunk
 from promptkit.errors import TreeError
 
 

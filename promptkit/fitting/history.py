@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.elements import Metadata
+from promptkit.elements.builtin import Metadata, Rounds
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.rounds import Rounds
 from promptkit.errors import BadPropError
 from promptkit.fitting.choose import FittedHistory, fit_history, split_blocks
 from promptkit.fitting.shorten import shorten_message

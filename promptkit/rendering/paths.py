@@ -6,9 +6,8 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import NamedTuple
 
-from promptkit.elements import Chunk, Group, KeepWith, Tag
+from promptkit.elements.builtin import Chunk, Group, KeepWith, Rounds, Tag
 from promptkit.elements.element import ElementDocs, PromptElement
-from promptkit.elements.rounds import Rounds
 from promptkit.rendering.tree import Item, Leaf, Node, iter_upwards
 
 PATH_SEPARATOR = " > "

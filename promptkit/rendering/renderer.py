@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
+from promptkit.elements import Reference
 from promptkit.elements.element import Child, Children, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
+from promptkit.messages import Message
 from promptkit.rendering.expand.event_loop import (
     AwaitedResults,
     PendingAwaitables,
@@ -24,21 +26,17 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.prune.counting import Overhead
 from promptkit.rendering.prune.planned import prune_plan
 from promptkit.rendering.prune.pruner import Pruner, RemovalKey, RemovalRounding, build_removal_keys
-from promptkit.rendering.result.assemble import assemble_messages
+from promptkit.rendering.prune.removal_order import Step
+from promptkit.rendering.prune.removals import PrunedTree
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.result.trace_recorder import TraceRecorder
+from promptkit.rendering.subtree import assemble_messages
+from promptkit.rendering.tree import Node
 from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, tokenizer_for
 from promptkit.tokens.budget import resolve_render_budget
 from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, tool_definitions
-
-if TYPE_CHECKING:
-    from promptkit.elements import Reference
-    from promptkit.messages import Message
-    from promptkit.rendering.prune.removal_order import Step
-    from promptkit.rendering.prune.removals import PrunedTree
-    from promptkit.rendering.tree import Node
 
 Pairing = Literal["strict", "lenient"]
 """What a render does with tool calls without result and tool results without call: raise an error,

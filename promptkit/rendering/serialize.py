@@ -16,9 +16,8 @@ from typing import Any
 
 import attrs
 
-from promptkit.elements import chat, layout, media, text
+from promptkit.elements import builtin
 from promptkit.elements.element import Child, PromptElement, flatten, prop_name
-from promptkit.elements.rounds import Rounds, iter_rounds
 from promptkit.errors import TreeError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -45,33 +44,33 @@ _VERSION = 1
 _TYPES: dict[str, type[PromptElement]] = {
     kind.__name__: kind
     for kind in (
-        chat.SystemMessage,
-        chat.UserMessage,
-        chat.AssistantMessage,
-        chat.ToolMessage,
-        text.Text,
-        text.TextChunk,
-        text.Tag,
-        layout.Group,
-        layout.Chunk,
-        layout.LegacyPrioritization,
-        layout.TokenLimit,
-        layout.KeepWith,
-        layout.Reserve,
-        layout.Isolate,
-        layout.CacheBreakpoint,
-        Rounds,
-        media.Image,
-        media.Document,
-        media.Opaque,
-        media.Reference,
-        media.Metadata,
+        builtin.SystemMessage,
+        builtin.UserMessage,
+        builtin.AssistantMessage,
+        builtin.ToolMessage,
+        builtin.Text,
+        builtin.TextChunk,
+        builtin.Tag,
+        builtin.Group,
+        builtin.Chunk,
+        builtin.LegacyPrioritization,
+        builtin.TokenLimit,
+        builtin.KeepWith,
+        builtin.Reserve,
+        builtin.Isolate,
+        builtin.CacheBreakpoint,
+        builtin.Rounds,
+        builtin.Image,
+        builtin.Document,
+        builtin.Opaque,
+        builtin.Reference,
+        builtin.Metadata,
     )
 }
 
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 
-_MEDIA = (media.Image, media.Document, media.Opaque)
+_MEDIA = (builtin.Image, builtin.Document, builtin.Opaque)
 
 # Props that are not written: the rendered children already reflect them.
 _APPLIED_PROPS = {"children", "fallback", "break_on", "break_on_whitespace", "shown"}
@@ -183,12 +182,12 @@ class _Writer:
     def write_items(self, node: Node) -> Iterator[Json]:
         """Write the items of a node: yield texts as they are, others as indices."""
         element = node.element
-        if isinstance(element, (Rounds, *_MEDIA)) or (
-            isinstance(element, text.Tag) and not element.children
+        if isinstance(element, (builtin.Rounds, *_MEDIA)) or (
+            isinstance(element, builtin.Tag) and not element.children
         ):
             return  # its props are its content
         # The children of a Tag are in a group between its two lines.
-        content = node.nodes[0] if isinstance(element, text.Tag) and node.nodes else node
+        content = node.nodes[0] if isinstance(element, builtin.Tag) and node.nodes else node
         for item in content.items:
             if type(item) is MessageItem and item.element is not None:
                 yield self.add({**self.write_props(item.element), "children": [item.text]})
@@ -237,13 +236,13 @@ class _Writer:
     def _write_special_props(self, element: PromptElement | None) -> dict[str, Json]:
         """Return the props of an element that are no JSON values."""
         match element:
-            case chat.AssistantMessage(tool_calls=calls):
+            case builtin.AssistantMessage(tool_calls=calls):
                 return {"tool_calls": list(map(attrs.asdict, calls)), "keep_with": {}}
-            case Rounds(marker=marker):
+            case builtin.Rounds(marker=marker):
                 return {
                     "rounds": [
                         list(map(_write_message, messages))
-                        for messages in iter_rounds(element.rounds)
+                        for messages in builtin.iter_rounds(element.rounds)
                     ],
                     "order": list(element.order),
                     "priorities": list(element.priorities),
@@ -255,7 +254,7 @@ class _Writer:
     def _write_groups(self, node: Node) -> dict[str, Json]:
         """Return the props of a node that name KeepWith groups, those of its component, as numbers."""
         match node.element:
-            case chat.AssistantMessage():
+            case builtin.AssistantMessage():
                 groups = node.call_groups
                 return {
                     "keep_with": {
@@ -264,7 +263,7 @@ class _Writer:
                         if call.id in groups
                     }
                 }
-            case layout.KeepWith():
+            case builtin.KeepWith():
                 return {"group": self._number_group(node.keep_groups[0])}
             case _:
                 return {}
@@ -276,9 +275,9 @@ class _Writer:
 def _find_type(node: Node) -> str:
     """Return the type that a node is written as. A component is a Group."""
     element = node.element
-    if isinstance(element, chat.ToolRound):
+    if isinstance(element, builtin.ToolRound):
         return "Chunk"
-    if isinstance(element, text.Tag) and element.children and not node.nodes:
+    if isinstance(element, builtin.Tag) and element.children and not node.nodes:
         return "Group"  # its content was empty, so the Tag was dropped with it
     return _find_element_type(element)
 
@@ -320,9 +319,9 @@ def _read_message(record: Mapping[str, Any]) -> Message:  # Any: JSON, as in `_b
     return Message(content=content, tool_calls=calls, **rest)
 
 
-def _write_markers(element: Rounds, marker: Callable[[int], str]) -> dict[str, Json]:
+def _write_markers(element: builtin.Rounds, marker: Callable[[int], str]) -> dict[str, Json]:
     """Write the texts of all markers, by the number of messages that they replace."""
-    sizes = [len(messages) for messages in iter_rounds(element.rounds)]
+    sizes = [len(messages) for messages in builtin.iter_rounds(element.rounds)]
     counts = accumulate(map(sizes.__getitem__, element.order))
     return {str(count): marker(count) for count in counts}
 

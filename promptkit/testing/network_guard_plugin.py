@@ -6,14 +6,11 @@ only where a test needs it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from promptkit.testing.network_guard import Refusal
+from promptkit.testing.network_guard import Refusal
 
 _OPTION = "promptkit_loopback_only"
 _MARKER = "loopback_only"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NoReturn, Self
+from collections.abc import Sequence
+from typing import NoReturn, Self
 
 import attrs
 
@@ -16,12 +17,8 @@ from promptkit.errors import (
 from promptkit.reprs import describe_fields
 from promptkit.sizes import parse_tokens as parse_tokens, read_limit, read_tokens  # noqa: PLC0414  # the stub re-exports it
 from promptkit.tokens.models import NamedModel, model_info, model_name, tokenizer_for
+from promptkit.tokens.tokenizer import Tokenizer
 from promptkit.tools import AnyTool, tool_definitions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.tokens.tokenizer import Tokenizer
 
 DEFAULT_BUDGET = 128_000
 """Budget in tokens of a render without a budget and a model: the context window of gpt-4o, whose

@@ -13,16 +13,13 @@ import binascii
 import math
 import re
 from base64 import b64decode
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import attrs
 
+from promptkit.messages import ImagePart
 from promptkit.tokens.tokenizer import Count
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from promptkit.messages import ImagePart
 
 _TILE = 512  # pixels
 _TILE_SIDE = 2048

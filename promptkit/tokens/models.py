@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -14,11 +15,7 @@ from promptkit.sizes import read_tokens
 from promptkit.tokens.estimates import CalibratedTokenizer
 from promptkit.tokens.images import ImageRule, find_image_rule
 from promptkit.tokens.openai_tokenizer import CACHE_BYTES, CountCache, OpenAITokenizer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from promptkit.tokens.tokenizer import Tokenizer
+from promptkit.tokens.tokenizer import Tokenizer
 
 DEFAULT_ENCODING = "o200k_base"
 

@@ -14,14 +14,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
+from promptkit.messages import Json, ToolCall, ToolDefinition
 from promptkit.tokens.tokenizer import Count
-
-if TYPE_CHECKING:
-    from promptkit.messages import Json, ToolCall, ToolDefinition
 
 Dialect: TypeAlias = Literal["functions", "tools"]
 """The way in which declarations are written: for the older `functions` of a request, or for its

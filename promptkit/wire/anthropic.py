@@ -28,27 +28,25 @@ from promptkit.messages import (
 )
 from promptkit.wire.breakpoints import HOUR, MAX_BREAKPOINTS, to_cache_control
 from promptkit.wire.parts import (
+    AssistantContent,
     Payload,
     WireDict,
+    WireMessage,
+    WireRecord,
     check_messages,
     collect_message_fields,
+    fields_part,
     has_text_borders,
+    omit_fields,
     parse_arguments,
     parse_data_url,
+    read_call,
     read_call_fields,
+    read_content,
+    read_records,
     select_parts,
     unsupported_error,
     unsupported_part_error,
-)
-from promptkit.wire.records import (
-    AssistantContent,
-    WireMessage,
-    WireRecord,
-    fields_part,
-    omit_fields,
-    read_call,
-    read_content,
-    read_records,
 )
 
 

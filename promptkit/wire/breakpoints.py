@@ -6,17 +6,14 @@ because of them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import attrs
 
 from promptkit.messages import ANTHROPIC_CACHE_TTLS, CacheBreakpointPart, Message
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.wire.parts import Payload, WireDict
+from promptkit.wire.parts import Payload, WireDict
 
 MAX_BREAKPOINTS = 4
 """The maximum number of cache breakpoints in one request. The API rejects more."""

@@ -21,26 +21,24 @@ from promptkit.messages import (
 )
 from promptkit.wire.parts import (
     PLACED_FIELDS,
+    AssistantContent,
     Payload,
     WireDict,
-    check_messages,
-    collect_message_fields,
-    has_text_borders,
-    merge_system_messages,
-    place_parts,
-    read_call_fields,
-    to_file_fields,
-    unsupported_part_error,
-)
-from promptkit.wire.records import (
-    AssistantContent,
     WireMessage,
     WireRecord,
+    check_messages,
+    collect_message_fields,
     fields_part,
+    has_text_borders,
+    merge_system_messages,
     omit_fields,
+    place_parts,
     read_call,
+    read_call_fields,
     read_content,
     read_records,
+    to_file_fields,
+    unsupported_part_error,
 )
 
 CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "output_text", "refusal")

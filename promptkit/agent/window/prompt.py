@@ -9,10 +9,9 @@ import attrs
 
 from promptkit.compaction import UsageByPart, UsageReading
 from promptkit.compaction.planning.blocks import extract_summary_text
-from promptkit.elements import Metadata, Tag, UserMessage
+from promptkit.elements.builtin import Metadata, Rounds, Tag, UserMessage
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.rounds import Rounds
 from promptkit.fitting import RecordedMessages, describe_omitted
 from promptkit.messages import Message, Usage
 from promptkit.pairing import pair_tool_calls

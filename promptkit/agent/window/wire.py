@@ -14,7 +14,7 @@ from promptkit.providers import Reply
 from promptkit.providers.anthropic.response import FINISHES, count_thinking, read_usage
 from promptkit.providers.openai.response import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
-from promptkit.wire.records import WireMessage, WireRecord, find_format
+from promptkit.wire.parts import WireMessage, WireRecord, find_format
 
 AnyMessage: TypeAlias = Message | WireMessage
 """A message, or one of a provider: a dict or an SDK object."""

@@ -180,13 +180,15 @@ def _build_schema(parameters: Mapping[str, Json], names: Sequence[str]) -> dict[
     properties = parameters.get("properties")
     if len(names) == 1 or not isinstance(properties, dict):
         return dict(parameters)
-    choice: Json = {
-        "type": "string",
-        "enum": list(names),
-        "description": "The transcript to search or to read.",
-    }
     return {
         **parameters,
-        "properties": {"transcript": choice, **properties},
+        "properties": {
+            "transcript": {
+                "type": "string",
+                "enum": list(names),
+                "description": "The transcript to search or to read.",
+            },
+            **properties,
+        },
         "required": ["transcript"],
     }

@@ -286,19 +286,18 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     if give_advice:
         _check_advice(ctx, others=bool(rows or plot or each or oracle))
     table = read_prices(prices)
-    rules = ReplayRules(
-        model=model,
-        window=windows[0],
-        cache=cache_rule_for(model) if cache == "auto" else cache,
-        cache_lifetime=ttl,
-        # A real model is sent the messages, and no part that only stands for tokens.
-        fixed_tokens=0 if summaries == "model" else assumed.fixed_tokens,
-        cache_misses=assumed.cache_misses,
-        summary_tokens=assumed.summary_tokens,
-    )
     options = ReplayOptions(
         policies=policy_names,
-        rules=rules,
+        rules=ReplayRules(
+            model=model,
+            window=windows[0],
+            cache=cache_rule_for(model) if cache == "auto" else cache,
+            cache_lifetime=ttl,
+            # A real model is sent the messages, and no part that only stands for tokens.
+            fixed_tokens=0 if summaries == "model" else assumed.fixed_tokens,
+            cache_misses=assumed.cache_misses,
+            summary_tokens=assumed.summary_tokens,
+        ),
         price=table.for_model(model),
         prices=table,
         timeline=plot is not None,
@@ -307,15 +306,22 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         summarize_with_model=summaries == "model",
     )
     if rows is not None:
-        summary = _write_rows(
-            files, options, rows, engine=engine, workers=workers, state=state, force=force
+        ctx.exit(
+            1
+            if _write_rows(
+                files, options, rows, engine=engine, workers=workers, state=state, force=force
+            ).failures
+            else 0
         )
-        ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
     _check_outputs(found, results_file, plot, views=views, force=force)
     if give_advice:
-        advice = _advise(found, options, windows, engine, workers)
-        _show_advice(advice, model, as_json=as_json, output=results_file)
+        _show_advice(
+            _advise(found, options, windows, engine, workers),
+            model,
+            as_json=as_json,
+            output=results_file,
+        )
         return
     all_results = _play(found, options, engine, workers)
     results = [result for result in all_results if not isinstance(result, FailedFile)]
@@ -498,10 +504,12 @@ def _write_views(
             name = re.sub(r"[^\w.-]+", "-", f"{number}-{Path(result.file).name}-{policy}.html")
             path = pages[result.file, policy] = folder / name
             check_output(path, force=force)
-            options = LogOptions(
-                prices=prices, sources=(policy,), model=result.model, window=result.window
+            log = log_conversation(
+                file,
+                LogOptions(
+                    prices=prices, sources=(policy,), model=result.model, window=result.window
+                ),
             )
-            log = log_conversation(file, options)
             write_file(path, conversation_to_html(log, title=Path(result.file).name).encode())
     return pages
 

@@ -189,14 +189,17 @@ def grep(  # noqa: PLR0913  # one argument for each option of the command
             for line in filter(regex.search, text.split("\n")):
                 count += 1
                 if as_json:
-                    found = {
-                        "line": item.line,
-                        "archive": item.archive,
-                        "id": item.entry.id,
-                        "role": entry_role(item.entry),
-                        "text": line,
-                    }
-                    click.echo(json.dumps(found))
+                    click.echo(
+                        json.dumps(
+                            {
+                                "line": item.line,
+                                "archive": item.archive,
+                                "id": item.entry.id,
+                                "role": entry_role(item.entry),
+                                "text": line,
+                            }
+                        )
+                    )
                     continue
                 place = f"{item.archive}:{item.line}" if item.archive else f"{item.line}"
                 click.echo(

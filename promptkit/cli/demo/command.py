@@ -100,17 +100,19 @@ def demo(
     if report:
         from promptkit.cli.demo.replay import replay_to_json
 
-        figures = [
-            {
-                "budget": each.budget,
-                "tokens": each.tokens,
-                "messages": len(each.messages),
-                "removed": len(each.removals),
-            }
-            for each in renders
-        ]
         print_json(
-            {"renders": figures, "replay": None if replayed is None else replay_to_json(replayed)}
+            {
+                "renders": [
+                    {
+                        "budget": each.budget,
+                        "tokens": each.tokens,
+                        "messages": len(each.messages),
+                        "removed": len(each.removals),
+                    }
+                    for each in renders
+                ],
+                "replay": None if replayed is None else replay_to_json(replayed),
+            }
         )
         return
     if renders:

@@ -128,8 +128,12 @@ class _RecordingPlayer:
         self.session: AgentSession | None = None
         self.user_texts: list[str] = []
         self.requests: list[DemoRequest] = []
-        names = dict.fromkeys(call.name for message in conversation for call in message.tool_calls)
-        self.definitions = [ToolDefinition(name=name) for name in names]
+        self.definitions = [
+            ToolDefinition(name=name)
+            for name in dict.fromkeys(
+                call.name for message in conversation for call in message.tool_calls
+            )
+        ]
         self._conversation = conversation
         self._answers: deque[Message] = deque()
         self._results: deque[str] = deque()

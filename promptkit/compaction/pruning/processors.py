@@ -22,7 +22,7 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import Tokenizer
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript import TranscriptView, ViewItem
-from promptkit.wire.reasoning import remove_reasoning
+from promptkit.wire.parts import remove_reasoning
 
 STEP = 0.25
 """Share of the limit that is dropped at once. The next requests then begin with the same bytes, so

@@ -41,8 +41,7 @@ from promptkit.tools import Supersedes, is_error_result
 from promptkit.transcript import Checkpoint, Edit, Entry, TranscriptView, ViewItem
 from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.view import ViewBuilder
-from promptkit.wire.parts import name_media
-from promptkit.wire.reasoning import remove_reasoning
+from promptkit.wire.parts import name_media, remove_reasoning
 
 MIN_OUTPUT_TOKENS = 50
 """Outputs of fewer tokens are not pruned."""

@@ -30,7 +30,7 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from promptkit.elements import chat, layout, media, text
+from promptkit.elements import builtin
 from promptkit.elements.element import Child, PromptElement, flatten, prop_name, signature_names
 from promptkit.elements.template.items import (
     TagDraft,
@@ -44,7 +44,6 @@ from promptkit.elements.template.items import (
     is_blank,
     trim_last_break,
 )
-from promptkit.elements.text import Tag
 from promptkit.errors import BadChildError, PromptKitError, TemplateError
 from promptkit.messages import ToolCall
 
@@ -92,30 +91,30 @@ class TagSpec:
 
 
 TAGS: Mapping[str, TagSpec] = {
-    "system": TagSpec(cls=chat.SystemMessage, kind="message"),
-    "user": TagSpec(cls=chat.UserMessage, kind="message"),
+    "system": TagSpec(cls=builtin.SystemMessage, kind="message"),
+    "user": TagSpec(cls=builtin.UserMessage, kind="message"),
     "assistant": TagSpec(
-        cls=chat.AssistantMessage, kind="message", hidden=("children", "tool_calls", "keep_with")
+        cls=builtin.AssistantMessage, kind="message", hidden=("children", "tool_calls", "keep_with")
     ),
-    "tool": TagSpec(cls=chat.ToolMessage, kind="message"),
+    "tool": TagSpec(cls=builtin.ToolMessage, kind="message"),
     "tool_call": TagSpec(cls=ToolCallTag, kind="call"),
-    "group": TagSpec(cls=layout.Group, kind="layout"),
-    "chunk": TagSpec(cls=layout.Chunk, kind="layout"),
-    "limit": TagSpec(cls=layout.TokenLimit, kind="layout", positional="max_tokens"),
-    "keep_with": TagSpec(cls=layout.KeepWith, kind="layout", positional="group"),
-    "isolate": TagSpec(cls=layout.Isolate, kind="layout", positional="tokens"),
-    "if_empty": TagSpec(cls=layout.IfEmpty, kind="layout"),
-    "list": TagSpec(cls=layout.PrioritizedList, kind="items"),
-    "first": TagSpec(cls=layout.First, kind="items"),
-    "text": TagSpec(cls=text.TextChunk, kind="content"),
-    "truncate": TagSpec(cls=text.Truncate, kind="content"),
-    "tag": TagSpec(cls=text.Tag, kind="content", positional="tag"),
-    "image": TagSpec(cls=media.Image, kind="content", positional="url"),
-    "document": TagSpec(cls=media.Document, kind="content"),
-    "cache_breakpoint": TagSpec(cls=layout.CacheBreakpoint, kind="content"),
-    "reserve": TagSpec(cls=layout.Reserve, kind="mark", positional="tokens"),
-    "reference": TagSpec(cls=media.Reference, kind="mark", positional="to"),
-    "metadata": TagSpec(cls=media.Metadata, kind="mark", positional="value"),
+    "group": TagSpec(cls=builtin.Group, kind="layout"),
+    "chunk": TagSpec(cls=builtin.Chunk, kind="layout"),
+    "limit": TagSpec(cls=builtin.TokenLimit, kind="layout", positional="max_tokens"),
+    "keep_with": TagSpec(cls=builtin.KeepWith, kind="layout", positional="group"),
+    "isolate": TagSpec(cls=builtin.Isolate, kind="layout", positional="tokens"),
+    "if_empty": TagSpec(cls=builtin.IfEmpty, kind="layout"),
+    "list": TagSpec(cls=builtin.PrioritizedList, kind="items"),
+    "first": TagSpec(cls=builtin.First, kind="items"),
+    "text": TagSpec(cls=builtin.TextChunk, kind="content"),
+    "truncate": TagSpec(cls=builtin.Truncate, kind="content"),
+    "tag": TagSpec(cls=builtin.Tag, kind="content", positional="tag"),
+    "image": TagSpec(cls=builtin.Image, kind="content", positional="url"),
+    "document": TagSpec(cls=builtin.Document, kind="content"),
+    "cache_breakpoint": TagSpec(cls=builtin.CacheBreakpoint, kind="content"),
+    "reserve": TagSpec(cls=builtin.Reserve, kind="mark", positional="tokens"),
+    "reference": TagSpec(cls=builtin.Reference, kind="mark", positional="to"),
+    "metadata": TagSpec(cls=builtin.Metadata, kind="mark", positional="value"),
 }
 """The tags by name."""
 
@@ -342,7 +341,7 @@ class _Tags(Extension):
                     f"{{% {name} %}} takes attributes, such as {next(iter(fields))}=…, not {stream.current.value!r}",
                     line,
                 )
-            if attribute not in fields and tag.cls is not Tag:
+            if attribute not in fields and tag.cls is not builtin.Tag:
                 near = get_close_matches(attribute, fields, 1)
                 hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(fields)}."
                 parser.fail(f"{{% {name} %}} has no attribute {attribute!r}: {hint}", line)
@@ -612,7 +611,7 @@ def _draft_tag(
             xml_attributes[attribute] = (
                 str(value).lower() if isinstance(value, bool) else str(value)
             )
-    if tag.cls is text.Tag:
+    if tag.cls is builtin.Tag:
         props["attributes"] = {
             **cast("Mapping[str, str]", props.get("attributes", {})),
             **xml_attributes,

@@ -201,23 +201,25 @@ class _Figures(NamedTuple):
 
 def _add_up(sessions: Sequence[Sequence[_Figures]]) -> list[_Figures]:
     """Return the sums of each candidate over sessions."""
-    columns = zip(*sessions, strict=True)
-    sums = [_Figures(*map(sum, zip(*column, strict=True))) for column in columns]
-    return sums or [_Figures(0.0, 0, 0, 0, 0, 0)] * len(CANDIDATES)
+    return [
+        _Figures(*map(sum, zip(*column, strict=True))) for column in zip(*sessions, strict=True)
+    ] or [_Figures(0.0, 0, 0, 0, 0, 0)] * len(CANDIDATES)
 
 
 def _choose(totals: Sequence[_Figures]) -> int:
     """Return the place of the cheapest candidate that may be recommended; 0, the default, if none saves enough."""
     default = totals[0]
-    allowed = [
-        at
-        for at, each in enumerate(totals)
-        if each.overflows <= default.overflows
-        and each.invalid <= default.invalid
-        and each.waits <= default.waits
-        and each.quoted >= default.quoted - MOST_LINES_LOST
-    ]
-    best = min(allowed, key=lambda at: totals[at].price)
+    best = min(
+        [
+            at
+            for at, each in enumerate(totals)
+            if each.overflows <= default.overflows
+            and each.invalid <= default.invalid
+            and each.waits <= default.waits
+            and each.quoted >= default.quoted - MOST_LINES_LOST
+        ],
+        key=lambda at: totals[at].price,
+    )
     return best if _saving(totals, best) >= LEAST_SAVING else 0
 
 

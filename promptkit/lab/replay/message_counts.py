@@ -73,8 +73,12 @@ class MessageCounts:
             return count
         tokens = written = self._count(message)
         if not self._shows_thinking and any(map(is_thinking, message.content)):
-            content = tuple(part for part in message.content if not is_thinking(part))
-            tokens = self._count(attrs.evolve(message, content=content))
+            tokens = self._count(
+                attrs.evolve(
+                    message,
+                    content=tuple(part for part in message.content if not is_thinking(part)),
+                )
+            )
         count = MessageCount(
             number=len(self._all),
             message=message,

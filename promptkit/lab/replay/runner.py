@@ -121,8 +121,7 @@ def replay(
         A FileResult for each file, or a FailedFile for one that could not be replayed.
     """
     results: dict[int, FileResult | FailedFile] = {}
-    opened = open_engine(workers=1) if executor is None else nullcontext(executor)
-    with opened as engine:
+    with open_engine(workers=1) if executor is None else nullcontext(executor) as engine:
         for index, result in run_each(engine, partial(_replay_files, options), files):
             results[index] = (
                 FailedFile(file=str(result.item), reason=LOST_WORKER)

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isnan
-from typing import TYPE_CHECKING
 
-from promptkit.elements import AssistantMessage, Document, Group, Image, Opaque, Text, TextChunk
+from promptkit.elements.builtin import (
+    AssistantMessage,
+    Document,
+    Group,
+    Image,
+    MessageElement,
+    Opaque,
+    Text,
+    TextChunk,
+)
 from promptkit.elements.element import Child, PromptElement, flatten
 from promptkit.errors import BadPropError, TreeError
 from promptkit.messages import (
@@ -27,11 +36,6 @@ from promptkit.rendering.tree import (
     MessageItem,
     Node,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.elements.chat import MessageElement
 
 
 def build_node(element: PromptElement, parent: Node) -> Node:

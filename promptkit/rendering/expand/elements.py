@@ -12,13 +12,12 @@ import re
 from collections.abc import Awaitable, Callable, Hashable
 from functools import cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import attrs
 
-from promptkit.elements import chat, layout, media, text
+from promptkit.elements import builtin
 from promptkit.elements.element import Children, PromptElement, Sizing
-from promptkit.elements.rounds import Rounds, describe_rounds
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.expand.build import add_text, build_part, clear_node, wrap_in_group
 from promptkit.rendering.expand.sizing import Sizer, surely_fits_by_itself
@@ -35,10 +34,8 @@ from promptkit.rendering.tree import (
     is_literal,
     iter_upwards,
 )
+from promptkit.tokens.tokenizer import Tokenizer
 from promptkit.tokens.truncation import list_shorter_texts
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
 
 
 class ElementContext(Protocol):
@@ -66,7 +63,7 @@ class ElementContext(Protocol):
         """Schedule an awaitable. Its value becomes the content of the node."""
         ...
 
-    def add_rounds(self, node: Node, element: Rounds) -> None:
+    def add_rounds(self, node: Node, element: builtin.Rounds) -> None:
         """Append the items of the rounds of a recorded conversation to the items of a node."""
         ...
 
@@ -157,7 +154,7 @@ def is_plain_container(cls: type[PromptElement]) -> bool:
 
 
 _PLAIN = ElementHandler()
-_ATTACHED = (media.Metadata, media.Reference, layout.CacheBreakpoint)  # become no nodes
+_ATTACHED = (builtin.Metadata, builtin.Reference, builtin.CacheBreakpoint)  # become no nodes
 
 # Components: elements with a `render` of their own.
 
@@ -167,7 +164,7 @@ def _open_component(context: ElementContext, node: Node, element: PromptElement)
 
 
 def _open_rendered_message(
-    context: ElementContext, node: Node, element: chat.MessageElement
+    context: ElementContext, node: Node, element: builtin.MessageElement
 ) -> Children | None:
     _open_message(context, node, element)
     return context.run_component(node, element)
@@ -190,7 +187,7 @@ def _refuse_render(_context: ElementContext, node: Node, element: PromptElement)
 
 
 def _open_message(
-    _context: ElementContext, node: Node, element: chat.MessageElement
+    _context: ElementContext, node: Node, element: builtin.MessageElement
 ) -> Children | None:
     if node.message is not None:
         raise TreeError(
@@ -199,10 +196,10 @@ def _open_message(
         )
     node.message = node
     node.name = element.name
-    node.role = next(role for cls, role in chat.ROLES.items() if isinstance(element, cls))
-    if isinstance(element, chat.ToolMessage):
+    node.role = next(role for cls, role in builtin.ROLES.items() if isinstance(element, cls))
+    if isinstance(element, builtin.ToolMessage):
         node.call_id = element.tool_call_id
-    elif isinstance(element, chat.AssistantMessage):
+    elif isinstance(element, builtin.AssistantMessage):
         node.calls = tuple(element.tool_calls)
         node.calls_removed_at = [NEVER_REMOVED] * len(node.calls)
         for call in node.calls if element.keep_with else ():
@@ -214,20 +211,23 @@ def _open_message(
 
 
 def _open_tool_round(
-    _context: ElementContext, node: Node, element: chat.ToolRound
+    _context: ElementContext, node: Node, element: builtin.ToolRound
 ) -> Children | None:
     if not element.calls:
         raise BadPropError(
             "a ToolRound needs at least one call: use an AssistantMessage for text alone.",
             path=format_path(node),
         )
-    request = chat.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
+    request = builtin.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
     call_ids = [call.id for call in element.calls]
     known_ids = set(call_ids)
     order = [key for key in call_ids if key in element.results]
     # results without a call: pairing reports them
     order += [key for key in element.results if key not in known_ids]
-    return (request, *(chat.ToolMessage(tool_call_id=key)[element.results[key]] for key in order))
+    return (
+        request,
+        *(builtin.ToolMessage(tool_call_id=key)[element.results[key]] for key in order),
+    )
 
 
 # Chunk, and ToolRound: removed as a whole.
@@ -240,14 +240,14 @@ def _prepare_chunk(node: Node, _element: PromptElement) -> None:
 # Text, TextChunk
 
 
-def _open_text(_context: ElementContext, node: Node, element: text.Text) -> Children | None:
+def _open_text(_context: ElementContext, node: Node, element: builtin.Text) -> Children | None:
     content, attached = _split_text(node, element)
     add_text(node, content, STARTS_LINE_FIRST)
     return attached
 
 
 def _open_text_chunk(
-    context: ElementContext, node: Node, element: text.TextChunk
+    context: ElementContext, node: Node, element: builtin.TextChunk
 ) -> Children | None:
     content, attached = _split_text(node, element)
     if element.break_on is not None or element.break_on_whitespace:
@@ -270,7 +270,7 @@ def _split_text(node: Node, element: PromptElement) -> tuple[str, Children]:
     for child in element.children:
         if isinstance(child, str):
             strings.append(child)
-        elif isinstance(child, media.Reference | media.Metadata):
+        elif isinstance(child, builtin.Reference | builtin.Metadata):
             attached.append(child)
         elif child is not None:
             raise BadChildError(
@@ -317,7 +317,7 @@ def _cut_to_budget(
 # Tag: writes its two lines, and drops them if its content is empty.
 
 
-def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
+def _open_tag(_context: ElementContext, node: Node, element: builtin.Tag) -> Children | None:
     attributes = "".join(
         f' {key}="{escape_attribute(_require_text(value, key, node))}"'
         for key, value in element.attributes.items()
@@ -326,10 +326,10 @@ def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Childr
         add_text(node, f"<{element.tag}{attributes} />", STARTS_LINE_ALWAYS).ends_line = True
         return ()
     add_text(node, f"<{element.tag}{attributes}>\n", STARTS_LINE_ALWAYS).is_frame = True
-    return (layout.Group().replace(children=element.children),)
+    return (builtin.Group().replace(children=element.children),)
 
 
-def _close_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
+def _close_tag(_context: ElementContext, node: Node, element: builtin.Tag) -> Children | None:
     if element.children:
         end = add_text(node, f"</{element.tag}>", STARTS_LINE_ALWAYS)
         end.is_frame = end.ends_line = True
@@ -375,7 +375,9 @@ _ESCAPES = str.maketrans(
 # marker, are fallbacks of one another, so that pruning shortens it before it removes it.
 
 
-def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate) -> Children | None:
+def _open_truncate(
+    _context: ElementContext, node: Node, element: builtin.Truncate
+) -> Children | None:
     problem = ""
     if not 0 <= element.ratio <= 1:
         problem = f"ratio must be from 0 to 1, not {element.ratio}."
@@ -391,7 +393,9 @@ def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate)
 _KEEP_VALUES = ("head", "tail", "middle")
 
 
-def _close_truncate(context: ElementContext, node: Node, element: text.Truncate) -> Children | None:
+def _close_truncate(
+    context: ElementContext, node: Node, element: builtin.Truncate
+) -> Children | None:
     if node.alternatives is not None:
         return None  # it consists of its texts
     content = read_text(node)
@@ -428,10 +432,10 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     if not cut:
         return None
     node.alternatives = []
-    shown: layout.Group | None = None
+    shown: builtin.Group | None = None
     for each in reversed([] if element.required or cut.isspace() else shorter):
-        shown = layout.Group(fallback=shown)[each]
-    return (layout.Group(priority=element.priority, fallback=shown)[cut],)
+        shown = builtin.Group(fallback=shown)[each]
+    return (builtin.Group(priority=element.priority, fallback=shown)[cut],)
 
 
 def _has_literal_text_beside(node: Node) -> bool:
@@ -440,7 +444,7 @@ def _has_literal_text_beside(node: Node) -> bool:
     A Tag around it leaves by itself when nothing is in it.
     """
     above = node.parent
-    while above is not None and not isinstance(above.element, text.Tag):
+    while above is not None and not isinstance(above.element, builtin.Tag):
         if any(is_literal(item) and not item.is_empty for item in above.items):
             return True
         above = None if above.role is not None else above.parent
@@ -452,7 +456,7 @@ def _has_literal_text_beside(node: Node) -> bool:
 
 
 def _open_expandable(
-    context: ElementContext, node: Node, element: text.Expandable
+    context: ElementContext, node: Node, element: builtin.Expandable
 ) -> Children | None:
     context.expandables.append(node)
     sizing = context.sizing(node)
@@ -480,16 +484,16 @@ def write_expandable(node: Node, value: object) -> None:
 
 
 def _open_if_empty(
-    _context: ElementContext, node: Node, element: layout.IfEmpty
+    _context: ElementContext, node: Node, element: builtin.IfEmpty
 ) -> Children | None:
     return (
         wrap_in_group(element.alt, node),
-        layout.Group(flex_grow=1).replace(children=element.children),
+        builtin.Group(flex_grow=1).replace(children=element.children),
     )
 
 
 def _close_if_empty(
-    _context: ElementContext, node: Node, _element: layout.IfEmpty
+    _context: ElementContext, node: Node, _element: builtin.IfEmpty
 ) -> Children | None:
     alt, children = node.nodes
     alt.label, children.label = "alt", "children"
@@ -503,12 +507,12 @@ def _close_if_empty(
 # First: renders one child after the other, until one fits.
 
 
-def _open_first(_context: ElementContext, node: Node, element: layout.First) -> Children | None:
+def _open_first(_context: ElementContext, node: Node, element: builtin.First) -> Children | None:
     node.alternatives = [(child,) for child in reversed(element.children)]
     return node.alternatives.pop() if node.alternatives else ()
 
 
-def _close_first(context: ElementContext, node: Node, _element: layout.First) -> Children | None:
+def _close_first(context: ElementContext, node: Node, _element: builtin.First) -> Children | None:
     if not node.alternatives:
         return None
     if surely_fits_by_itself(node, context.sizer) or measure(
@@ -528,7 +532,7 @@ def _close_first(context: ElementContext, node: Node, _element: layout.First) ->
 
 
 def _open_prioritized_list(
-    context: ElementContext, _node: Node, element: layout.PrioritizedList
+    context: ElementContext, _node: Node, element: builtin.PrioritizedList
 ) -> Children | None:
     top = element.priority or 0
     count = len(element.children)
@@ -536,14 +540,14 @@ def _open_prioritized_list(
     for index, child in enumerate(element.children):
         priority = top - index if element.descending else top - count + index
         if isinstance(child, str):
-            ranked.append(text.TextChunk(priority=priority)[child])
+            ranked.append(builtin.TextChunk(priority=priority)[child])
         elif (
-            isinstance(child, chat.SystemMessage)
+            isinstance(child, builtin.SystemMessage)
             and child.priority is None
             and not (child.pass_priority or context.sizer.prompt_tsx)
         ):
             # it has no priority of its own, and the last such system message stays
-            around = layout.Group(
+            around = builtin.Group(
                 priority=priority,
                 flex_grow=child.flex_grow,
                 flex_basis=child.flex_basis,
@@ -559,14 +563,14 @@ def _open_prioritized_list(
 # Rounds: become message items, which the render removes in the order that is given.
 
 
-def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Children | None:
+def _open_rounds(context: ElementContext, node: Node, element: builtin.Rounds) -> Children | None:
     context.add_rounds(node, element)
     node.run = Run(
         node,
         element.order,
         element.priorities,
         marker=element.marker,
-        find_labels=cache(partial(describe_rounds, element.rounds)),
+        find_labels=cache(partial(builtin.describe_rounds, element.rounds)),
     )
     node.run.dropped, node.run.unspent = element.dropped, element.unspent
     return ()
@@ -576,16 +580,16 @@ def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Childr
 # differently.
 
 
-def _prepare_token_limit(node: Node, element: layout.TokenLimit) -> None:
+def _prepare_token_limit(node: Node, element: builtin.TokenLimit) -> None:
     node.limit = _check_tokens("max_tokens", element.max_tokens, node)
 
 
-def _prepare_isolate(node: Node, element: layout.Isolate) -> None:
+def _prepare_isolate(node: Node, element: builtin.Isolate) -> None:
     node.limit = node.budget = _check_tokens("tokens", element.tokens, node)
     node.atomic = True
 
 
-def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
+def _prepare_reserve(node: Node, element: builtin.Reserve) -> None:
     tokens = _check_tokens("tokens", element.tokens, node)
     if node.in_fallback:
         raise BadPropError(
@@ -596,12 +600,12 @@ def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
     node.required = True
 
 
-def _prepare_keep_with(node: Node, element: layout.KeepWith) -> None:
+def _prepare_keep_with(node: Node, element: builtin.KeepWith) -> None:
     _require_hashable("group", element.key, node)
     node.keep_groups = (element.key,)
 
 
-def _prepare_legacy(node: Node, _element: layout.LegacyPrioritization) -> None:
+def _prepare_legacy(node: Node, _element: builtin.LegacyPrioritization) -> None:
     node.legacy = True
 
 
@@ -663,29 +667,29 @@ _MEDIA = ElementHandler(open=_open_media)
 
 _HANDLERS: dict[type[PromptElement], ElementHandler] = {
     PromptElement: ElementHandler(),
-    chat.SystemMessage: _MESSAGE,
-    chat.UserMessage: _MESSAGE,
-    chat.AssistantMessage: _MESSAGE,
-    chat.ToolMessage: _MESSAGE,
-    chat.ToolRound: ElementHandler(prepare=_prepare_chunk, open=_open_tool_round),
-    text.Text: ElementHandler(open=_open_text),
-    text.TextChunk: ElementHandler(open=_open_text_chunk),
-    text.Tag: ElementHandler(open=_open_tag, close=_close_tag),
-    text.Truncate: ElementHandler(open=_open_truncate, close=_close_truncate),
-    text.Expandable: ElementHandler(open=_open_expandable),
-    layout.Chunk: ElementHandler(prepare=_prepare_chunk),
-    layout.First: ElementHandler(open=_open_first, close=_close_first),
-    layout.IfEmpty: ElementHandler(open=_open_if_empty, close=_close_if_empty),
-    layout.Isolate: ElementHandler(prepare=_prepare_isolate),
-    layout.KeepWith: ElementHandler(prepare=_prepare_keep_with),
-    layout.LegacyPrioritization: ElementHandler(prepare=_prepare_legacy),
-    layout.PrioritizedList: ElementHandler(open=_open_prioritized_list),
-    layout.Reserve: ElementHandler(prepare=_prepare_reserve),
-    layout.TokenLimit: ElementHandler(prepare=_prepare_token_limit),
-    Rounds: ElementHandler(open=_open_rounds),
-    media.Image: _MEDIA,
-    media.Document: _MEDIA,
-    media.Opaque: _MEDIA,
+    builtin.SystemMessage: _MESSAGE,
+    builtin.UserMessage: _MESSAGE,
+    builtin.AssistantMessage: _MESSAGE,
+    builtin.ToolMessage: _MESSAGE,
+    builtin.ToolRound: ElementHandler(prepare=_prepare_chunk, open=_open_tool_round),
+    builtin.Text: ElementHandler(open=_open_text),
+    builtin.TextChunk: ElementHandler(open=_open_text_chunk),
+    builtin.Tag: ElementHandler(open=_open_tag, close=_close_tag),
+    builtin.Truncate: ElementHandler(open=_open_truncate, close=_close_truncate),
+    builtin.Expandable: ElementHandler(open=_open_expandable),
+    builtin.Chunk: ElementHandler(prepare=_prepare_chunk),
+    builtin.First: ElementHandler(open=_open_first, close=_close_first),
+    builtin.IfEmpty: ElementHandler(open=_open_if_empty, close=_close_if_empty),
+    builtin.Isolate: ElementHandler(prepare=_prepare_isolate),
+    builtin.KeepWith: ElementHandler(prepare=_prepare_keep_with),
+    builtin.LegacyPrioritization: ElementHandler(prepare=_prepare_legacy),
+    builtin.PrioritizedList: ElementHandler(open=_open_prioritized_list),
+    builtin.Reserve: ElementHandler(prepare=_prepare_reserve),
+    builtin.TokenLimit: ElementHandler(prepare=_prepare_token_limit),
+    builtin.Rounds: ElementHandler(open=_open_rounds),
+    builtin.Image: _MEDIA,
+    builtin.Document: _MEDIA,
+    builtin.Opaque: _MEDIA,
 }
 
 # How a class with a `render` opens, by how the built-in element that it extends does. Others never

@@ -6,12 +6,13 @@ This includes the pairs of tool calls and tool results, which are removed togeth
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Mapping
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.elements import Reference
 from promptkit.errors import BadPropError, OrphanToolResultError, UnansweredToolCallError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import format_path
@@ -28,11 +29,6 @@ from promptkit.rendering.tree import (
     is_literal,
     iter_upwards,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
-
-    from promptkit.elements import Reference
 
 
 @attrs.define(eq=False, kw_only=True)

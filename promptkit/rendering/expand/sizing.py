@@ -8,25 +8,22 @@ messages and user messages without a priority. What they need is not there for o
 
 Nothing is counted until a component reads its budget, or a later stage asks for a size.
 
+The arithmetic of flex groups (`split_shares`, `resolve_reserve`) is exact and rounds down.
+
 The module also computes upper bounds of sizes from the lengths of texts, so that a tree that surely
 fits needs no pruning.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from fractions import Fraction
 
-from promptkit.rendering.expand.flex import resolve_reserve, split_shares
+from promptkit.messages import Message, Part, Role, ToolCall
+from promptkit.rendering.expand.materialize import RenderTree
 from promptkit.rendering.tree import HIGHEST_PRIORITY, FlexGroup, Layout, Leaf, MessageItem, Node
-from promptkit.tokens.tokenizer import count_frame, count_message, count_part
+from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_message, count_part
 from promptkit.tokens.truncation import truncate_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import Message, Part, Role, ToolCall
-    from promptkit.rendering.expand.materialize import RenderTree
-    from promptkit.tokens import Tokenizer
 
 # What `Sizer._settle` computes of a node.
 BUDGET = 0
@@ -443,3 +440,41 @@ def _bound_own_items(node: Node, sizer: Sizer, enough: int) -> int:
             bound = sizer.count_leaf(item) if item.part else upper_bound(item.text)
             total += UNBOUNDED if bound is None else bound + 1  # for a line break before it
     return total
+
+
+def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None]) -> list[int]:
+    """Split `total` tokens in proportion to `bases`. The parts never sum to more than `total`.
+
+    A member with a limit below its proportional share gets the limit, and the rest of its share
+    goes to the other members. As in prompt-tsx there are two passes: the first looks at the members
+    in order, each against the bases that are left.
+
+    >>> split_shares(100, [1, 1, 2], [None, 10, None])
+    [30, 10, 60]
+    """
+    weights = [basis if isinstance(basis, int) else Fraction(basis) for basis in bases]
+    basis_sum = sum(weights)
+    if not basis_sum:
+        return [0] * len(bases)
+    parts = [-1] * len(bases)
+    granted = 0
+    left = basis_sum
+    for index, limit in enumerate(limits):
+        if limit is not None and left > 0 and total * weights[index] // left >= limit:
+            parts[index] = limit
+            left -= weights[index]
+            granted += limit
+    rest = max(0, total - granted)
+    return [
+        part if part >= 0 else int(rest * weight // left) if left > 0 else 0
+        for part, weight in zip(parts, weights, strict=True)
+    ]
+
+
+def resolve_reserve(remaining: int, reserve: int | str) -> int:
+    """Return the tokens that a `flex_reserve` holds back: a number of tokens, or one Nth of `remaining` for `"/N"`.
+
+    >>> resolve_reserve(100, "/4"), resolve_reserve(100, 30)
+    (25, 30)
+    """
+    return remaining // int(reserve[1:]) if isinstance(reserve, str) else reserve

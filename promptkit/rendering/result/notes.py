@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from math import isfinite
-from typing import TYPE_CHECKING
 
 from promptkit.rendering.expand.materialize import RenderTree, is_content
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import Paths
 from promptkit.rendering.prune.removals import PrunedTree, iter_removed
 from promptkit.rendering.tree import Node, is_item_alive, is_literal, is_node_alive
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from promptkit.rendering.expand.sizing import Sizer
 
 
 def list_notes(pruned: PrunedTree) -> tuple[str, ...]:

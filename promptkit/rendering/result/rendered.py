@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import takewhile
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+from promptkit.elements import Reference
 from promptkit.messages import Message, Repair, ToolDefinition
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.prune.removals import PrunedTree, Removal, list_removals
-from promptkit.rendering.result.assemble import SourceSpan, map_sources
 from promptkit.rendering.result.notes import list_notes
+from promptkit.rendering.subtree import SourceSpan, map_sources
 from promptkit.rendering.tree import format_priority
 from promptkit.reprs import describe
+from promptkit.tokens import Count, RenderBudget
 from promptkit.tokens.budget import read_budget
-from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
+from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_part, is_exact
+from promptkit.tracing import Trace
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
 from promptkit.wire.parts import WireFormat, is_foreign, merge_system_messages, move_media
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit.elements import Reference
-    from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.tokens import Count, RenderBudget, Tokenizer
-    from promptkit.tracing import Trace
 
 
 @attrs.frozen(kw_only=True)

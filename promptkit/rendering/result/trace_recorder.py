@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from attrs import evolve
 
 from promptkit.messages import Message, Part, Role
-from promptkit.rendering.expand.flex import resolve_reserve
+from promptkit.rendering.expand.sizing import Sizer, resolve_reserve
 from promptkit.rendering.paths import PATH_SEPARATOR, Path, Paths, format_label, passes_on
+from promptkit.rendering.prune.counting import BackwardScan
 from promptkit.rendering.prune.pruner import Pruner, RemovalRounding
 from promptkit.rendering.prune.removals import (
     PrunedTree,
@@ -42,12 +44,6 @@ from promptkit.tracing import (
     TraceShare,
     TraceTiming,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.rendering.prune.counting import BackwardScan
 
 
 class TraceRecorder:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Condition, Event, Lock
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -48,8 +48,7 @@ from promptkit.testing.server.replies import (
 from promptkit.testing.server.validation import IllFormedRequestError
 from promptkit.tokens import tokenizer_for
 
-if TYPE_CHECKING:
-    Faults: TypeAlias = Mapping[int, Fault] | Callable[[int], Fault | None]
+Faults: TypeAlias = Mapping[int, Fault] | Callable[[int], Fault | None]
 
 
 OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
@@ -210,9 +209,12 @@ class Backend:
                     headers=JSON,
                 )
             case ConnectionReset() | TruncatedBody():
-                reply = self._build_reply(exchange, PLACEHOLDER_REPLY, tokens)
                 return attrs.evolve(
-                    self._encode(exchange, reply, counted=False),
+                    self._encode(
+                        exchange,
+                        self._build_reply(exchange, PLACEHOLDER_REPLY, tokens),
+                        counted=False,
+                    ),
                     cut="reset" if isinstance(answer, ConnectionReset) else "truncated",
                 )
             case _:
@@ -229,11 +231,13 @@ class Backend:
         tokenizer = tokenizer_for(model)
         message, finish = answer.message, answer.finish
         if message.tool_calls:
-            calls = (
-                attrs.evolve(call, id=call.id or f"call_{exchange.number}_{at}")
-                for at, call in enumerate(message.tool_calls)
+            message = attrs.evolve(
+                message,
+                tool_calls=tuple(
+                    attrs.evolve(call, id=call.id or f"call_{exchange.number}_{at}")
+                    for at, call in enumerate(message.tool_calls)
+                ),
             )
-            message = attrs.evolve(message, tool_calls=tuple(calls))
         limit, reason = self._find_limit(exchange, tokens)
         if limit and finish is None and tokenizer.count(message.text) > limit:
             message, finish = (
@@ -244,16 +248,19 @@ class Backend:
             )
         usage = answer.usage
         if usage is None:
-            written = sum(
-                map(
-                    tokenizer.count,
-                    [
-                        message.text,
-                        *(text for c in message.tool_calls for text in (c.name, c.arguments)),
-                    ],
-                )
+            usage = self._count_usage(
+                exchange,
+                tokens,
+                sum(
+                    map(
+                        tokenizer.count,
+                        [
+                            message.text,
+                            *(text for c in message.tool_calls for text in (c.name, c.arguments)),
+                        ],
+                    )
+                ),
             )
-            usage = self._count_usage(exchange, tokens, written)
         finish = finish or ("tool_calls" if message.tool_calls else "stop")
         return ServerReply(
             number=exchange.number,
@@ -277,18 +284,24 @@ class Backend:
             [*keys, exchange.body.get("model"), exchange.body.get("prompt_cache_key")]
         )
         if exchange.path == MESSAGES:
-            usage = self._breakpoints.use(scope, exchange.body, tokens)
-            return attrs.evolve(usage, output_tokens=output_tokens)
-        cached = min(self._cache.read(scope, exchange.chat), tokens)
-        return Usage(input_tokens=tokens, output_tokens=output_tokens, cached_tokens=cached)
+            return attrs.evolve(
+                self._breakpoints.use(scope, exchange.body, tokens), output_tokens=output_tokens
+            )
+        return Usage(
+            input_tokens=tokens,
+            output_tokens=output_tokens,
+            cached_tokens=min(self._cache.read(scope, exchange.chat), tokens),
+        )
 
     def _encode(
         self, exchange: Exchange, reply: ServerReply, *, counted: bool = True
     ) -> HttpResponse:
         if counted:
             usage = exchange.usage = reply.usage
-            counts = {field.name: getattr(usage, field.name) for field in attrs.fields(Usage)}
-            self.counters.add(answered=1, **counts)
+            self.counters.add(
+                answered=1,
+                **{field.name: getattr(usage, field.name) for field in attrs.fields(Usage)},
+            )
         api = _api_of(exchange.path)
         if not exchange.stream:
             return json_response(api.write(exchange, reply))

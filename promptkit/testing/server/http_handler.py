@@ -8,13 +8,15 @@ import socket
 import struct
 import sys
 from collections import deque
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import TCPServer
+from socketserver import BaseServer, TCPServer
 from threading import BoundedSemaphore, Lock
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from promptkit.messages import Json
 from promptkit.testing.server.backend import Backend, HttpResponse, json_response
 from promptkit.testing.server.journal import (
     CHAT,
@@ -29,14 +31,9 @@ from promptkit.testing.server.journal import (
 from promptkit.testing.server.replies import api_error
 from promptkit.testing.server.validation import IllFormedRequestError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from socketserver import BaseServer
+Connection: TypeAlias = socket.socket | tuple[bytes, socket.socket]
+Address: TypeAlias = tuple[str, int] | str
 
-    from promptkit.messages import Json
-
-    Connection: TypeAlias = socket.socket | tuple[bytes, socket.socket]
-    Address: TypeAlias = tuple[str, int] | str
 
 MAX_CONNECTIONS = 512
 """Open connections. Beyond it the newest are closed without an answer."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from threading import Thread
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from promptkit.reprs import describe
 from promptkit.testing.server.backend import Backend
 from promptkit.testing.server.http_handler import Listener
+from promptkit.testing.server.journal import Exchange, Stats
 from promptkit.testing.server.replies import Answer, Fault, Rule, Step, normalize_answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from types import TracebackType
-
-    from promptkit.testing.server.journal import Exchange, Stats
 
 
 def serve(  # noqa: PLR0913  # the settings of a server
