@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from promptkit import Message, Transcript
     from promptkit.transcript import Entry
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit export talk.jsonl --to chat -o messages.json
-  promptkit export talk.jsonl --to anthropic --leaf "task 3"
-  promptkit export session.jsonl --to promptkit --full -o talk.jsonl
-"""
 
-
-@click.command(short_help="Write a conversation as OpenAI or Anthropic messages.", epilog=EXAMPLES)
+@click.command(
+    short_help="Write a conversation as OpenAI or Anthropic messages.",
+    epilog="""
+    Examples:
+      promptkit export talk.jsonl --to chat -o messages.json
+      promptkit export talk.jsonl --to anthropic --leaf "task 3"
+      promptkit export session.jsonl --to promptkit --full -o talk.jsonl
+    """,
+)
 @click.argument("file", type=read_address, metavar="FILE")
 @click.option(
     "--to",

@@ -49,20 +49,6 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.tokens import Prices
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit replay session.jsonl
-  promptkit replay session.jsonl --policy all --window 32k
-  promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k -o replay.json
-  promptkit replay session.jsonl --model claude-sonnet-4-5 --cache anthropic-1h
-  promptkit replay session.jsonl --policy vscode,prompt_poet --plot replay.svg
-  promptkit replay logs/*.jsonl --policy vscode,break_even:beta=1 --oracle --lookups 1
-  promptkit replay logs/*.jsonl --advise --window 64k --window 128k
-  promptkit replay logs/*.jsonl --assume fixed_tokens=30k --assume cache_misses=0.02 --assume summary_tokens=2600
-  promptkit replay "s3://bucket/logs/**/*.jsonl" --engine dask://scheduler:8786 -o replay.parquet
-"""
-
 DEFAULT_WINDOW = 128_000
 """The context window in tokens, if none is named."""
 
@@ -120,7 +106,21 @@ def _read_assumptions(
     return assumed
 
 
-@click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
+@click.command(
+    short_help="Play recordings again under other compaction policies.",
+    epilog="""
+    Examples:
+      promptkit replay session.jsonl
+      promptkit replay session.jsonl --policy all --window 32k
+      promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k -o replay.json
+      promptkit replay session.jsonl --model claude-sonnet-4-5 --cache anthropic-1h
+      promptkit replay session.jsonl --policy vscode,prompt_poet --plot replay.svg
+      promptkit replay logs/*.jsonl --policy vscode,break_even:beta=1 --oracle --lookups 1
+      promptkit replay logs/*.jsonl --advise --window 64k --window 128k
+      promptkit replay logs/*.jsonl --assume fixed_tokens=30k --assume cache_misses=0.02 --assume summary_tokens=2600
+      promptkit replay "s3://bucket/logs/**/*.jsonl" --engine dask://scheduler:8786 -o replay.parquet
+    """,
+)
 @click.argument("files", nargs=-1, required=True, type=read_address, metavar="FILE...")
 @click.option(
     "--policy",
