@@ -127,9 +127,11 @@ def _encode(
 ) -> Iterable[bytes]:
     from promptkit.lab.recordings import encode_transcript, messages_from_entries
 
-    if to == "promptkit":
-        return encode_transcript(transcript.entries if full else path, redact=redact)
-    return encode_messages(messages_from_entries(path, full=full, redact=redact), to=to)
+    return (
+        encode_transcript(transcript.entries if full else path, redact=redact)
+        if to == "promptkit"
+        else encode_messages(messages_from_entries(path, full=full, redact=redact), to=to)
+    )
 
 
 def encode_messages(messages: Sequence[Message], *, to: str) -> Iterable[bytes]:

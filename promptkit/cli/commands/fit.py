@@ -46,9 +46,11 @@ def _find_json_problem(file: Path) -> str:
 
 def _describe_unknown(value: Json) -> str:
     """Describe a JSON value of a list of messages that is none."""
-    if isinstance(value, Mapping) and "role" in value:
-        return f"{value['role']!r:.80} is no role (system, developer, user, assistant, tool or function)"
-    return f"{value!r:.80} is no message"
+    return (
+        f"{value['role']!r:.80} is no role (system, developer, user, assistant, tool or function)"
+        if isinstance(value, Mapping) and "role" in value
+        else f"{value!r:.80} is no message"
+    )
 
 
 @click.command(

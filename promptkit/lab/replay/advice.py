@@ -136,9 +136,11 @@ class Advice:
 def format_code(policy: str) -> str:
     """Return the argument of a session that chooses a policy, which is a preset with settings."""
     name, *pairs = policy.split(":")
-    if not pairs:
-        return f'AgentSession(…, preset="{name}")'
-    return f"AgentSession(…, preset=break_even(BreakEven({', '.join(pairs)})))  # from promptkit.compaction.presets.{name}"
+    return (
+        f'AgentSession(…, preset="{name}")'
+        if not pairs
+        else f"AgentSession(…, preset=break_even(BreakEven({', '.join(pairs)})))  # from promptkit.compaction.presets.{name}"
+    )
 
 
 def advise(files: Sequence[FileResult], options: ReplayOptions) -> Advice:

@@ -275,9 +275,11 @@ class Backend:
     def _find_limit(self, exchange: Exchange, tokens: int) -> tuple[int, str]:
         """Return the tokens that a reply may have, 0 for no limit, and the finish reason of one that reaches them."""
         limit, window = _reserved_tokens(exchange), self._find_window(exchange)
-        if _api_of(exchange.path).cuts_at_window and window - tokens < limit:
-            return max(1, window - tokens), "model_context_window_exceeded"
-        return limit, "length"
+        return (
+            (max(1, window - tokens), "model_context_window_exceeded")
+            if _api_of(exchange.path).cuts_at_window and window - tokens < limit
+            else (limit, "length")
+        )
 
     def _count_usage(self, exchange: Exchange, tokens: int, output_tokens: int) -> Usage:
         headers, body = exchange.headers, exchange.body
@@ -309,9 +311,11 @@ class Backend:
                 **{field.name: getattr(usage, field.name) for field in attrs.fields(Usage)},
             )
         api = _api_of(exchange.path)
-        if not exchange.stream:
-            return json_response(api.write(exchange, reply))
-        return HttpResponse(status=200, body=api.write_events(exchange, reply))
+        return (
+            json_response(api.write(exchange, reply))
+            if not exchange.stream
+            else HttpResponse(status=200, body=api.write_events(exchange, reply))
+        )
 
 
 def _api_of(path: str) -> Api:
@@ -326,9 +330,11 @@ def _api_of(path: str) -> Api:
 
 
 def _matches(rule: Rule, exchange: Exchange) -> bool:
-    if callable(rule.match):
-        return rule.match(exchange)
-    return re.search(rule.match, exchange.text) is not None
+    return (
+        rule.match(exchange)
+        if callable(rule.match)
+        else re.search(rule.match, exchange.text) is not None
+    )
 
 
 def _reserved_tokens(exchange: Exchange) -> int:
