@@ -330,9 +330,16 @@ def _check_entry(item: StoredEntry, tree: EntryTree, call_ids: set[str]) -> Iter
     if entry.id in tree:
         yield f"the id {entry.id!r} was used by an earlier entry; this entry is ignored."
         return
-    target = _referenced_id(entry)
-    if target is not None and target not in tree and not tree.partial:
-        yield f"the {entry.kind} refers to the entry {target!r}, which is not before it."
+    match entry.payload:
+        case (
+            Edit(target=str() as target)
+            | Label(target=str() as target)
+            | BranchSummary(leaf=str() as target)
+            | Checkpoint(first_kept=str() as target)
+        ) if target not in tree and not tree.partial:
+            yield f"the {entry.kind} refers to the entry {target!r}, which is not before it."
+        case _:
+            pass
     if problem := tree.add(entry.id, entry.parent_id):
         yield problem
     message = entry.message
@@ -341,16 +348,3 @@ def _check_entry(item: StoredEntry, tree: EntryTree, call_ids: set[str]) -> Iter
     call_ids.update(call.id for call in message.tool_calls)
     if message.role == "tool" and message.tool_call_id not in call_ids and not tree.partial:
         yield f"a tool result answers the call {message.tool_call_id!r}, which is not before it."
-
-
-def _referenced_id(entry: Entry) -> str | None:
-    match entry.payload:
-        case (
-            Edit(target=target)
-            | Label(target=target)
-            | BranchSummary(leaf=target)
-            | Checkpoint(first_kept=target)
-        ):
-            return target
-        case _:
-            return None
