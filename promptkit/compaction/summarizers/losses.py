@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -16,12 +17,8 @@ from promptkit.compaction.planning.names import (
     iter_texts,
     remove_name_list,
 )
+from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, as_mapping, as_sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.compaction.summarizers.facts import Facts
 
 FactKind: TypeAlias = Literal["paths", "commands", "figures", "errors", "requests"]
 """The kind of a fact."""

@@ -255,12 +255,13 @@ class JsonlStore:
             return archive
 
     @contextmanager
-    def lock(self, timeout: float = LOCK_SECONDS) -> Generator[None]:
+    def lock(self, seconds: float | None = None) -> Generator[None]:
         """Exclude all other writers. Raises TranscriptWriteError if the lock cannot be taken."""
         if not self.path.parent.is_dir():
             raise TranscriptWriteError(
                 f"there is no directory {self.path.parent}: create it first.", file=str(self.path)
             )
+        timeout = LOCK_SECONDS if seconds is None else seconds
         lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=timeout)
         try:
             lock.acquire(poll_interval=LOCK_POLL_SECONDS)
