@@ -239,7 +239,7 @@ def load_settings(
         renamed,
         names,
     )
-    originals = {
+    originals: _Paths = {
         (name,): _Value(text, name, text=True)
         for name, text in sorted(environ.items())
         if name.isupper() and name in names
