@@ -901,9 +901,10 @@ class AgentSession:
         """
         window = self.window
         shown = window.budget.result_tokens
-        max_tokens = PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2)
         return RecallSettings(
-            transcript=window.transcript, tokenizer=window.tokenizer, max_tokens=max_tokens
+            transcript=window.transcript,
+            tokenizer=window.tokenizer,
+            max_tokens=PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2),
         )
 
     async def _add_attachments(

@@ -53,7 +53,7 @@ class EntryNumbers:
         """Return the index of the entry with a number; None if the sequence does not have it."""
         self.earlier.verify(number)
         self._load()
-        at = bisect_right(self._runs, number, key=_get_start) - 1
+        at = bisect_right(self._runs, number, key=attrgetter("start")) - 1
         return (
             self._starts[at] + number - self._runs[at].start
             if at >= 0 and number in self._runs[at]
@@ -118,9 +118,6 @@ class EntryNumbers:
             return 0, None
         runs = self.earlier.runs
         return runs[bisect_right(runs, number, key=itemgetter(0)) - 1]
-
-
-_get_start = attrgetter("start")
 
 
 class EntrySequence(Sequence["Entry"]):

@@ -126,10 +126,6 @@ class ViewItem:
         )
 
 
-# faster than a loop: views are long, and there is one for each new message
-_get_message = attrgetter("message")
-
-
 @attrs.frozen(kw_only=True)
 class TranscriptView:
     """The messages that the model is shown, oldest first."""
@@ -150,7 +146,8 @@ class TranscriptView:
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """The messages alone."""
-        return tuple(map(_get_message, self.items))
+        # faster than a loop: views are long, and there is one for each new message
+        return tuple(map(attrgetter("message"), self.items))
 
 
 def build_view(path: Sequence[Entry]) -> TranscriptView:

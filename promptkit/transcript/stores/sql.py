@@ -13,7 +13,7 @@ import weakref
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import attrs
@@ -327,7 +327,9 @@ class _Database:
         from sqlalchemy.exc import SQLAlchemyError
 
         if self._file is not None and not self._file.parent.is_dir():
-            self._fail(f"there is no directory {self._file.parent}: create it first.", None)
+            raise TranscriptWriteError(
+                f"there is no directory {self._file.parent}: create it first.", file=self.address
+            )
         committing = False
         try:
             with self._engine.connect() as connection:
@@ -346,12 +348,14 @@ class _Database:
             try:
                 done = committing and is_done is not None and is_done()
             except TranscriptError:
-                self._fail(
+                raise TranscriptWriteError(
                     f"{_describe(error)}. The connection broke, so it is not known if the batch was written.",
-                    error,
-                )
+                    file=self.address,
+                ) from error
             if not done:
-                self._fail(f"nothing was written: {_describe(error)}.", error)
+                raise TranscriptWriteError(
+                    f"nothing was written: {_describe(error)}.", file=self.address
+                ) from error
 
     # Any: numbers, texts, and the list of words
     def insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
@@ -438,9 +442,6 @@ class _Database:
             _roll_back(connection)
             raise
         self._check_schema(connection)
-
-    def _fail(self, why: str, error: Exception | None) -> NoReturn:
-        raise TranscriptWriteError(why, file=self.address) from error
 
 
 @lru_cache(maxsize=64)
