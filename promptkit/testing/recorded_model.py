@@ -231,16 +231,18 @@ class RecordedModel:
         self._records[request] = _Record(path, request, answer)
 
     def _format(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> str:
-        options = StabilizeOptions(
-            functions=(_hide_location,), ids=True, dates=True, find_folders=_find_folders
+        stabilizer = Stabilizer(
+            StabilizeOptions(
+                functions=(_hide_location,), ids=True, dates=True, find_folders=_find_folders
+            )
         )
-        stabilizer = Stabilizer(options)
-        stable = stabilizer.stabilize_messages(messages)
         body = {
             "model": self.name,
             **self._select_options(),
             "tools": [attrs.asdict(tool) for tool in tools],
-            "messages": [message_to_json(message) for message in stable],
+            "messages": [
+                message_to_json(message) for message in stabilizer.stabilize_messages(messages)
+            ],
         }
         request = HttpRequest(body=json.loads(json.dumps(body), object_pairs_hook=shorten_media))
         return format_request(request, stabilizer, redactor=self._redactor)
@@ -259,10 +261,13 @@ class RecordedModel:
 
     def _describe_miss(self, request: str) -> NotRecordedError:
         """Compare a request with each record, and take the one with the fewest lines that differ."""
-        differences = [
-            (diff_lines(record.request, request), record.path) for record in self._records.values()
-        ]
-        difference, path = min(differences, key=lambda each: len(each[0]))
+        difference, path = min(
+            [
+                (diff_lines(record.request, request), record.path)
+                for record in self._records.values()
+            ],
+            key=lambda each: len(each[0]),
+        )
         return NotRecordedError(self.folder, path, tuple(difference))
 
 

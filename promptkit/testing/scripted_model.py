@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeGuard, Unpack
+from types import TracebackType
+from typing import Self, TypeAlias, TypeGuard, Unpack
 
 import attrs
 
@@ -16,11 +17,7 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.reprs import describe, describe_fields
 from promptkit.testing.assertions import format_messages, shorten
 from promptkit.testing.word_tokenizer import WordTokenizer
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True)
@@ -159,8 +156,12 @@ class ScriptedModel:
             NoStepLeftError: No step is left.
             BaseException: The step, if it is an error.
         """
-        request = Request(messages=tuple(messages), tools=tuple(tools), options=self.options)
-        return pass_text(await self._answer(request), self.options)
+        return pass_text(
+            await self._answer(
+                Request(messages=tuple(messages), tools=tuple(tools), options=self.options)
+            ),
+            self.options,
+        )
 
     async def _answer(self, request: Request) -> Reply:
         """Return the next step as the reply to a request, and record the request."""
@@ -178,12 +179,16 @@ class ScriptedModel:
             raise step
         if isinstance(step, Reply):
             return step
-        usage = self._usage or Usage(
-            input_tokens=read,
-            output_tokens=self._sizer.count_message(step),
-            cached_tokens=cached,
+        return Reply(
+            message=step,
+            usage=self._usage
+            or Usage(
+                input_tokens=read,
+                output_tokens=self._sizer.count_message(step),
+                cached_tokens=cached,
+            ),
+            finish="tool_calls" if step.tool_calls else "stop",
         )
-        return Reply(message=step, usage=usage, finish="tool_calls" if step.tool_calls else "stop")
 
     def check(self) -> None:
         """Check that the script was used up, where no `with` block does it.

@@ -58,14 +58,20 @@ class ScriptedChatModel:
             if calls
             else Message(role="assistant", content=(_answer(messages),))
         )
-        usage = self._usage(messages, tools, message)
-        return Reply(message=message, usage=usage, finish="tool_calls" if calls else "stop")
+        return Reply(
+            message=message,
+            usage=self._usage(messages, tools, message),
+            finish="tool_calls" if calls else "stop",
+        )
 
     def _usage(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], answer: Message
     ) -> Usage:
-        pairs = zip(self._last, messages, strict=False)
-        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        same = len(
+            list(
+                takewhile(lambda pair: pair[0] == pair[1], zip(self._last, messages, strict=False))
+            )
+        )
         self._last = tuple(messages)
         system = next((message.text for message in messages if message.role == "system"), False)
         overhead = self._sizer.tokenizer.count_overhead(tools, system=system).tokens

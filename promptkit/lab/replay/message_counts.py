@@ -73,8 +73,12 @@ class MessageCounts:
             return count
         tokens = written = self._count(message)
         if not self._shows_thinking and any(map(is_thinking, message.content)):
-            content = tuple(part for part in message.content if not is_thinking(part))
-            tokens = self._count(attrs.evolve(message, content=content))
+            tokens = self._count(
+                attrs.evolve(
+                    message,
+                    content=tuple(part for part in message.content if not is_thinking(part)),
+                )
+            )
         count = MessageCount(
             number=len(self._all),
             message=message,
@@ -94,6 +98,8 @@ class MessageCounts:
 
 def _find_key(message: Message) -> Message | str:
     """Return the message itself, or its JSON if it has a provider's own part, which may contain values that cannot be hashed."""
-    if any(isinstance(part, OpaquePart) for part in message.content):
-        return json.dumps(message_to_json(message), sort_keys=True)
-    return message
+    return (
+        json.dumps(message_to_json(message), sort_keys=True)
+        if any(isinstance(part, OpaquePart) for part in message.content)
+        else message
+    )

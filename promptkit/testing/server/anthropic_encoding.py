@@ -76,13 +76,15 @@ def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Itera
     """Encode a reply as the events of a stream."""
     usage = _encode_usage(reply)
     stop = _encode_stop(reply)
-    head = {
-        **_message_head(reply, checked),
-        "content": list[JsonObject](),
-        **dict.fromkeys(stop),
-        "usage": {**usage, "output_tokens": 1},
+    yield {
+        "type": "message_start",
+        "message": {
+            **_message_head(reply, checked),
+            "content": list[JsonObject](),
+            **dict.fromkeys(stop),
+            "usage": {**usage, "output_tokens": 1},
+        },
     }
-    yield {"type": "message_start", "message": head}
     yield {"type": "ping"}
     for index, block in enumerate(_iter_blocks(reply, checked)):
         empty, deltas = _split_block(block)
@@ -95,8 +97,11 @@ def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Itera
 
 
 def _encode_stop(reply: ServerReply) -> JsonObject:
-    reason = _STOP_REASONS.get(reply.finish, reply.finish)
-    return {"stop_reason": reason, "stop_sequence": None, "stop_details": None}
+    return {
+        "stop_reason": _STOP_REASONS.get(reply.finish, reply.finish),
+        "stop_sequence": None,
+        "stop_details": None,
+    }
 
 
 def _message_head(reply: ServerReply, checked: CheckedMessages) -> JsonObject:

@@ -55,9 +55,12 @@ class PromptCache:
     def read(self, scope: str, chat: Mapping[str, Any]) -> int:  # Any: JSON
         """Return how many tokens of a request were cached in its scope, and cache the request."""
         ids = encode_prompt(chat)
-        starts = range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS)
         digests = _chain_digests(
-            scope, (ids[start : start + BLOCK_TOKENS].tobytes() for start in starts)
+            scope,
+            (
+                ids[start : start + BLOCK_TOKENS].tobytes()
+                for start in range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS)
+            ),
         )
         with self._lock:
             hits = sum(1 for _ in takewhile(self._known.__contains__, digests))
@@ -72,12 +75,13 @@ class PromptCache:
 
 def _chain_digests(scope: str, pieces: Iterable[bytes]) -> list[bytes]:
     """Return for each piece a digest of it and of all pieces before it in a scope."""
-    digests = accumulate(
-        pieces,
-        lambda before, piece: blake2b(piece, digest_size=16, key=before).digest(),
-        initial=blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest(),
-    )
-    return [*digests][1:]
+    return [
+        *accumulate(
+            pieces,
+            lambda before, piece: blake2b(piece, digest_size=16, key=before).digest(),
+            initial=blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest(),
+        )
+    ][1:]
 
 
 def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
@@ -228,5 +232,8 @@ class BreakpointCache:
             for at in entries:
                 self._known.setdefault(digests[at], prefixes[at])
             cached = max((self._known[digests[at]] for at in entries), default=0)
-        written = max(0, min(tokens, cached) - read)
-        return Usage(input_tokens=tokens, cached_tokens=read, written_tokens=written)
+        return Usage(
+            input_tokens=tokens,
+            cached_tokens=read,
+            written_tokens=max(0, min(tokens, cached) - read),
+        )

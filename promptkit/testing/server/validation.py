@@ -424,10 +424,14 @@ def _check_limits(
 @cache
 def load_parameters() -> Mapping[str, frozenset[str]]:
     """Load the parameters that each API accepts."""
-    data = json.loads(
-        files("promptkit.testing.server").joinpath("parameters.json").read_text(encoding="utf-8")
-    )
-    return {api: frozenset(names) for api, names in data.items()}
+    return {
+        api: frozenset(names)
+        for api, names in json.loads(
+            files("promptkit.testing.server")
+            .joinpath("parameters.json")
+            .read_text(encoding="utf-8")
+        ).items()
+    }
 
 
 def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
@@ -436,8 +440,10 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
     if body.get("instructions"):
         messages.append({"role": "system", "content": body["instructions"]})
     sent = body.get("input")
-    items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
-    for item in map(as_mapping, items):
+    for item in map(
+        as_mapping,
+        [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent),
+    ):
         _append_item(messages, item)
     return {
         "model": body.get("model"),
@@ -466,12 +472,13 @@ def _append_item(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> Non
         case "function_call":
             if not messages or messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": None})
-            call = {
-                "id": item.get("call_id"),
-                "type": "function",
-                "function": {"name": item.get("name"), "arguments": item.get("arguments")},
-            }
-            messages[-1].setdefault("tool_calls", []).append(call)
+            messages[-1].setdefault("tool_calls", []).append(
+                {
+                    "id": item.get("call_id"),
+                    "type": "function",
+                    "function": {"name": item.get("name"), "arguments": item.get("arguments")},
+                }
+            )
         case "function_call_output":
             messages.append(
                 {

@@ -17,7 +17,6 @@ from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
-    Json,
     Message,
     OpaquePart,
     Part,
@@ -48,12 +47,16 @@ def format_listing(messages: Sequence[Message]) -> str:
     Of long messages and lines it has the ends, and a hash of all that is left out.
     """
     names = map_tool_names(messages)
-    lines = [
-        line
-        for message in messages
-        for line in (format_title(message, names), *fold_lines(list_content(message)))
-    ]
-    return fence_text("\n".join(lines or ["(no messages)"]))
+    return fence_text(
+        "\n".join(
+            [
+                line
+                for message in messages
+                for line in (format_title(message, names), *fold_lines(list_content(message)))
+            ]
+            or ["(no messages)"]
+        )
+    )
 
 
 def list_content(message: Message) -> list[str]:
@@ -75,9 +78,11 @@ def list_content(message: Message) -> list[str]:
 
 def fold_lines(lines: Sequence[str]) -> list[str]:
     """Return lines as they are, or of many the first and the last one, and a hash of the others."""
-    if len(lines) <= MAX_LINES:
-        return list(lines)
-    return [lines[0], f"* … {describe_lines(lines[1:-1])}", lines[-1]]
+    return (
+        list(lines)
+        if len(lines) <= MAX_LINES
+        else [lines[0], f"* … {describe_lines(lines[1:-1])}", lines[-1]]
+    )
 
 
 def describe_lines(lines: Sequence[str]) -> str:
@@ -242,8 +247,7 @@ def _describe_bytes(data: bytes) -> str:
 def _format_call(call: ToolCall) -> str:
     title = f"### Call {quote_inline(call.name)} ({quote_inline(call.id)})"
     try:
-        value: Json = json.loads(call.arguments)
-        shown = fence_json(value)
+        shown = fence_json(json.loads(call.arguments))
     except (ValueError, RecursionError):
         # no JSON, or nested too deeply for Python
         return f"{title}, arguments as written\n\n{fence_text(call.arguments)}"

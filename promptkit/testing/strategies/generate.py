@@ -5,10 +5,12 @@ Each element is one draw, so that hypothesis can remove it when it shrinks an ex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import attrs
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from promptkit import (
     AssistantMessage,
@@ -43,11 +45,6 @@ from promptkit import (
     component,
 )
 from promptkit.elements import LegacyPrioritization, Opaque
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hypothesis.strategies import DrawFn, SearchStrategy
 
 Feature: TypeAlias = Literal[
     "alternatives",
@@ -139,8 +136,11 @@ class PromptGenerator:
 
         def draw_one(_: DrawFn) -> tuple[Child, ...]:
             # drawn for the first as well, so that any other can take its place
-            another = self.left > 0 and self._draw_chance(percent)
-            return (generate(),) if another or len(items) < min_items else ()
+            return (
+                (generate(),)
+                if (self.left > 0 and self._draw_chance(percent)) or len(items) < min_items
+                else ()
+            )
 
         while len(items) < max_items and (item := self.draw(_draw_as_one(draw_one))):
             items += item
@@ -200,9 +200,11 @@ class PromptGenerator:
 
     def _generate_text(self) -> str:
         self.left -= 1
-        if self._draw_chance(20, "blank"):
-            return self._draw_one_of(*BLANKS)
-        return self._mark(self._draw_one_of(*TEXTS))
+        return (
+            self._draw_one_of(*BLANKS)
+            if self._draw_chance(20, "blank")
+            else self._mark(self._draw_one_of(*TEXTS))
+        )
 
     def _generate_top_level(self, depth: int) -> Child:
         """Generate an element that may stand outside messages."""
@@ -414,21 +416,26 @@ class PromptGenerator:
     def _generate_round(self) -> Child:
         """Generate an assistant message with tool calls and their results, each perhaps in a container of its own."""
         calls = self._generate_calls()
-        groups = {
-            call.id: self._draw_one_of(1, 2) for call in calls if self._draw_chance(30, "keep")
-        }
         message = AssistantMessage(
-            tool_calls=calls, keep_with=groups, **self._generate_props(inside=False)
+            tool_calls=calls,
+            keep_with={
+                call.id: self._draw_one_of(1, 2) for call in calls if self._draw_chance(30, "keep")
+            },
+            **self._generate_props(inside=False),
         )[self._generate_content()]
-        results = [
-            self._maybe_wrap(
-                ToolMessage(
-                    tool_call_id=call.id, **self._generate_props(inside=False, tool=call.id)
-                )[self._generate_content()]
+        return self._maybe_wrap(
+            (
+                message,
+                *[
+                    self._maybe_wrap(
+                        ToolMessage(
+                            tool_call_id=call.id, **self._generate_props(inside=False, tool=call.id)
+                        )[self._generate_content()]
+                    )
+                    for call in calls
+                ],
             )
-            for call in calls
-        ]
-        return self._maybe_wrap((message, *results))
+        )
 
     def _generate_tool_round(self) -> Child:
         calls = self._generate_calls()

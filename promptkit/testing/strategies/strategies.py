@@ -9,19 +9,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, get_args
+from collections.abc import Collection, Sequence
+from typing import TypeAlias, get_args
 
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
 
 from promptkit import Child, DocumentPart, ImagePart, Message, Part, ToolCall
 from promptkit.messages import Role
 from promptkit.testing.strategies.generate import Feature, PromptGenerator
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from hypothesis.strategies import DrawFn, SearchStrategy
-
 
 FEATURES: tuple[Feature, ...] = get_args(Feature)
 """What a prompt may have beside messages, text and containers with priorities."""
@@ -110,8 +106,10 @@ def conversations(
     turn: SearchStrategy[DrawnTurn] = st.tuples(
         _generate_message("user", content), rounds, st.none() | content
     )
-    first = {None: st.none() | content, True: content, False: st.none()}[system]
-    return st.tuples(first, st.lists(turn, max_size=turns)).map(_build_conversation)
+    return st.tuples(
+        {None: st.none() | content, True: content, False: st.none()}[system],
+        st.lists(turn, max_size=turns),
+    ).map(_build_conversation)
 
 
 # Texts with a meaning in JSON, XML, Markdown, Jinja, vocabularies or terminals, and texts that are
@@ -170,16 +168,29 @@ def _generate_message(role: Role, texts: SearchStrategy[str]) -> SearchStrategy[
     content: SearchStrategy[tuple[Part, ...]] = texts.map(lambda text: (text,))
     match role:
         case "user":
-            pairs = st.tuples(texts, st.lists(_PARTS, max_size=2))
-            content = pairs.map(lambda pair: (pair[0], *pair[1]))
-            names = st.sampled_from((None, None, "ada"))
-            return st.builds(Message, role=st.just(role), content=content, name=names)
+            content = st.tuples(texts, st.lists(_PARTS, max_size=2)).map(
+                lambda pair: (pair[0], *pair[1])
+            )
+            return st.builds(
+                Message,
+                role=st.just(role),
+                content=content,
+                name=st.sampled_from((None, None, "ada")),
+            )
         case "assistant":
-            calls = st.lists(_CALLS, max_size=2, unique_by=lambda call: call.id).map(tuple)
-            return st.builds(Message, role=st.just(role), content=content, tool_calls=calls)
+            return st.builds(
+                Message,
+                role=st.just(role),
+                content=content,
+                tool_calls=st.lists(_CALLS, max_size=2, unique_by=lambda call: call.id).map(tuple),
+            )
         case "tool":
-            ids = st.integers(1, 99).map("c{}".format)
-            return st.builds(Message, role=st.just(role), content=content, tool_call_id=ids)
+            return st.builds(
+                Message,
+                role=st.just(role),
+                content=content,
+                tool_call_id=st.integers(1, 99).map("c{}".format),
+            )
         case _:
             return st.builds(Message, role=st.just(role), content=content)
 

@@ -244,13 +244,16 @@ class LangChainRun(PolicyRun):
         max_tokens = max(
             1, min(self._terms.budget.summary_tokens, self._terms.count(selected) // MIN_REDUCTION)
         )
-        plan = Plan(
-            leaf="",
-            dropped=tuple(
-                ViewItem(message=message, entry_id=str(at)) for at, message in enumerate(selected)
+        task = SummaryTask(
+            plan=Plan(
+                leaf="",
+                dropped=tuple(
+                    ViewItem(message=message, entry_id=str(at))
+                    for at, message in enumerate(selected)
+                ),
             ),
+            max_tokens=max_tokens,
         )
-        task = SummaryTask(plan=plan, max_tokens=max_tokens)
         terms = self._terms
         summarizer = make_fallback_factory(make_simple_summarizer)(
             SummarizerContext(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer)
@@ -276,9 +279,11 @@ def _find_cut(messages: Sequence[Message]) -> int:
     cut = len(messages) - KEPT_MESSAGES
     results = list(takewhile(lambda message: message.role == "tool", messages[cut:]))
     ids = {result.tool_call_id for result in results}
-    calls = (
-        at
-        for at in range(cut - 1, -1, -1)
-        if any(call.id in ids for call in messages[at].tool_calls)
+    return next(
+        (
+            at
+            for at in range(cut - 1, -1, -1)
+            if any(call.id in ids for call in messages[at].tool_calls)
+        ),
+        cut + len(results),
     )
-    return next(calls, cut + len(results))

@@ -78,8 +78,9 @@ class NameList:
 
 def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
     make: Callable[..., Preset] = PRESETS[name]
-    kind = get_type_hints(make, localns={"Preset": Preset}).get("settings")
-    settings = next(iter(get_args(kind)), None)
+    settings = next(
+        iter(get_args(get_type_hints(make, localns={"Preset": Preset}).get("settings"))), None
+    )
     values = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
     has_own = settings is not None and "names_tokens" in attrs.fields_dict(settings)
     listed = {} if has_own else {key: values.pop(key) for key in {"names_tokens"} & values.keys()}
@@ -90,8 +91,12 @@ def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
     preset = make(_load(name, settings, values)) if settings and values else make()
     if not listed:
         return preset
-    tokens = _load(name, NameList, listed).names_tokens
-    return attrs.evolve(preset, replacement=attrs.evolve(preset.replacement, names_tokens=tokens))
+    return attrs.evolve(
+        preset,
+        replacement=attrs.evolve(
+            preset.replacement, names_tokens=_load(name, NameList, listed).names_tokens
+        ),
+    )
 
 
 def _load(name: str, settings: type[T], values: Mapping[str, str]) -> T:
@@ -124,8 +129,11 @@ def _find_policy(name: str, *, known: tuple[str, ...]) -> ReplayPolicy:
     """Return the policy with a name. `known` are the names of the error message."""
     preset, *pairs = name.split(":")
     if preset in PRESETS:
-        made = attrs.evolve(_make_preset(preset, pairs), name=name) if pairs else PRESETS[preset]()
-        return PresetPolicy(preset=made)
+        return PresetPolicy(
+            preset=attrs.evolve(_make_preset(preset, pairs), name=name)
+            if pairs
+            else PRESETS[preset]()
+        )
     for policy in BASELINE_POLICIES:
         if policy.name == name:
             return policy
