@@ -180,12 +180,13 @@ class _Declaration:
             return " | ".join(self.format_type(option, depth, level + 1) for option in options)
         if isinstance(values := schema.get("enum"), Sequence):
             return " | ".join(json.dumps(value, ensure_ascii=False) for value in values)
-        kind = schema.get("type")
-        if kind == "object":
-            return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
-        if kind == "array":
-            return self.format_array(read_object(schema.get("items")), depth, level)
-        return _TYPES.get(str(kind), "any")
+        match schema.get("type"):
+            case "object":
+                return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
+            case "array":
+                return self.format_array(read_object(schema.get("items")), depth, level)
+            case kind:
+                return _TYPES.get(str(kind), "any")
 
     def format_array(self, items: Mapping[str, Json], depth: int, level: int) -> str:
         if not items:
