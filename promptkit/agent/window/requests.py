@@ -364,9 +364,10 @@ class RequestBuilder:
             measure=self._measure,
         )
         renderer, prompt = self._renderer_for(target, limit), self._prompt(conversation)
+        render: Callable[[], Rendered] = partial(renderer.render, prompt)
         whole = None if pruned else self._show_whole(view, messages, target)
         if whole is not None and (limit is None or whole[1] <= limit):
-            (sent, tokens), render = whole, partial(renderer.render, prompt)
+            sent, tokens = whole
         else:
             try:
                 rendered = await renderer.render_request(
