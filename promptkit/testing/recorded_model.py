@@ -172,11 +172,6 @@ class RecordedModel:
     def __repr__(self) -> str:
         return describe(self, name=self.name, folder=str(self.folder), records=self._records)
 
-    @property
-    def is_recording(self) -> bool:
-        """Whether requests are sent to the model, because the folder had no records."""
-        return self._model is not None
-
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
         """Return the same model with these options, over the same records."""
         changed = copy.copy(self)

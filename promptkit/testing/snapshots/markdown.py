@@ -72,7 +72,9 @@ def list_content(message: Message) -> list[str]:
         lines += [f"  {line}" if line else line for line in part.split("\n")]
     for call in message.tool_calls:
         title = f"* calls {quote_inline(call.name)} ({quote_inline(call.id)})"
-        lines.append(f"{title} {quote_lines(call.arguments)}")
+        lines.append(
+            f"{title} {quote_inline(call.arguments) if chr(10) in call.arguments else call.arguments}"
+        )
     return [_shorten_line(line) for line in lines or ["* (empty)"]]
 
 
@@ -81,18 +83,12 @@ def fold_lines(lines: Sequence[str]) -> list[str]:
     return (
         list(lines)
         if len(lines) <= MAX_LINES
-        else [lines[0], f"* … {describe_lines(lines[1:-1])}", lines[-1]]
+        else [
+            lines[0],
+            f"* … {len(lines) - 2:,} lines, sha256 {_hash(chr(10).join(lines[1:-1]))}",
+            lines[-1],
+        ]
     )
-
-
-def describe_lines(lines: Sequence[str]) -> str:
-    """Describe lines that are left out by their number and a hash."""
-    return f"{len(lines):,} lines, sha256 {_hash(chr(10).join(lines))}"
-
-
-def quote_lines(text: str) -> str:
-    """Return a text of one line as it is, and any other one in quotes with escapes."""
-    return quote_inline(text) if "\n" in text else text
 
 
 def _shorten_line(line: str) -> str:

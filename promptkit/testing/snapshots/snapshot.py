@@ -153,16 +153,13 @@ class PromptSnapshot:
         )
 
     def __eq__(self, prompt: object) -> bool:
-        def build_document() -> object:
-            return self._build(prompt, Stabilizer(self.stabilize_options))
-
         matches = bool(
             (
                 self.assertion(**dict(self._syrupy_options))
                 if self._syrupy_options
                 else self.assertion
             )
-            == build_document
+            == (lambda: self._build(prompt, Stabilizer(self.stabilize_options)))
         )
         result = self.assertion.executions[self.assertion.num_executions - 1]
         if result.exception:
