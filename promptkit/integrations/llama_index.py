@@ -315,9 +315,10 @@ def _find_budget(llm: LLM, name: str) -> ContextBudget | None:
 def _read_tool(tool: BaseTool) -> ToolDefinition:
     function: Fields = tool.metadata.to_openai_tool(skip_length_check=True)["function"]
     # which LlamaIndex adds when it sends them to OpenAI
-    parameters = {**function["parameters"], "additionalProperties": False}
     return ToolDefinition(
-        name=function["name"], description=function["description"], parameters=parameters
+        name=function["name"],
+        description=function["description"],
+        parameters={**function["parameters"], "additionalProperties": False},
     )
 
 

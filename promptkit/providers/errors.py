@@ -190,9 +190,11 @@ def _overflow_of(
 
 
 def _may_pass(status: int | None, codes: frozenset[str]) -> bool:
-    if status is not None:
-        return status >= SERVER or status in (TIMEOUT, CONFLICT)
-    return not codes or any(_TEMPORARY.search(code) for code in codes)
+    return (
+        status >= SERVER or status in (TIMEOUT, CONFLICT)
+        if status is not None
+        else not codes or any(_TEMPORARY.search(code) for code in codes)
+    )
 
 
 def _format_sentence(failure: Failure, body: _ErrorBody) -> str:

@@ -6,14 +6,11 @@ recordings of both.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import attrs
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import Message
+from promptkit.messages import Message
 
 
 def replace_lone_surrogates(messages: Sequence[Message]) -> Sequence[Message]:

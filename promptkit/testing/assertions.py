@@ -31,7 +31,7 @@ from promptkit.rendering import Removal
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
 from promptkit.rendering.prune.removals import PrunedTree
-from promptkit.rendering.result.assemble import assemble_messages
+from promptkit.rendering.subtree import assemble_messages
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
 from promptkit.tokens import NamedModel, Tokenizer
 from promptkit.tools import AnyTool

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
 
+from promptkit.messages import Usage
 from promptkit.reprs import describe_fields
-
-if TYPE_CHECKING:
-    from promptkit.messages import Usage
 
 
 @attrs.frozen(kw_only=True)

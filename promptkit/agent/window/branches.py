@@ -73,12 +73,11 @@ def find_branch(transcript: Transcript, messages: Sequence[Message]) -> Branch:
     """
     path = transcript.path()
     best = _match_branch(path, messages)
-    since_message = takewhile(
-        lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path)
-    )
     rewound = any(
         isinstance(entry.payload, Setting) and entry.payload.name == LEAF_SETTING
-        for entry in since_message
+        for entry in takewhile(
+            lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path)
+        )
     )
     if best.is_whole and not (rewound and best.matched < len(messages)):
         return best  # messages were appended, or none
@@ -231,5 +230,4 @@ class Branches:
             events=compactor.events,
             count_request=compactor.count_request,
         )
-        view = self.compaction.view
-        return await handoff(self.transcript, view, goal, store, writer=writer)
+        return await handoff(self.transcript, self.compaction.view, goal, store, writer=writer)

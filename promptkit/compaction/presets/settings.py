@@ -146,18 +146,16 @@ def setting(
     Returns:
         The field, typed as its value.
     """
-    originals = tuple(
-        name if isinstance(name, OriginalName) else OriginalName(name) for name in names
-    )
-    metadata = {
-        "names": originals,
-        "threshold": threshold,
-        "minimum": minimum,
-        "maximum": maximum,
-    }
     field: T = attrs.field(
         default=default,
-        metadata=metadata,
+        metadata={
+            "names": tuple(
+                name if isinstance(name, OriginalName) else OriginalName(name) for name in names
+            ),
+            "threshold": threshold,
+            "minimum": minimum,
+            "maximum": maximum,
+        },
         converter=attrs.Converter(_read_size, takes_field=True),
     )
     return field
@@ -253,8 +251,11 @@ def load_settings(
         for other in variables
         if path[: len(other)] == other or other[: len(path)] == path
     }
-    kept = {path: value for path, value in values.items() if path not in overruled}
-    return _build(cls, {**kept, **variables}, ())
+    return _build(
+        cls,
+        {path: value for path, value in values.items() if path not in overruled} | dict(variables),
+        (),
+    )
 
 
 # Any stands for attrs knows no closer type
@@ -310,10 +311,12 @@ def _report_unknown(unknown: _Values, names: _Names) -> None:
         return
     groups = {name.rpartition(".")[0] for name in names if "." in name}
     paths = sorted(map(".".join, unknown), key=lambda name: name.rpartition(".")[0] not in groups)
-    shown = ", ".join(paths[:MAX_NAMED])
-    more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
-    source = next(iter(unknown.values())).source
-    _LOGGER.warning("%s: not known here, and left aside: %s%s", source, shown, more)
+    _LOGGER.warning(
+        "%s: not known here, and left aside: %s%s",
+        next(iter(unknown.values())).source,
+        ", ".join(paths[:MAX_NAMED]),
+        f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else "",
+    )
 
 
 def _flatten(
@@ -338,8 +341,11 @@ def _read_variables(environ: Mapping[str, str], prefix: str) -> _Values:
     for path, value in values.items():
         for end in range(1, len(path)):
             if path[:end] in values:
-                why = "it is set both as a value and as a group"
-                raise SettingsError(source=value.source, setting=path[end - 1], why=why)
+                raise SettingsError(
+                    source=value.source,
+                    setting=path[end - 1],
+                    why="it is set both as a value and as a group",
+                )
     return values
 
 
@@ -358,8 +364,11 @@ def _rename(values: _Values, originals: _Values, names: _Names) -> _Values:
         try:
             read = given.value if original.read is None else original.read(given.value)
         except ValueError as error:
-            why = f"it cannot be read as a value of {original.name}: {given.value!r:.60}"
-            raise SettingsError(source=given.source, setting=field.name, why=why) from error
+            raise SettingsError(
+                source=given.source,
+                setting=field.name,
+                why=f"it cannot be read as a value of {original.name}: {given.value!r:.60}",
+            ) from error
         if read is None:
             continue
         setting = (field.name,)
@@ -369,8 +378,9 @@ def _rename(values: _Values, originals: _Values, names: _Names) -> _Values:
             field.type, {(): value}, setting
         ):
             why = "it has a different value under each of these names"
-            sources = f"{other.source} and {given.source}"
-            raise SettingsError(source=sources, setting=field.name, why=why)
+            raise SettingsError(
+                source=f"{other.source} and {given.source}", setting=field.name, why=why
+            )
     return renamed
 
 
@@ -392,8 +402,11 @@ def _build(cls: type[T], given: _Values, groups: tuple[str, ...]) -> T:
     for (name, *rest), value in given.items():
         settings.setdefault(name, {})[tuple(rest)] = value
         if name not in fields:
-            why = f"unknown setting{_suggest(name, fields)}"
-            raise SettingsError(source=value.source, setting=_dotted(groups, name), why=why)
+            raise SettingsError(
+                source=value.source,
+                setting=_dotted(groups, name),
+                why=f"unknown setting{_suggest(name, fields)}",
+            )
     values: dict[str, object] = {}
     for name, inner in settings.items():
         values[name] = _convert_setting(fields[name].type, inner, (*groups, name))
@@ -402,9 +415,9 @@ def _build(cls: type[T], given: _Values, groups: tuple[str, ...]) -> T:
     try:
         return cls(**values)
     except (PromptKitError, ValueError, TypeError) as error:
-        source = ", ".join(dict.fromkeys(value.source for value in given.values()))
         raise SettingsError(
-            source=source or "the defaults",
+            source=", ".join(dict.fromkeys(value.source for value in given.values()))
+            or "the defaults",
             setting=".".join(groups),
             why=str(error).rstrip("."),
         ) from error

@@ -12,7 +12,7 @@ import attrs
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.plan import LastRequest, Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import is_system
-from promptkit.compaction.policy.decisions import HANDOFF, WAIT_SECONDS
+from promptkit.compaction.policy.state import HANDOFF, WAIT_SECONDS
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.run.compactor import attach_data, collect_facts
 from promptkit.compaction.run.events import CompactionCommitted, Events, get_conversation_id

@@ -12,27 +12,25 @@ from promptkit.compaction.planning.blocks import find_last_user_request, has_com
 from promptkit.compaction.planning.plan import LastRequest, Plan, SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
 from promptkit.compaction.planning.worker import take_turn
-from promptkit.compaction.policy.decisions import (
+from promptkit.compaction.policy.state import (
+    CACHE_SECONDS,
     HANDOFF,
     THRESHOLD,
+    TTL_SECONDS,
     WAIT_SECONDS,
     ApplySummary,
+    Attempts,
     Compact,
     Decision,
     DiscardSummary,
     NoAction,
+    Phase,
+    PolicyState,
     Promote,
     Prune,
     RenderPruned,
     StartBackground,
     Wait,
-)
-from promptkit.compaction.policy.state import (
-    CACHE_SECONDS,
-    TTL_SECONDS,
-    Attempts,
-    Phase,
-    PolicyState,
     is_cache_warm,
     judge_attempt,
 )

@@ -39,7 +39,7 @@ from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Pri
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
 from promptkit.transcript.log.entries import RequestBudget
-from promptkit.transcript.log.usage import read_bill
+from promptkit.transcript.log.statistics import read_bill
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
 
 PARTS: tuple[str, ...] = (

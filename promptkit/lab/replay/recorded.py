@@ -18,7 +18,7 @@ from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.tokens import BilledTokens, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum, mean_tokens
 from promptkit.transcript import Checkpoint, Entry, MessageEntry, ViewItem
-from promptkit.transcript.log.usage import read_bill
+from promptkit.transcript.log.statistics import read_bill
 from promptkit.transcript.log.view import ViewBuilder
 
 UNRECORDED = "promptkit.unrecorded"

@@ -20,7 +20,7 @@ from promptkit.transcript import (
     Observation,
     Setting,
 )
-from promptkit.transcript.log.usage import read_usage
+from promptkit.transcript.log.statistics import read_usage
 
 TOOLS = "tools"
 

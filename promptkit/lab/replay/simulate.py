@@ -36,7 +36,7 @@ from promptkit.sizes import read_tokens
 from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import MessageEntry
-from promptkit.transcript.log.usage import read_bill
+from promptkit.transcript.log.statistics import read_bill
 
 LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
 """Tokens of a call that looks something up, and of its result."""

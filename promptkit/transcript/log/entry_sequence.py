@@ -7,13 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, islice
 from math import inf
 from operator import attrgetter, eq, itemgetter
-from typing import TYPE_CHECKING, cast, overload
+from typing import cast, overload
 
 from promptkit.errors import TranscriptError
 from promptkit.transcript.log.entries import Edit, Entry, EntryKind
-
-if TYPE_CHECKING:
-    from promptkit.transcript.stores.store import EarlierEntries
+from promptkit.transcript.stores.store import EarlierEntries
 
 PAGE = 128
 """Entries that are read at once."""
@@ -187,7 +185,7 @@ class EntrySequence(Sequence["Entry"]):
             for at in range(0, len(numbers), PAGE):
                 page = numbers[at : at + PAGE]
                 yield from self.numbers.earlier.read(page.start, page.stop)
-        yield from self._tail[max(self._start - earlier, 0) : max(self._end - earlier, 0)]
+        yield from self._newer()
 
     def __reversed__(self) -> Iterator[Entry]:
         yield from reversed(self._newer())
@@ -262,9 +260,11 @@ class EntrySequence(Sequence["Entry"]):
 
 def find_kinds(path: Sequence[Entry], *kinds: EntryKind) -> Iterator[Entry]:
     """Yield the entries of a path that are of these kinds, newest first."""
-    if isinstance(path, EntrySequence):
-        return path.find_kinds(kinds)
-    return (entry for entry in reversed(path) if entry.kind in kinds)
+    return (
+        path.find_kinds(kinds)
+        if isinstance(path, EntrySequence)
+        else (entry for entry in reversed(path) if entry.kind in kinds)
+    )
 
 
 def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
@@ -276,8 +276,10 @@ def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
 
 def find_entry(path: Sequence[Entry], entry_id: str) -> int | None:
     """Return the index of the entry of a path with an id; None if there is none."""
-    if isinstance(path, EntrySequence):
-        return path.find(entry_id)
-    return next(
-        (index for index in range(len(path) - 1, -1, -1) if path[index].id == entry_id), None
+    return (
+        path.find(entry_id)
+        if isinstance(path, EntrySequence)
+        else next(
+            (index for index in range(len(path) - 1, -1, -1) if path[index].id == entry_id), None
+        )
     )

@@ -273,11 +273,11 @@ class ObjectStore:
             contents = list(pool.map(self._get, [source.path for source in sources]))
         if not all(contents):
             return None
-        parsed = (
-            self._parse(source.number, content or b"", archived=source.archived)
+        return [
+            batch
             for source, content in zip(sources, contents, strict=True)
-        )
-        return [batch for batches in parsed for batch in batches]
+            for batch in self._parse(source.number, content or b"", archived=source.archived)
+        ]
 
     def _get(self, path: str) -> bytes | None:
         """Return the content of an object; None if there is none."""

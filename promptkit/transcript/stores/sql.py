@@ -228,10 +228,11 @@ class SqlStore:
     def _read_row(self, connection: Connection, *, lock: bool = False) -> tuple[int, str, int]:
         """Return the number and the id of the last entry, and the number up to which entries are archived."""
         if lock:
-            values = (
-                "INSERT INTO promptkit_conversations VALUES (:c, 0, '', 0) ON CONFLICT DO NOTHING"
+            _execute(
+                connection,
+                "INSERT INTO promptkit_conversations VALUES (:c, 0, '', 0) ON CONFLICT DO NOTHING",
+                {"c": self._conversation},
             )
-            _execute(connection, values, {"c": self._conversation})
         for_update = " FOR UPDATE" if lock and not self._database.is_sqlite else ""
         query = f"SELECT last_number, last_id, archived_through FROM promptkit_conversations WHERE id = :c{for_update}"  # noqa: S608  # constants
         row = _execute(connection, query, {"c": self._conversation}).first()
@@ -268,16 +269,10 @@ def list_conversations(url: str) -> list[str]:
     Raises TranscriptError if it cannot be read.
     """
     with _Database(url).read() as connection:
-        if connection is None:
-            return []
-        return [
-            str(row[0])
-            for row in _execute(
-                connection,
-                "SELECT id FROM promptkit_conversations WHERE last_number > 0 ORDER BY id",
-                {},
-            )
-        ]
+        listed = "SELECT id FROM promptkit_conversations WHERE last_number > 0 ORDER BY id"
+        return (
+            [] if connection is None else [str(row[0]) for row in _execute(connection, listed, {})]
+        )
 
 
 class _Database:
@@ -378,8 +373,11 @@ class _Database:
                 _execute(connection, f"INSERT INTO promptkit_words (rowid, words) {select}", words)
             return
         values = [row | {"w": _format_vector(row["w"])} for row in rows]
-        insert = "INSERT INTO promptkit_entries (conversation, number, id, record, words) VALUES (:c, :n, :i, :r, CAST(:w AS tsvector))"
-        _execute(connection, insert, values)
+        _execute(
+            connection,
+            "INSERT INTO promptkit_entries (conversation, number, id, record, words) VALUES (:c, :n, :i, :r, CAST(:w AS tsvector))",
+            values,
+        )
 
     def search(self, connection: Connection, conversation: str, terms: list[str]) -> list[str]:
         """Return the ids of entries, as they are stored, that have a term in the index that begins with one of these, or are not in the index."""

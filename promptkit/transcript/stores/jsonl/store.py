@@ -22,10 +22,11 @@ import logging
 import os
 import stat
 import zlib
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn
 
 import attrs
 from filelock import FileLock, Timeout
@@ -33,6 +34,7 @@ from filelock import FileLock, Timeout
 from promptkit.errors import TranscriptConflictError, TranscriptError, TranscriptWriteError
 from promptkit.files import open_gzip, replace_file, sync_directory
 from promptkit.reprs import describe
+from promptkit.transcript.log.entries import Entry
 from promptkit.transcript.stores.jsonl.format import (
     ARCHIVE_SUFFIX,
     VERSION,
@@ -43,11 +45,6 @@ from promptkit.transcript.stores.jsonl.format import (
 )
 from promptkit.transcript.stores.jsonl.reader import ReadPosition, StoredEntry, TranscriptReader
 from promptkit.transcript.stores.store import LoadedEntries, ReadProblem, archiving_error
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-
-    from promptkit.transcript.log.entries import Entry
 
 _logger = logging.getLogger(__name__)
 

@@ -10,13 +10,14 @@ from typing import Any, Literal
 import attrs
 import pytest
 
-from promptkit.compaction.presets.claude_code import ClaudeCode
-from promptkit.compaction.presets.codex import Codex
-from promptkit.compaction.presets.copilot_cli import CopilotCLI, copilot_cli
-from promptkit.compaction.presets.gsv import GSV, GSVProcess
-from promptkit.compaction.presets.oh_my_pi import OhMyPi
-from promptkit.compaction.presets.opencode import OpenCode
-from promptkit.compaction.presets.pi import Pi
+from promptkit.compaction.presets.coding_agents import (
+    ClaudeCode,
+    Codex,
+    CopilotCLI,
+    OpenCode,
+    copilot_cli,
+)
+from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi
 from promptkit.compaction.presets.settings import (
     disables,
     load_settings,
