@@ -282,13 +282,12 @@ class ToolRunner:
                 )
             )
             raise
-        text = "".join(part for part in result.content if isinstance(part, str))
         self.events.emit(
             ToolReturned(
                 number=number,
                 seconds=time.monotonic() - started,
                 error="tool_error" if result.is_error else None,
-                result=text,
+                result="".join(part for part in result.content if isinstance(part, str)),
             )
         )
         return result
