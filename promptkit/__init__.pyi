@@ -10,12 +10,14 @@ from .elements.builtin import (
     Expandable as Expandable,
     First as First,
     Group as Group,
+    If as If,
     IfEmpty as IfEmpty,
     Image as Image,
     Isolate as Isolate,
     KeepWith as KeepWith,
     Metadata as Metadata,
     PrioritizedList as PrioritizedList,
+    Provide as Provide,
     Reference as Reference,
     Reserve as Reserve,
     SystemMessage as SystemMessage,
@@ -27,6 +29,8 @@ from .elements.builtin import (
     ToolRound as ToolRound,
     Truncate as Truncate,
     UserMessage as UserMessage,
+    lines as lines,
+    tag as tag,
 )
 from .elements.component import component as component
 from .elements.element import (
@@ -36,7 +40,6 @@ from .elements.element import (
     Sizing as Sizing,
 )
 from .elements.template.template import Template as Template
-from .elements.writing import If as If, Provide as Provide, lines as lines, tag as tag
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
 from .fitting.fit import Fitted as Fitted, fit as fit
 from .fitting.history import History as History

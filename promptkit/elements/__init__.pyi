@@ -25,8 +25,8 @@ from .builtin import (
     ToolRound as ToolRound,
     Truncate as Truncate,
     UserMessage as UserMessage,
+    element_from_message as element_from_message,
 )
-from .from_message import element_from_message as element_from_message
 from .template.template import Template as Template
 
 __all__: list[str]

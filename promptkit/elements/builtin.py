@@ -1,17 +1,32 @@
-"""The built-in elements: messages, text, layout, media, and the rounds of a recorded conversation."""
+"""The built-in elements: messages, text, layout, media, and the rounds of a recorded conversation.
+
+Behind them are shorter ways to write what prompts are full of (tags, lines, conditions), and the
+element of a given message.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Literal, cast
+from itertools import pairwise
+from typing import Literal, NoReturn, cast
 
 import attrs
 
 from promptkit.elements.component import component
-from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.errors import BadPropError
-from promptkit.messages import Json, Message, Role, ToolCall
+from promptkit.elements.element import Child, Opening, PromptElement, Sizing, flatten
+from promptkit.errors import BadPropError, TreeError
+from promptkit.messages import (
+    CacheBreakpointPart,
+    DocumentPart,
+    ImagePart,
+    Json,
+    Message,
+    OpaquePart,
+    Part,
+    Role,
+    ToolCall,
+)
 from promptkit.sizes import read_tokens
 
 
@@ -521,3 +536,180 @@ def describe_rounds(rounds: Sequence[Message | Sequence[Message]]) -> list[str]:
             else f"turn {turn} · {kind}"
         )
     return labels
+
+
+@attrs.frozen
+class TagMaker:
+    """Makes the elements of one tag: `tag.file`, or `tag("file")`."""
+
+    name: str
+
+    def __call__(self, /, **attributes: str) -> Tag:
+        """Return the element with these attributes, in this order."""
+        return Tag(tag=self.name, attributes=attributes)
+
+    def __getitem__(self, children: object) -> NoReturn:
+        """Report children that stand beside the name."""
+        raise TreeError(
+            f"children of a tag stand behind its attributes: write tag.{self.name}()[…]."
+        )
+
+
+class _Tags:
+    """The type of `tag`."""
+
+    def __getattr__(self, name: str) -> TagMaker:
+        if name.startswith("__"):  # copy, pickle and inspect ask for such names
+            raise AttributeError(name)
+        return TagMaker(name)
+
+    def __call__(self, name: str, /, **attributes: str) -> Tag:
+        """Return the element of a tag with a name that Python cannot write."""
+        return Tag(tag=name, attributes=attributes)
+
+
+tag = _Tags()
+"""Makes tags: `tag.file(path="a.py")[code]`, or `tag("file-part", path="a.py")[code]`.
+
+Keywords are attributes; `.layout(…)` sets layout props.
+"""
+
+
+def lines(*children: Child) -> Child:
+    """Join children by line breaks, leaving out what is false: None, booleans, empty texts and empty sequences.
+
+    Each item of a sequence is a line, too. A text that ends with a line break is followed by an
+    empty line. Tags and TextChunks begin and end their own lines, so that no line break stays
+    behind when one of them is pruned. Behind a TextChunk that comes first, write texts, not
+    elements: the line break before an element stays.
+
+    >>> UserMessage()[lines("Folders:", (f"- {folder}" for folder in folders), truncated and "(more)")]
+    """
+    shown = [child for child in flatten(children, "lines") if child not in (None, "")]
+    texts = [at for at, child in enumerate(shown) if not isinstance(child, Tag | TextChunk)]
+    # The line break between two texts stands where nothing of it shows if what is between them is
+    # pruned: a TextChunk begins a line but does not end it, a Tag does both.
+    breaks_before = {
+        after if isinstance(shown[after - 1], TextChunk) else before + 1
+        for before, after in pairwise(texts)
+    }
+    first = texts[0] if texts else 0
+    if first and isinstance(shown[first - 1], TextChunk):
+        # no text is before it, so that a line break would stay as an empty first line
+        text = shown[first]
+        if isinstance(text, str):
+            shown[first] = TextChunk()[text]
+        else:
+            breaks_before.add(first)
+    return [
+        item
+        for at, child in enumerate(shown)
+        for item in (("\n", child) if at in breaks_before else (child,))
+    ]
+
+
+class If(Opening):
+    r"""Children that are shown if a condition holds. The condition is any value, such as a list, a number or a mapping.
+
+    `files and X()` fails for an empty mapping or a 0, which is no child; this does not.
+
+    Both sides are plain Python: the children are made in either case.
+
+    >>> UserMessage()[If(files)["Files:\\n", ", ".join(files)]]
+    """
+
+    def __init__(self, condition: object) -> None:
+        self._holds = bool(condition)
+
+    def __getitem__(self, children: Child) -> Child:
+        """Return the children, or None if the condition does not hold."""
+        return children if self._holds else None
+
+
+@component
+class Provided(PromptElement):
+    """Children below which `sizing.get` finds a value. `Provide(value)[…]` makes it."""
+
+    value: object
+    """The value."""
+
+
+class Provide(Opening):
+    """A service, or settings, for the components inside: `sizing.get(Type)` returns the value there.
+
+    The innermost value of the type is found, so that a part of a prompt may have another one.
+    Nothing is found outside of the brackets.
+
+    >>> Provide(workspace)[SystemMessage()[Folders()], UserMessage()[question]]
+    """
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __getitem__(self, children: Child) -> Provided:
+        """Return an element with these children, which compete with its siblings."""
+        return Provided(value=self._value, pass_priority=True)[children]
+
+
+def element_from_message(
+    message: Message,
+    *,
+    priority: float | None = None,
+    required: bool = False,
+    fallback: Child = None,
+    text: Callable[[str], Child] | None = None,
+) -> PromptElement:
+    """Return the element that renders as a message.
+
+    Cache breakpoints of the message are dropped: the prompt sets its own.
+
+    Args:
+        message: The message.
+        priority: The priority of the element.
+        required: Whether the element is never pruned.
+        fallback: The replacement of the element once it is pruned.
+        text: Returns what to show for the message's text, for example a truncated text. The text
+            parts are then joined and come before the other parts. None shows all parts as they are.
+
+    >>> element_from_message(Message(role="user", content=("Fix the parser.",)), priority=5)
+    """
+    content = _build_content(message, text)
+    name = message.name or None
+    match message.role:
+        case "system":
+            element: PromptElement = SystemMessage(name=name)
+        case "user":
+            element = UserMessage(name=name)
+        case "assistant":
+            element = AssistantMessage(name=name, tool_calls=message.tool_calls)
+        case "tool":
+            element = ToolMessage(name=name, tool_call_id=message.tool_call_id or "")
+    return element.layout(priority=priority, required=required, fallback=fallback)[content]
+
+
+def _build_content(message: Message, text: Callable[[str], Child] | None) -> Child:
+    parts = [_build_part(part) for part in message.content]
+    others = [part for part in parts if not isinstance(part, str)]
+    return parts if text is None else (text(message.text) if message.text else None, others)
+
+
+def _build_part(part: Part) -> str | PromptElement | None:
+    match part:
+        case str():
+            return part
+        case ImagePart():
+            return Image(
+                url=part.url,
+                detail=part.detail,
+                media_type=part.media_type,
+                width=part.width,
+                height=part.height,
+            )
+        case DocumentPart():
+            return Document(
+                data=part.data, media_type=part.media_type, name=part.name, tokens=part.tokens
+            )
+        case OpaquePart():
+            return Opaque(value=part.value, tokens=part.tokens, provider=part.provider)
+        case CacheBreakpointPart():
+            return None

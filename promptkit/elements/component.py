@@ -16,6 +16,7 @@ from difflib import get_close_matches
 from functools import partial, update_wrapper
 from importlib import import_module
 from inspect import Parameter, Signature, get_annotations, iscoroutinefunction
+from itertools import pairwise
 from operator import attrgetter
 from types import FunctionType
 from typing import (
@@ -286,8 +287,11 @@ def _refuse_brackets(self: PromptElement, _: Child) -> NoReturn:
 def _reduce(self: PromptElement) -> tuple[Callable[..., object], tuple[object, ...]]:
     """Pickle by the name of the function, which stands where pickle would look for the class."""
     cls = type(self)
-    values = {field.name: getattr(self, field.name) for field in cls.__attrs_attrs__}
-    return _restore, (cls.__module__, cls.__qualname__, values)
+    return _restore, (
+        cls.__module__,
+        cls.__qualname__,
+        {field.name: getattr(self, field.name) for field in cls.__attrs_attrs__},
+    )
 
 
 def _restore(module: str, name: str, values: Mapping[str, object]) -> PromptElement:
@@ -389,13 +393,10 @@ def _returns_something(render: FunctionType) -> bool:
     """Return whether the code has a `return` of anything but None, or yields. The source is read only if it has not."""
     if render.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
         return True
-    before: dis.Instruction | None = None
-    for step in dis.get_instructions(render):
-        if step.opname == "RETURN_VALUE" and not (
-            before is not None and before.opname == "LOAD_CONST" and before.argval is None
-        ):
-            return True
-        if step.opname == "RETURN_CONST" and step.argval is not None:
-            return True
-        before = step
-    return False
+    return any(
+        step.argval is not None
+        if step.opname == "RETURN_CONST"
+        else step.opname == "RETURN_VALUE"
+        and not (before.opname == "LOAD_CONST" and before.argval is None)
+        for before, step in pairwise(dis.get_instructions(render))
+    )

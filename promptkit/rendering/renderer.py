@@ -171,7 +171,13 @@ class Renderer:
         children = flatten(prompt, "render")
         rendered = self._render_plan(children)
         if rendered is None:
-            rendered = yield from self._render_tree(children, runs)
+            recorder = TraceRecorder() if self._trace else None
+            pruner, pruned = yield from self._prune_tree(children, self._cache, runs, recorder)
+            rendered = self._build_result(pruner, pruned, recorder)
+            if self.prune_step:
+                self._dropped = frozenset[RemovalKey]().union(
+                    *map(build_removal_keys, pruned.scan.steps[: pruned.state])
+                )
         else:
             self._sizer.start_next_render()
         self._earlier = rendered.messages
@@ -228,19 +234,6 @@ class Renderer:
             )
 
         return render_at(self.budget)
-
-    def _render_tree(
-        self, children: Children, runs: RequestRuns
-    ) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
-        """Render a prompt by expanding it."""
-        recorder = TraceRecorder() if self._trace else None
-        pruner, pruned = yield from self._prune_tree(children, self._cache, runs, recorder)
-        rendered = self._build_result(pruner, pruned, recorder)
-        if self.prune_step:
-            self._dropped = frozenset[RemovalKey]().union(
-                *map(build_removal_keys, pruned.scan.steps[: pruned.state])
-            )
-        return rendered
 
     def _prune_tree(
         self,

@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from promptkit.elements import builtin
-from promptkit.elements.element import Child, PromptElement, flatten, prop_name
+from promptkit.elements.element import Child, PromptElement, flatten, has_type, prop_name
 from promptkit.errors import TreeError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -91,29 +91,6 @@ _PROPS = {
     for name, kind in _TYPES.items()
 }
 """For each type the props that are written, with their attributes."""
-
-_JSON_TYPES: Mapping[str, tuple[type, ...]] = {
-    "bool": (bool,),
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-    "None": (type(None),),
-}
-
-_PROP_TYPES = {
-    name: {
-        field.name: (
-            annotation,
-            tuple(each for part in annotation.split(" | ") for each in _JSON_TYPES[part]),
-        )
-        for field in kind.__attrs_attrs__
-        if field.name in _PROPS[name]
-        and _JSON_TYPES.keys() >= set((annotation := str(field.type)).split(" | "))
-    }
-    for name, kind in _TYPES.items()
-}
-"""For each type its props whose annotations name only texts, numbers, booleans and None: the
-annotation, and the types of JSON values."""
 
 
 def to_json(
@@ -223,15 +200,19 @@ class _Writer:
         """Return the type and the props of an element."""
         kind = kind or _find_element_type(element)
         special = self._write_special_props(element)
-        record: dict[str, Json] = {"type": kind}
-        for name, attribute in _PROPS[kind].items():
-            # the other props of built-in elements are JSON
-            value: Json = getattr(element, attribute, None)
-            if name in special:
-                record[name] = special[name]
-            elif value is not None:
-                record[name] = value
-        return record
+        # the other props of built-in elements are JSON
+        values: dict[str, Json] = {
+            name: special.get(name, getattr(element, attribute, None))
+            for name, attribute in _PROPS[kind].items()
+        }
+        return {
+            "type": kind,
+            **{
+                name: value
+                for name, value in values.items()
+                if value is not None or name in special
+            },
+        }
 
     def _write_special_props(self, element: PromptElement | None) -> dict[str, Json]:
         """Return the props of an element that are no JSON values."""
@@ -322,8 +303,9 @@ def _read_message(record: Mapping[str, Any]) -> Message:  # Any: JSON, as in `_b
 def _write_markers(element: builtin.Rounds, marker: Callable[[int], str]) -> dict[str, Json]:
     """Write the texts of all markers, by the number of messages that they replace."""
     sizes = [len(messages) for messages in builtin.iter_rounds(element.rounds)]
-    counts = accumulate(map(sizes.__getitem__, element.order))
-    return {str(count): marker(count) for count in counts}
+    return {
+        str(count): marker(count) for count in accumulate(map(sizes.__getitem__, element.order))
+    }
 
 
 @attrs.frozen
@@ -362,12 +344,9 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
 
 def _check_types(kind: str, props: Mapping[str, object]) -> None:
     """Raise TypeError for a prop that is no text, number or boolean where its annotation names only these."""
-    for name, (annotation, allowed) in _PROP_TYPES[kind].items():
-        value = props.get(name)
-        if name in props and (
-            not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)
-        ):
-            raise TypeError(f"{name} must be {annotation}, not {value!r}")
+    for field in _TYPES[kind].__attrs_attrs__:
+        if field.name in props and not has_type(props[field.name], str(field.type)):
+            raise TypeError(f"{field.name} must be {field.type}, not {props[field.name]!r}")
 
 
 def _build_element(

@@ -80,9 +80,8 @@ def read_text(node: Node) -> str | None:
 
 def iter_messages(node: Node, state: int, *, markers: bool = True) -> Iterator[Node | MessageItem]:
     """Iterate over the living messages at or below a node, in written order, with the markers of runs or without."""
-    if node.role is not None:
-        return iter([node])
-    return (item for _, _, item in iter_message_places(node, state, markers=markers))
+    places = iter_message_places(node, state, markers=markers)
+    return iter([node]) if node.role is not None else (item for _, _, item in places)
 
 
 def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item, int]]:

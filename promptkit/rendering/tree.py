@@ -17,7 +17,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 import attrs
@@ -413,8 +413,7 @@ class Run:
 
         None: it is never removed.
         """
-        ends = [*self.steps[1:], None]
-        for index, (since, until) in enumerate(zip(self.steps, ends, strict=False)):
+        for index, (since, until) in enumerate(zip_longest(self.steps, self.steps[1:])):
             if (
                 self.marker is not None
                 and self.order[index] != MARKER

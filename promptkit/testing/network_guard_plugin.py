@@ -68,9 +68,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 def _is_on(item: pytest.Item) -> bool:
     marker = item.get_closest_marker(_MARKER)
-    if marker is None:
-        return bool(item.config.getini(_OPTION))
-    return bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
+    return (
+        bool(item.config.getini(_OPTION))
+        if marker is None
+        else bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
+    )
 
 
 def _report_refusals(item: pytest.Item) -> Generator[None, object, object]:

@@ -250,10 +250,6 @@ def _read_jpeg(data: bytes) -> tuple[int, int] | None:
             return int.from_bytes(data[place + 7 : place + 9], "big"), int.from_bytes(
                 data[place + 5 : place + 7], "big"
             )
-        if marker == _JPEG_MARKER:
-            place += 1
-        elif marker in _JPEG_BARE:
-            place += 2
-        else:
-            place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+        length = int.from_bytes(data[place + 2 : place + 4], "big")
+        place += 1 if marker == _JPEG_MARKER else 2 if marker in _JPEG_BARE else 2 + length
     return None

@@ -497,12 +497,12 @@ def _compile_template(template: str) -> Template:
         .replace("{%- generation", "{%- if true")
     )
     return environment.from_string(
-        plain, globals={"raise_exception": refuse, "strftime_now": _format_now}
+        plain,
+        globals={
+            "raise_exception": refuse,
+            "strftime_now": lambda form: datetime.now().astimezone().strftime(form),
+        },
     )
-
-
-def _format_now(form: str) -> str:
-    return datetime.now().astimezone().strftime(form)
 
 
 def _cuts_before_spaces(definition: Mapping[str, Any]) -> bool:  # Any: JSON

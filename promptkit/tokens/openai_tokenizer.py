@@ -320,9 +320,8 @@ class OpenAITokenizer(Tokenizer):
         return tokens
 
     def _encode(self, piece: str) -> Sequence[int]:
-        if len(piece) > _PANIC and _RUN.search(piece):
-            return self._encode_words(piece)
-        return self.encoding.encode_ordinary(piece)
+        is_run = len(piece) > _PANIC and _RUN.search(piece)
+        return self._encode_words(piece) if is_run else self.encoding.encode_ordinary(piece)
 
     def _encode_words(self, text: str) -> list[int]:
         """Encode a text with a run of white space that is too long for tiktoken's splitter: split here, merge in tiktoken."""

@@ -141,8 +141,9 @@ class _Declaration:
     dialect: Dialect
 
     def format_tool(self, tool: ToolDefinition) -> str:
-        schema = read_object(tool.parameters)
-        properties = "".join(f"{line}\n" for line in self.format_properties(schema, 0))
+        properties = "".join(
+            f"{line}\n" for line in self.format_properties(read_object(tool.parameters), 0)
+        )
         comment = "".join(f"{line}\n" for line in self.format_comment(tool.description))
         arguments = f"_: {{\n{properties}}}" if properties else ""
         return f"{comment}type {tool.name} = ({arguments}) => any;\n\n"
@@ -190,9 +191,8 @@ class _Declaration:
         if not items:
             return "any[]"
         inner = self.format_type(items, depth, level + 1)
-        if self.dialect == "tools" and items.get("type") in {"object", "array"}:
-            return f"Array<\n{inner}\n>"
-        return f"{inner}[]"
+        is_long = self.dialect == "tools" and items.get("type") in {"object", "array"}
+        return f"Array<\n{inner}\n>" if is_long else f"{inner}[]"
 
 
 def _options(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:

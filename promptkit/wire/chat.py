@@ -203,8 +203,12 @@ def _convert_call(call: ToolCall, fields: WireDict) -> WireDict:
             **fields,
             "custom": {"name": call.name, "input": _read_input(call.arguments)},
         }
-    function = {"name": call.name, "arguments": call.arguments, **fields.get("function", {})}
-    return {"id": call.id, "type": "function", **fields, "function": function}
+    return {
+        "id": call.id,
+        "type": "function",
+        **fields,
+        "function": {"name": call.name, "arguments": call.arguments, **fields.get("function", {})},
+    }
 
 
 def _read_input(arguments: str) -> str:

@@ -211,9 +211,7 @@ def replace_media(
         return message
     content: list[Part] = []
     for at, part in enumerate(message.content):
-        written = part
-        if isinstance(part, ImagePart | DocumentPart):
-            written = write(at, part) or part
+        written = write(at, part) or part if isinstance(part, ImagePart | DocumentPart) else part
         last = content[-1] if content else None
         beside = is_media(part) or (at > 0 and is_media(message.content[at - 1]))
         if beside and isinstance(written, str) and isinstance(last, str):
@@ -237,9 +235,11 @@ and many servers refuse."""
 def begin_with_user(messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages of which the first besides system messages is the user's."""
     start = next((at for at, each in enumerate(messages) if each.role != "system"), None)
-    if start is None or messages[start].role == "user":
-        return messages
-    return (*messages[:start], BEGINNING, *messages[start:])
+    return (
+        messages
+        if start is None or messages[start].role == "user"
+        else (*messages[:start], BEGINNING, *messages[start:])
+    )
 
 
 def is_foreign(part: Part, target: WireFormat) -> bool:
@@ -275,8 +275,10 @@ def collect_message_fields(message: Message, *providers: str) -> WireDict:
 
 def has_text_borders(message: Message, target: WireFormat) -> bool:
     """Return whether a wire format has texts of this message apart, so that it needs a list of parts even for texts alone."""
-    border = f"{target}.part"
-    return any(isinstance(part, OpaquePart) and part.provider == border for part in message.content)
+    return any(
+        isinstance(part, OpaquePart) and part.provider == f"{target}.part"
+        for part in message.content
+    )
 
 
 def read_call_fields(part: OpaquePart) -> tuple[str, WireDict]:
@@ -363,12 +365,10 @@ def parse_arguments(text: str) -> dict[str, Json]:
         )
     except RecursionError:
         raise ValueError("they are nested too deeply") from None
-    match value:
-        case dict():
-            return value
-        case _:
-            more = "…" if len(text) > _SHOWN else ""
-            raise ValueError(f"they are JSON but not an object: {text[:_SHOWN]}{more}")
+    if isinstance(value, dict):
+        return value
+    more = "…" if len(text) > _SHOWN else ""
+    raise ValueError(f"they are JSON but not an object: {text[:_SHOWN]}{more}")
 
 
 _SHOWN = 40  # characters of wrong arguments that an error shows
@@ -585,9 +585,11 @@ class AssistantContent:
 
     def build_message(self) -> Message | None:
         """Return the message, or None if nothing was added."""
-        if not self.parts and not self.calls:
-            return None
-        return Message(role="assistant", content=tuple(self.parts), tool_calls=tuple(self.calls))
+        return (
+            Message(role="assistant", content=tuple(self.parts), tool_calls=tuple(self.calls))
+            if self.parts or self.calls
+            else None
+        )
 
     def _place_calls(self) -> None:
         for call_id in self.unplaced:
@@ -615,8 +617,10 @@ def remove_reasoning(message: Message) -> Message:
     """
     if not has_reasoning(message):
         return message
-    content = [stripped for part in message.content if (stripped := _strip(part)) is not None]
-    return attrs.evolve(message, content=content)
+    return attrs.evolve(
+        message,
+        content=[stripped for part in message.content if (stripped := _strip(part)) is not None],
+    )
 
 
 def _is_reasoning(part: OpaquePart) -> bool:
@@ -630,16 +634,14 @@ def _strip(part: Part) -> Part | None:
     """Return a part of a message whose reasoning is removed; None if it leaves."""
     if not isinstance(part, OpaquePart) or not isinstance(part.value, Mapping):
         return part
-    if part.value.get("type") in REASONING_TYPES:
+    if part.value.get("type") in REASONING_TYPES or (
+        part.provider == "responses" and "id" in part.value
+    ):
         return None
-    if part.provider == "responses" and "id" in part.value:
-        return None
-    dropped = {*REASONING_FIELDS, *(("id",) if part.provider in _WITH_IDS else ())}
-    kept = {name: value for name, value in part.value.items() if name not in dropped}
-    return attrs.evolve(part, value=kept)
-
-
-_WITH_IDS = frozenset({"responses.message", "responses.call"})
+    dropped = {*REASONING_FIELDS, *(("id",) if part.provider in PLACED_FIELDS["responses"] else ())}
+    return attrs.evolve(
+        part, value={name: value for name, value in part.value.items() if name not in dropped}
+    )
 
 
 def replace_lone_surrogates(messages: Sequence[Message]) -> Sequence[Message]:

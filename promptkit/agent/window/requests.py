@@ -41,7 +41,7 @@ from promptkit.reprs import describe_fields
 from promptkit.tokens import Tokenizer
 from promptkit.transcript import Checkpoint, Transcript, TranscriptView, ViewItem
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
-from promptkit.wire.breakpoints import mark_prefix
+from promptkit.wire.anthropic import mark_prefix
 
 
 @attrs.frozen

@@ -326,9 +326,11 @@ def _summary(session: AgentSession, threshold: int | None) -> str:
     state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(
         session.compaction.background.state
     )
-    if state is not None or threshold is None:
-        return state or "made with /compact, or when the model rejects a request as too large"
-    return f"started at about {threshold:,} tokens"
+    return (
+        state or "made with /compact, or when the model rejects a request as too large"
+        if state is not None or threshold is None
+        else f"started at about {threshold:,} tokens"
+    )
 
 
 def _receipt(session: AgentSession, width: int) -> list[str]:

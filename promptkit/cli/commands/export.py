@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from promptkit import Message, Transcript
     from promptkit.transcript import Entry
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit export talk.jsonl --to chat -o messages.json
-  promptkit export talk.jsonl --to anthropic --leaf "task 3"
-  promptkit export session.jsonl --to promptkit --full -o talk.jsonl
-"""
 
-
-@click.command(short_help="Write a conversation as OpenAI or Anthropic messages.", epilog=EXAMPLES)
+@click.command(
+    short_help="Write a conversation as OpenAI or Anthropic messages.",
+    epilog="""
+    Examples:
+      promptkit export talk.jsonl --to chat -o messages.json
+      promptkit export talk.jsonl --to anthropic --leaf "task 3"
+      promptkit export session.jsonl --to promptkit --full -o talk.jsonl
+    """,
+)
 @click.argument("file", type=read_address, metavar="FILE")
 @click.option(
     "--to",
@@ -127,9 +127,11 @@ def _encode(
 ) -> Iterable[bytes]:
     from promptkit.lab.recordings import encode_transcript, messages_from_entries
 
-    if to == "promptkit":
-        return encode_transcript(transcript.entries if full else path, redact=redact)
-    return encode_messages(messages_from_entries(path, full=full, redact=redact), to=to)
+    return (
+        encode_transcript(transcript.entries if full else path, redact=redact)
+        if to == "promptkit"
+        else encode_messages(messages_from_entries(path, full=full, redact=redact), to=to)
+    )
 
 
 def encode_messages(messages: Sequence[Message], *, to: str) -> Iterable[bytes]:

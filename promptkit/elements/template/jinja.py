@@ -31,7 +31,14 @@ from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from promptkit.elements import builtin
-from promptkit.elements.element import Child, PromptElement, flatten, prop_name, signature_names
+from promptkit.elements.element import (
+    Child,
+    PromptElement,
+    flatten,
+    has_type,
+    prop_name,
+    signature_names,
+)
 from promptkit.elements.template.items import (
     TagDraft,
     TagKind,
@@ -132,15 +139,14 @@ SELF_CLOSING = {
 TRIMMED = {"system", "user", "assistant", "tool", "tag"}
 """The tags whose body loses its last line break."""
 
-TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
-    "bool": ("true or false", (bool,)),
-    "int": ("a whole number", (int,)),
-    "float": ("a number", (int, float)),
-    "str": ("a text", (str,)),
-    "None": ("none", (type(None),)),
+TYPES: Mapping[str, str] = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "None": "none",
 }
-"""The type of a field, as written in the class → its name in errors, and the classes of valid
-values."""
+"""The type of a field, as written in the class → its name in errors."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {"keep": ("head", "tail", "middle")}
 """Attribute → its valid values."""
@@ -574,11 +580,13 @@ def _collect_items(output: Iterable[object], file: str, line: int) -> Iterator[T
     for item in output:
         if isinstance(item, TemplateFragment):
             yield from item.items
-        elif isinstance(item, TemplateText | TagDraft | PromptElement):
-            yield item
         else:
-            yield TemplateText(
-                str(item), literal=False, file=file, line=line, in_message_template=False
+            yield (
+                item
+                if isinstance(item, TemplateText | TagDraft | PromptElement)
+                else TemplateText(
+                    str(item), literal=False, file=file, line=line, in_message_template=False
+                )
             )
 
 
@@ -651,10 +659,8 @@ def _describe_expected(attribute: str, field: attrs.Attribute[object], value: ob
     if choices:
         return "" if value in choices else f"one of {', '.join(choices)}"
     annotation = field.type.__name__ if isinstance(field.type, type) else str(field.type)
-    names = annotation.split(" | ")
-    if not set(names) <= set(TYPES):
-        return ""
-    kinds = tuple(kind for name in names for kind in TYPES[name][1])
-    if isinstance(value, kinds) and (not isinstance(value, bool) or "bool" in names):
-        return ""
-    return " or ".join(TYPES[name][0] for name in names)
+    return (
+        ""
+        if has_type(value, annotation)
+        else " or ".join(TYPES[name] for name in annotation.split(" | "))
+    )

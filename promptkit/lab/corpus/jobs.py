@@ -216,9 +216,11 @@ class ImportJob:
         if self.out is None:
             return None
         name = self._make_name(file)
-        if is_url(self.out):
-            return f"{self.out}#{quote(name.removesuffix('.jsonl'), safe='')}"
-        return Path(self.out, name)
+        return (
+            f"{self.out}#{quote(name.removesuffix('.jsonl'), safe='')}"
+            if is_url(self.out)
+            else Path(self.out, name)
+        )
 
     def _make_name(self, file: str) -> str:
         """Return the path of a transcript below the output. Nothing in it leads out of there."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import attrs
 
 from promptkit.lab.replay.results import FileResult, PolicyResult
-from promptkit.lab.replay.runner import ReplayOptions, sum_results
+from promptkit.lab.replay.runner import ReplayOptions
 
 DEFAULT = "vscode"
 """The default preset of sessions."""
@@ -136,23 +136,21 @@ class Advice:
 def format_code(policy: str) -> str:
     """Return the argument of a session that chooses a policy, which is a preset with settings."""
     name, *pairs = policy.split(":")
-    if not pairs:
-        return f'AgentSession(…, preset="{name}")'
-    return f"AgentSession(…, preset=break_even(BreakEven({', '.join(pairs)})))  # from promptkit.compaction.presets.{name}"
+    return (
+        f'AgentSession(…, preset="{name}")'
+        if not pairs
+        else f"AgentSession(…, preset=break_even(BreakEven({', '.join(pairs)})))  # from promptkit.compaction.presets.{name}"
+    )
 
 
-def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advice:
+def advise(files: Sequence[FileResult], options: ReplayOptions) -> Advice:
     """Recommend one of the candidates for the window of the options.
 
     Args:
-        conversations: The result of each conversation under each of `CANDIDATES`, in their order.
+        files: The result of each file, which is a session, under each of `CANDIDATES`, in their order.
         options: The options of the replay.
     """
-    by_file: dict[str, list[FileResult]] = {}
-    for each in conversations:
-        by_file.setdefault(each.file, []).append(each)
-    chosen = attrs.evolve(options, policies=CANDIDATES)
-    sessions = [sum_results(each, chosen, file="").policies for each in by_file.values()]
+    sessions = [each.policies for each in files]
     figures = [tuple(map(_Figures.of, each)) for each in sessions]
     total = _add_up(figures)
     place = _choose(total)

@@ -195,9 +195,11 @@ class LogMessages:
 
 
 def _call_keys(message: Message) -> list[tuple[str, str]]:
-    if message.role == "tool":
-        return [("tool", message.tool_call_id or "")]
-    return [("assistant", call.id) for call in message.tool_calls]
+    return (
+        [("tool", message.tool_call_id or "")]
+        if message.role == "tool"
+        else [("assistant", call.id) for call in message.tool_calls]
+    )
 
 
 class RequestLogger:

@@ -98,6 +98,8 @@ class MessageCounts:
 
 def _find_key(message: Message) -> Message | str:
     """Return the message itself, or its JSON if it has a provider's own part, which may contain values that cannot be hashed."""
-    if any(isinstance(part, OpaquePart) for part in message.content):
-        return json.dumps(message_to_json(message), sort_keys=True)
-    return message
+    return (
+        json.dumps(message_to_json(message), sort_keys=True)
+        if any(isinstance(part, OpaquePart) for part in message.content)
+        else message
+    )

@@ -19,7 +19,7 @@ from itertools import accumulate
 from promptkit.lab.replay.message_counts import MessageCount
 from promptkit.tokens import BilledTokens
 from promptkit.tokens.models import CACHE_MINIMUM
-from promptkit.wire.breakpoints import find_breakpoints
+from promptkit.wire.anthropic import find_breakpoints
 
 PREFIX_STEP = 128
 """Tokens by which longer prefixes grow in OpenAI's cache."""

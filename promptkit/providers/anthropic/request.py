@@ -18,7 +18,7 @@ from promptkit.providers.anthropic.capabilities import (
 )
 from promptkit.providers.model import Effort, ModelOptions
 from promptkit.wire import to_anthropic, tools_to_anthropic
-from promptkit.wire.breakpoints import mark_prefix, mark_tools
+from promptkit.wire.anthropic import mark_prefix, mark_tools
 from promptkit.wire.parts import begin_with_user, parse_arguments, replace_lone_surrogates
 
 # Any: the SDK declares the values as TypedDicts, and tests check each body against these

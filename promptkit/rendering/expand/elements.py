@@ -7,17 +7,16 @@ needs to know, when the node is created. `open` returns the children before they
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Hashable
 from functools import cache, partial
 from itertools import chain
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import attrs
 
 from promptkit.elements import builtin
-from promptkit.elements.element import Children, PromptElement, Sizing
+from promptkit.elements.element import Children, PromptElement
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.expand.build import add_text, build_part, clear_node, wrap_in_group
 from promptkit.rendering.expand.sizing import Sizer, surely_fits_by_itself
@@ -37,41 +36,10 @@ from promptkit.rendering.tree import (
 from promptkit.tokens.tokenizer import Tokenizer
 from promptkit.tokens.truncation import list_shorter_texts
 
-
-class ElementContext(Protocol):
-    """What an element's handler may use of the render: `promptkit.rendering.expand.expansion.Expansion` has it."""
-
-    @property
-    def sizer(self) -> Sizer:
-        """Return the sizer of the render."""
-        ...
-
-    @property
-    def expandables(self) -> list[Node]:
-        """Return the nodes of the Expandables so far, in render order."""
-        ...
-
-    def sizing(self, node: Node) -> Sizing:
-        """Return the Sizing of the component at a node."""
-        ...
-
-    def run_component(self, node: Node, element: PromptElement) -> Children | None:
-        """Return the children that a component rendered, or None if they are awaited."""
-        ...
-
-    def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
-        """Schedule an awaitable. Its value becomes the content of the node."""
-        ...
-
-    def add_rounds(self, node: Node, element: builtin.Rounds) -> None:
-        """Append the items of the rounds of a recorded conversation to the items of a node."""
-        ...
-
-
 # Any: each function takes the class of element that the table below lists it for.
 Prepare: TypeAlias = "Callable[[Node, Any], None]"
-Open: TypeAlias = "Callable[[ElementContext, Node, Any], Children | None]"
-Close: TypeAlias = "Callable[[ElementContext, Node, Any], Children | None]"
+Open: TypeAlias = "Callable[[Sizer, Node, Any], Children]"
+Close: TypeAlias = "Callable[[Sizer, Node, Any], Children | None]"
 
 
 def prepare_node(node: Node, element: PromptElement) -> None:
@@ -84,12 +52,15 @@ def prepare_node(node: Node, element: PromptElement) -> None:
         prepare(node, element)
 
 
-def open_node(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
-    """Return the children of an element, or None if a component or an Expandable has to be awaited."""
-    return _resolve(type(element)).open(context, node, element)
+def open_node(sizer: Sizer, node: Node, element: PromptElement) -> Children:
+    """Return the children of an element, before a component, an Expandable or Rounds write theirs.
+
+    Raises BadPropError for an element that does not call the `render` of its class.
+    """
+    return _resolve(type(element)).open(sizer, node, element)
 
 
-def close_node(context: ElementContext, node: Node) -> Children | None:
+def close_node(sizer: Sizer, node: Node) -> Children | None:
     """Settle what depends on a node's rendered subtree.
 
     Returns children if the node must be filled again (First).
@@ -98,7 +69,7 @@ def close_node(context: ElementContext, node: Node) -> Children | None:
     if element is None:
         return None
     close = _resolve(type(element)).close
-    children = close(context, node, element) if close is not None else None
+    children = close(sizer, node, element) if close is not None else None
     if node.is_cut and not node.items:
         _mark_cut_away(node)
     return children
@@ -115,7 +86,7 @@ def _mark_cut_away(node: Node) -> None:
 # Group, and every element without a handler of its own: its children.
 
 
-def _open_group(_context: ElementContext, _node: Node, element: PromptElement) -> Children | None:
+def _open_group(_sizer: Sizer, _node: Node, element: PromptElement) -> Children:
     return element.children
 
 
@@ -137,40 +108,32 @@ def _resolve(cls: type[PromptElement]) -> ElementHandler:
     if cls in _RESOLVED:
         return _RESOLVED[cls]
     handlers = [_HANDLERS[base] for base in cls.__mro__ if base in _HANDLERS]
-    handler = ElementHandler(
+    opening = next((each.open for each in handlers if each.open is not _open_group), _open_group)
+    is_component = cls.render is not PromptElement.render
+    handler = _RESOLVED[cls] = ElementHandler(
         prepare=next((each.prepare for each in handlers if each.prepare is not None), None),
-        open=next((each.open for each in handlers if each.open is not _open_group), _open_group),
+        open=_refuse_render
+        if is_component and opening not in (_open_group, _open_message)
+        else opening,
         close=next((each.close for each in handlers if each.close is not None), None),
     )
-    if cls.render is not PromptElement.render:
-        handler = attrs.evolve(handler, open=_COMPONENT_OPENERS.get(handler.open, _refuse_render))
-    _RESOLVED[cls] = handler
     return handler
 
 
 def is_plain_container(cls: type[PromptElement]) -> bool:
     """Return whether elements of a class only group their children, as Group does."""
-    return not issubclass(cls, _ATTACHED) and _resolve(cls) == _PLAIN
+    return (
+        cls.render is PromptElement.render
+        and not issubclass(cls, _ATTACHED)
+        and _resolve(cls) == _PLAIN
+    )
 
 
 _PLAIN = ElementHandler()
 _ATTACHED = (builtin.Metadata, builtin.Reference, builtin.CacheBreakpoint)  # become no nodes
 
-# Components: elements with a `render` of their own.
 
-
-def _open_component(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
-    return context.run_component(node, element)
-
-
-def _open_rendered_message(
-    context: ElementContext, node: Node, element: builtin.MessageElement
-) -> Children | None:
-    _open_message(context, node, element)
-    return context.run_component(node, element)
-
-
-def _refuse_render(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+def _refuse_render(_sizer: Sizer, node: Node, element: PromptElement) -> NoReturn:
     cls = type(element)
     base = next(
         base
@@ -186,9 +149,7 @@ def _refuse_render(_context: ElementContext, node: Node, element: PromptElement)
 # SystemMessage, UserMessage, AssistantMessage, ToolMessage
 
 
-def _open_message(
-    _context: ElementContext, node: Node, element: builtin.MessageElement
-) -> Children | None:
+def _open_message(_sizer: Sizer, node: Node, element: builtin.MessageElement) -> Children:
     if node.message is not None:
         raise TreeError(
             f"{type(element).__name__} is inside another message ({format_path(node.message)}): messages cannot be nested.",
@@ -210,9 +171,7 @@ def _open_message(
 # ToolRound: becomes an AssistantMessage and its ToolMessages.
 
 
-def _open_tool_round(
-    _context: ElementContext, node: Node, element: builtin.ToolRound
-) -> Children | None:
+def _open_tool_round(_sizer: Sizer, node: Node, element: builtin.ToolRound) -> Children:
     if not element.calls:
         raise BadPropError(
             "a ToolRound needs at least one call: use an AssistantMessage for text alone.",
@@ -240,22 +199,18 @@ def _prepare_chunk(node: Node, _element: PromptElement) -> None:
 # Text, TextChunk
 
 
-def _open_text(_context: ElementContext, node: Node, element: builtin.Text) -> Children | None:
+def _open_text(_sizer: Sizer, node: Node, element: builtin.Text) -> Children:
     content, attached = _split_text(node, element)
     add_text(node, content, STARTS_LINE_FIRST)
     return attached
 
 
-def _open_text_chunk(
-    context: ElementContext, node: Node, element: builtin.TextChunk
-) -> Children | None:
+def _open_text_chunk(sizer: Sizer, node: Node, element: builtin.TextChunk) -> Children:
     content, attached = _split_text(node, element)
     if element.break_on is not None or element.break_on_whitespace:
         pattern = _WHITESPACE if element.break_on is None else element.break_on
         whole = content
-        content = _cut_to_budget(
-            whole, pattern, context.sizer.budget_of(node), context.sizer.tokenizer
-        )
+        content = _cut_to_budget(whole, pattern, sizer.budget_of(node), sizer.tokenizer)
         node.is_cut = content != whole
         if not content:
             return attached
@@ -317,7 +272,7 @@ def _cut_to_budget(
 # Tag: writes its two lines, and drops them if its content is empty.
 
 
-def _open_tag(_context: ElementContext, node: Node, element: builtin.Tag) -> Children | None:
+def _open_tag(_sizer: Sizer, node: Node, element: builtin.Tag) -> Children:
     attributes = "".join(
         f' {key}="{escape_attribute(_require_text(value, key, node))}"'
         for key, value in element.attributes.items()
@@ -329,7 +284,7 @@ def _open_tag(_context: ElementContext, node: Node, element: builtin.Tag) -> Chi
     return (builtin.Group().replace(children=element.children),)
 
 
-def _close_tag(_context: ElementContext, node: Node, element: builtin.Tag) -> Children | None:
+def _close_tag(_sizer: Sizer, node: Node, element: builtin.Tag) -> Children | None:
     if element.children:
         end = add_text(node, f"</{element.tag}>", STARTS_LINE_ALWAYS)
         end.is_frame = end.ends_line = True
@@ -375,16 +330,16 @@ _ESCAPES = str.maketrans(
 # marker, are fallbacks of one another, so that pruning shortens it before it removes it.
 
 
-def _open_truncate(
-    _context: ElementContext, node: Node, element: builtin.Truncate
-) -> Children | None:
-    problem = ""
+def _open_truncate(_sizer: Sizer, node: Node, element: builtin.Truncate) -> Children:
     if not 0 <= element.ratio <= 1:
-        problem = f"ratio must be from 0 to 1, not {element.ratio}."
-    elif element.keep not in _KEEP_VALUES:
-        problem = f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}."
-    if problem:
-        raise BadPropError(problem, path=format_path(node))
+        raise BadPropError(
+            f"ratio must be from 0 to 1, not {element.ratio}.", path=format_path(node)
+        )
+    if element.keep not in _KEEP_VALUES:
+        raise BadPropError(
+            f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}.",
+            path=format_path(node),
+        )
     if element.max_tokens is not None:
         _check_tokens("max_tokens", element.max_tokens, node)
     return element.children
@@ -393,9 +348,7 @@ def _open_truncate(
 _KEEP_VALUES = ("head", "tail", "middle")
 
 
-def _close_truncate(
-    context: ElementContext, node: Node, element: builtin.Truncate
-) -> Children | None:
+def _close_truncate(sizer: Sizer, node: Node, element: builtin.Truncate) -> Children | None:
     if node.alternatives is not None:
         return None  # it consists of its texts
     content = read_text(node)
@@ -404,7 +357,6 @@ def _close_truncate(
             "Truncate takes only text: move images, documents and other parts out of it.",
             path=format_path(node),
         )
-    sizer = context.sizer
     tokens = (
         sizer.budget_of(node)
         if element.max_tokens is None
@@ -451,20 +403,10 @@ def _has_literal_text_beside(node: Node) -> bool:
     return False
 
 
-# Expandable: is written with its share now, and again with what is left when everything else is
-# rendered.
+# Expandable, and Rounds below: the expansion writes them.
 
 
-def _open_expandable(
-    context: ElementContext, node: Node, element: builtin.Expandable
-) -> Children | None:
-    context.expandables.append(node)
-    sizing = context.sizing(node)
-    value = element.value(sizing)
-    if inspect.isawaitable(value):
-        context.start(node, value, sizing)
-        return None
-    write_expandable(node, value)
+def _open_expandable(_sizer: Sizer, _node: Node, _element: builtin.Expandable) -> Children:
     return ()
 
 
@@ -483,18 +425,14 @@ def write_expandable(node: Node, value: object) -> None:
 # IfEmpty: renders both alternatives, then keeps one.
 
 
-def _open_if_empty(
-    _context: ElementContext, node: Node, element: builtin.IfEmpty
-) -> Children | None:
+def _open_if_empty(_sizer: Sizer, node: Node, element: builtin.IfEmpty) -> Children:
     return (
         wrap_in_group(element.alt, node),
         builtin.Group(flex_grow=1).replace(children=element.children),
     )
 
 
-def _close_if_empty(
-    _context: ElementContext, node: Node, _element: builtin.IfEmpty
-) -> Children | None:
+def _close_if_empty(_sizer: Sizer, node: Node, _element: builtin.IfEmpty) -> Children | None:
     alt, children = node.nodes
     alt.label, children.label = "alt", "children"
     kept, dropped = (alt, children) if is_empty(children) else (children, alt)
@@ -507,17 +445,15 @@ def _close_if_empty(
 # First: renders one child after the other, until one fits.
 
 
-def _open_first(_context: ElementContext, node: Node, element: builtin.First) -> Children | None:
+def _open_first(_sizer: Sizer, node: Node, element: builtin.First) -> Children:
     node.alternatives = [(child,) for child in reversed(element.children)]
     return node.alternatives.pop() if node.alternatives else ()
 
 
-def _close_first(context: ElementContext, node: Node, _element: builtin.First) -> Children | None:
+def _close_first(sizer: Sizer, node: Node, _element: builtin.First) -> Children | None:
     if not node.alternatives:
         return None
-    if surely_fits_by_itself(node, context.sizer) or measure(
-        node, context.sizer
-    ) <= context.sizer.budget_of(node):
+    if surely_fits_by_itself(node, sizer) or measure(node, sizer) <= sizer.budget_of(node):
         node.alternatives = []
         return None
     _keep_attachments(node, node.nodes, shown=False)
@@ -531,9 +467,7 @@ def _close_first(context: ElementContext, node: Node, _element: builtin.First) -
 # PrioritizedList: gives its children priorities by position.
 
 
-def _open_prioritized_list(
-    context: ElementContext, _node: Node, element: builtin.PrioritizedList
-) -> Children | None:
+def _open_prioritized_list(sizer: Sizer, _node: Node, element: builtin.PrioritizedList) -> Children:
     top = element.priority or 0
     count = len(element.children)
     ranked: list[str | PromptElement | None] = []
@@ -544,7 +478,7 @@ def _open_prioritized_list(
         elif (
             isinstance(child, builtin.SystemMessage)
             and child.priority is None
-            and not (child.pass_priority or context.sizer.prompt_tsx)
+            and not (child.pass_priority or sizer.prompt_tsx)
         ):
             # it has no priority of its own, and the last such system message stays
             around = builtin.Group(
@@ -563,8 +497,7 @@ def _open_prioritized_list(
 # Rounds: become message items, which the render removes in the order that is given.
 
 
-def _open_rounds(context: ElementContext, node: Node, element: builtin.Rounds) -> Children | None:
-    context.add_rounds(node, element)
+def _open_rounds(_sizer: Sizer, node: Node, element: builtin.Rounds) -> Children:
     node.run = Run(
         node,
         element.order,
@@ -631,7 +564,7 @@ def _check_tokens(prop: str, tokens: int | str, node: Node) -> int:
 # Image, Document, Opaque
 
 
-def _open_media(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+def _open_media(_sizer: Sizer, node: Node, element: PromptElement) -> Children:
     if node.message is None and not node.fragment:
         raise TreeError(
             f"{type(element).__name__} is outside a message: put it into a message.",
@@ -690,11 +623,4 @@ _HANDLERS: dict[type[PromptElement], ElementHandler] = {
     builtin.Image: _MEDIA,
     builtin.Document: _MEDIA,
     builtin.Opaque: _MEDIA,
-}
-
-# How a class with a `render` opens, by how the built-in element that it extends does. Others never
-# call `render`.
-_COMPONENT_OPENERS: dict[Open, Open] = {
-    _open_group: _open_component,
-    _open_message: _open_rendered_message,
 }

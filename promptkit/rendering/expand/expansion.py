@@ -37,11 +37,11 @@ from promptkit.elements.builtin import (
     KeepWith,
     MessageElement,
     Metadata,
+    Provided,
     Reference,
     Rounds,
 )
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
-from promptkit.elements.writing import Provided
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.rendering.expand.build import (
@@ -159,7 +159,7 @@ class Expansion:
         if node.depth >= _DEEP and node.depth & (node.depth - 1) == 0:
             _refuse_cycle(node)
         try:
-            children = open_node(self, node, element)
+            children = self._open(node, element)
             if children is None or not self._fill(node, children):
                 return
         except Exception as error:
@@ -167,7 +167,27 @@ class Expansion:
             raise
         self._complete(node)
 
-    def run_component(self, node: Node, element: PromptElement) -> Children | None:
+    def _open(self, node: Node, element: PromptElement) -> Children | None:
+        """Return the children of an element, or None if a component or an Expandable has to be awaited."""
+        children = open_node(self.sizer, node, element)
+        if type(element).render is not PromptElement.render:
+            return self._run_component(node, element)
+        if isinstance(element, Rounds):
+            self._add_rounds(node, element)
+        return self._run_expandable(node, element) if isinstance(element, Expandable) else children
+
+    def _run_expandable(self, node: Node, element: Expandable) -> Children | None:
+        """Write an Expandable with its share now. It is written again when everything else is rendered."""
+        self.expandables.append(node)
+        sizing = self.sizing(node)
+        value = element.value(sizing)
+        if inspect.isawaitable(value):
+            self._start(node, value, sizing)
+            return None
+        write_expandable(node, value)
+        return ()
+
+    def _run_component(self, node: Node, element: PromptElement) -> Children | None:
         """Return the children that a component rendered, now or before, or None if they are awaited."""
         node.component_depth += 1
         if node.component_depth > _MAX_COMPONENT_DEPTH:
@@ -189,7 +209,7 @@ class Expansion:
             self.seconds[node] = -perf_counter()
         result = element.render(sizing)
         if inspect.isawaitable(result):
-            self.start(node, result, sizing)
+            self._start(node, result, sizing)
             return None  # what was awaited is never kept as pure: it was loaded
         run = self._read_run(node, element, result, sizing)
         if type(element).__pure__:
@@ -205,7 +225,7 @@ class Expansion:
         self.runs.store(run)
         return run
 
-    def add_rounds(self, node: Node, element: Rounds) -> None:
+    def _add_rounds(self, node: Node, element: Rounds) -> None:
         """Append the items of the rounds of a recorded conversation to the items of a node.
 
         Renders share an item by the identity of its messages.
@@ -227,7 +247,7 @@ class Expansion:
         if not is_loose:
             self.message_items += items
 
-    def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
+    def _start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
         """Schedule an awaitable. Its result is passed to `_receive`."""
         self._pending.append((node, awaitable))
         self._sizings[node] = sizing
@@ -379,7 +399,7 @@ class Expansion:
     def _complete(self, node: Node) -> None:
         """Close a node whose subtree is rendered and each ancestor that this completes, then schedule the next flex group."""
         while True:
-            alternative = close_node(self, node)
+            alternative = close_node(self.sizer, node)
             if alternative is not None:
                 if self._fill(node, alternative):
                     continue
@@ -452,10 +472,16 @@ def grow_expandables(
             continue
         size = sizer.tokens_used(node)  # what it reported, at most its share unless it always stays
         between = takewhile(lambda above: above is not root, iter_upwards(node.parent))
-        limits = [
-            above.limit - measure(above, sizer) for above in between if above.limit is not None
-        ]
-        room = min([limit - used, *limits])
+        room = min(
+            [
+                limit - used,
+                *(
+                    above.limit - measure(above, sizer)
+                    for above in between
+                    if above.limit is not None
+                ),
+            ]
+        )
         if room <= 0:
             continue
         try:
@@ -523,11 +549,8 @@ class Scopes:
             list(takewhile(lambda above: above not in self._writers, iter_upwards(node)))
         ):
             parent = each.parent
-            if parent is None:
-                self._writers[each] = None
-            else:
-                around = parent if _is_component(parent) else self._writers[parent]
-                self._writers[each] = self._find_outside(around, each.element)
+            around = parent if parent is None or _is_component(parent) else self._writers[parent]
+            self._writers[each] = self._find_outside(around, each.element)
         return self._writers[node]
 
     def _find_outside(self, writer: Node | None, element: PromptElement | None) -> Node | None:
@@ -542,9 +565,10 @@ class Scopes:
         if given is None:
             element = component.element
             fields = type(element).__attrs_attrs__ if element is not None else ()
-            values = _iter_items(getattr(element, field.name) for field in fields)
             given = self._given[component] = frozenset(
-                id(value) for value in values if isinstance(value, PromptElement)
+                id(value)
+                for value in _iter_items(getattr(element, field.name) for field in fields)
+                if isinstance(value, PromptElement)
             )
         return given
 
@@ -555,9 +579,11 @@ def _is_component(node: Node) -> bool:
 
 def _iter_items(values: Iterable[object]) -> Iterator[object]:
     """Iterate over the values of props, over the values of mappings, and over the items of lists at any depth, in any order."""
-    todo: list[object] = []
-    for value in values:
-        todo += value.values() if isinstance(value, Mapping) else (value,)
+    todo: list[object] = [
+        each
+        for value in values
+        for each in (value.values() if isinstance(value, Mapping) else (value,))
+    ]
     opened: set[int] = set()  # a list may contain itself
     while todo:
         value = todo.pop()

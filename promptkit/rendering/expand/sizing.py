@@ -65,15 +65,13 @@ class Sizer:
             return 0
         if not node.calls and node.call_id is None:
             return self.count_frame(role, node.name)
-        calls = node.calls
-        if node.calls_removed_at:
-            calls = tuple(
-                [
-                    call
-                    for call, removed_at in zip(calls, node.calls_removed_at, strict=True)
-                    if removed_at >= state
-                ]
-            )
+        calls = tuple(
+            [
+                call
+                for call, removed_at in zip(node.calls, node.calls_removed_at, strict=True)
+                if removed_at >= state
+            ]
+        )
         return self.count_frame(role, node.name, calls, node.call_id, text=text)
 
     def count_frame(
@@ -100,11 +98,11 @@ class Sizer:
         """Count the tokens of a message item. The count is kept on the item."""
         tokens = item.tokens
         if tokens < 0:
-            if item.sources:
-                tokens = sum(map(self.count_message, item.messages or ()))
-            else:
-                tokens = self.count_frame(item.role, item.name) + self.tokenizer.count(item.text)
-            item.tokens = tokens
+            tokens = item.tokens = (
+                sum(map(self.count_message, item.messages or ()))
+                if item.sources
+                else self.count_frame(item.role, item.name) + self.tokenizer.count(item.text)
+            )
         return tokens
 
     def count_message(self, message: Message) -> int:
@@ -279,13 +277,15 @@ class Sizer:
             + self.sum_plain_members(node, UNBOUNDED)
             + sum(member.whole for member in members)
         )
-        if self._stays(node, node):
-            node.needed = node.whole
-            return
-        node.needed = sum(member.needed for member in members) + sum(
-            self.count_item(item)
-            for item in node.items
-            if type(item) is MessageItem and self._stays(item, node)
+        node.needed = (
+            node.whole
+            if self._stays(node, node)
+            else sum(member.needed for member in members)
+            + sum(
+                self.count_item(item)
+                for item in node.items
+                if type(item) is MessageItem and self._stays(item, node)
+            )
         )
 
     def _stays(self, item: Node | MessageItem, inner: Node) -> bool:
@@ -294,9 +294,7 @@ class Sizer:
         `inner` is the item, or the container of an item that is no node. A user message in a
         container with a priority is pruned with it; the only system message stays there, too (D11).
         """
-        if type(item) is Node and item.required:
-            return True
-        return (
+        return (type(item) is Node and item.required) or (
             (item.role == "system" or (item.role == "user" and not inner.in_prioritized))
             and item.priority >= HIGHEST_PRIORITY
             and not self.prompt_tsx
@@ -347,15 +345,17 @@ def _divide(layout: Layout, index: int) -> None:
     """Divide the tokens that are left among the members of the next group."""
     group = layout.groups[index]
     remaining = layout.remaining or 0
-    remaining = max(
-        0,
-        remaining
-        - sum(resolve_reserve(remaining, reserve) for at, reserve in layout.reserves if at > index),
+    held_back = sum(
+        resolve_reserve(remaining, reserve) for at, reserve in layout.reserves if at > index
     )
     members = [member for member in group.nodes if member.replaces is None]
-    bases: list[float] = [member.element.flex_basis if member.element else 1 for member in members]
     parts = split_shares(
-        remaining, [*bases, group.plain_members], [*(member.limit for member in members), None]
+        max(0, remaining - held_back),
+        [
+            *(member.element.flex_basis if member.element else 1 for member in members),
+            group.plain_members,
+        ],
+        [*(member.limit for member in members), None],
     )
     for member, part in zip(members, parts, strict=False):
         if member.budget is None:
@@ -395,20 +395,15 @@ def surely_fits_by_itself(node: Node, sizer: Sizer) -> bool:
     nodes = [node]
     for each in nodes:  # grows while it is walked
         nodes.extend(child for child in each.nodes if child.token_bound is None)
-    _set_token_bounds(nodes, sizer)
+    set_token_bounds(nodes, sizer)
     return node.token_bound is not None and node.token_bound <= sizer.budget_of(node)
 
 
-def set_token_bounds(tree: RenderTree, sizer: Sizer) -> None:
-    """Set `token_bound` of every node, without counting any text.
+def set_token_bounds(nodes: Sequence[Node], sizer: Sizer, *, limited: bool = False) -> None:
+    """Set `token_bound` of nodes that are listed parents first, without counting any text.
 
-    A limit does not exceed itself once it is pruned.
+    With `limited`, their limits are pruned, and do not exceed themselves.
     """
-    _set_token_bounds(tree.nodes, sizer, limited=True)
-
-
-def _set_token_bounds(nodes: Sequence[Node], sizer: Sizer, *, limited: bool = False) -> None:
-    """Set `token_bound` of nodes that are listed parents first."""
     for node in reversed(nodes):
         total = _bound_own_items(node, sizer, UNBOUNDED)
         for child in node.nodes:
@@ -453,12 +448,11 @@ def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None
     [30, 10, 60]
     """
     weights = [basis if isinstance(basis, int) else Fraction(basis) for basis in bases]
-    basis_sum = sum(weights)
-    if not basis_sum:
+    left = sum(weights)
+    if not left:
         return [0] * len(bases)
     parts = [-1] * len(bases)
     granted = 0
-    left = basis_sum
     for index, limit in enumerate(limits):
         if limit is not None and left > 0 and total * weights[index] // left >= limit:
             parts[index] = limit

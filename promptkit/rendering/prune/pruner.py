@@ -219,7 +219,7 @@ class Pruner:
     def _surely_fits(self, node: Node, limit: int) -> bool:
         """Return whether the subtree of a limit fits by its upper bound, without counting."""
         if self.tree.root.token_bound is None:
-            set_token_bounds(self.tree, self.sizer)
+            set_token_bounds(self.tree.nodes, self.sizer, limited=True)
         return node.token_bound is not None and node.token_bound <= limit
 
     def _build_unpruned(self, budget: int) -> PrunedTree:

@@ -467,9 +467,11 @@ def _convert_call(block: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
 
 
 def _convert_content(content: object) -> object:
-    if isinstance(content, str):
-        return content
-    return [_convert_block(as_mapping(block)) for block in as_sequence(content)]
+    return (
+        content
+        if isinstance(content, str)
+        else [_convert_block(as_mapping(block)) for block in as_sequence(content)]
+    )
 
 
 def _convert_block(block: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as above

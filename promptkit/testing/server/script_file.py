@@ -117,7 +117,7 @@ def _convert_answer(value: object, kind: object) -> Answer:
         return value
     if "fault" in as_mapping(value):
         return _convert_fault(value, kind)
-    if not isinstance(value, Mapping):
+    if not (as_mapping(value) or value == {}):
         raise ValueError(f"an answer must be text, a reply or a fault, not {value!r}")
     reply = _converter.structure(value, _Reply)
     message = Message(role="assistant", content=reply.text, tool_calls=reply.tool_calls)

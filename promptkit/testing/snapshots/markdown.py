@@ -78,9 +78,11 @@ def list_content(message: Message) -> list[str]:
 
 def fold_lines(lines: Sequence[str]) -> list[str]:
     """Return lines as they are, or of many the first and the last one, and a hash of the others."""
-    if len(lines) <= MAX_LINES:
-        return list(lines)
-    return [lines[0], f"* … {describe_lines(lines[1:-1])}", lines[-1]]
+    return (
+        list(lines)
+        if len(lines) <= MAX_LINES
+        else [lines[0], f"* … {describe_lines(lines[1:-1])}", lines[-1]]
+    )
 
 
 def describe_lines(lines: Sequence[str]) -> str:

@@ -314,9 +314,11 @@ class _StableTokenizer(Tokenizer):
         fitting = bisect_right(
             lengths, tokens, key=lambda length: self.count(_take_end(text, length, keep))
         )
-        if fitting > 1 or not text:
-            return _take_end(text, lengths[fitting - 1], keep)
-        return super().truncate(_take_end(text, lengths[1], keep), tokens, keep=keep)
+        return (
+            _take_end(text, lengths[fitting - 1], keep)
+            if fitting > 1 or not text
+            else super().truncate(_take_end(text, lengths[1], keep), tokens, keep=keep)
+        )
 
 
 def _take_end(text: str, characters: int, keep: Literal["head", "tail"]) -> str:

@@ -200,9 +200,11 @@ class PromptGenerator:
 
     def _generate_text(self) -> str:
         self.left -= 1
-        if self._draw_chance(20, "blank"):
-            return self._draw_one_of(*BLANKS)
-        return self._mark(self._draw_one_of(*TEXTS))
+        return (
+            self._draw_one_of(*BLANKS)
+            if self._draw_chance(20, "blank")
+            else self._mark(self._draw_one_of(*TEXTS))
+        )
 
     def _generate_top_level(self, depth: int) -> Child:
         """Generate an element that may stand outside messages."""

@@ -173,9 +173,11 @@ class _ReplayPrompt(ConversationPrompt):
     def select(self, view: ConversationView) -> ConversationView:
         """Return the part of the view that a pruned request can contain."""
         limit = self._limit()
-        if not view.may_prune or limit is None:
-            return view
-        return attrs.evolve(view, messages=_candidates(view.messages, limit, self._terms))
+        return (
+            view
+            if not view.may_prune or limit is None
+            else attrs.evolve(view, messages=_candidates(view.messages, limit, self._terms))
+        )
 
 
 def _candidates(messages: Sequence[Message], limit: int, terms: ReplayTerms) -> tuple[Message, ...]:
