@@ -18,7 +18,6 @@ from promptkit.agent.session.attachments import (
     fit_attachments,
     read_attachments,
 )
-from promptkit.agent.session.result import TurnResult
 from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.subagents import (
     FORK_NOTE,
@@ -34,7 +33,13 @@ from promptkit.agent.session.subagents import (
     link,
     open_beside,
 )
-from promptkit.agent.session.tools import ToolRunner, TurnHooks, run_before_request, tools_by_name
+from promptkit.agent.session.tools import (
+    ToolRunner,
+    TurnHooks,
+    TurnResult,
+    run_before_request,
+    tools_by_name,
+)
 from promptkit.agent.settings import (
     WindowSettings,
     check_content,

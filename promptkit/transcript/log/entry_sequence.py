@@ -44,7 +44,8 @@ class EntryNumbers:
     def get(self, index: int) -> int:
         """Return the number of the entry at an index, after comparing it and all newer ones with the store."""
         self._load()
-        number = self._get(index)
+        at = bisect_right(self._starts, index) - 1
+        number = self._runs[at][index - self._starts[at]]
         self.earlier.verify(number)
         self._load()
         return number
@@ -87,10 +88,6 @@ class EntryNumbers:
         self.earlier.verify(0)
         self._version = None
 
-    def count_messages(self, start: int, stop: int) -> int:
-        """Return the number of messages from one index up to another."""
-        return self.earlier.count_messages([*self.iter_ranges(start, stop)])
-
     def _load(self) -> None:
         """Find the runs of the sequence, unless they are known for this version of the index."""
         if self._version == self.earlier.version:
@@ -108,10 +105,6 @@ class EntryNumbers:
                 "the index of this transcript was not that of its file, and was made again: open the transcript again."
             )
         self._version, self._runs, self._starts = self.earlier.version, runs, starts
-
-    def _get(self, index: int) -> int:
-        at = bisect_right(self._starts, index) - 1
-        return self._runs[at][index - self._starts[at]]
 
     def _find_run(self, number: int) -> tuple[int, int | None]:
         if self._has_all:
@@ -241,7 +234,8 @@ class EntrySequence(Sequence["Entry"]):
 
     def count_messages(self) -> int:
         """Return the number of messages of a path."""
-        return self.numbers.count_messages(self._start, min(self._end, len(self.numbers))) + sum(
+        numbers, stop = self.numbers, min(self._end, len(self.numbers))
+        return numbers.earlier.count_messages([*numbers.iter_ranges(self._start, stop)]) + sum(
             entry.message is not None for entry in self._newer()
         )
 

@@ -168,10 +168,12 @@ class SqlStore:
         with self._database.write(lambda: self._holds(entries[0].id)) as connection:
             last_number, last_id, _ = self._read_row(connection, lock=True)
             if expect not in {None, last_id}:
-                new = self._select(
-                    connection, "number > :after ORDER BY number", after=self._number
+                raise TranscriptConflictError(
+                    expect or "",
+                    self._select(
+                        connection, "number > :after ORDER BY number", after=self._number
+                    ).entries,
                 )
-                raise TranscriptConflictError(expect or "", new.entries)
             rows = [
                 {
                     "c": self._conversation,
@@ -477,9 +479,10 @@ def _open_engine(url: str, _process: int, _folder: Path) -> Engine:
         )
     if location.drivername == kind == "postgresql":
         location = location.set(drivername="postgresql+psycopg")
-    arguments = {"timeout": LOCK_SECONDS} if kind == "sqlite" else {}
     try:
-        engine = sa.create_engine(location, connect_args=arguments)
+        engine = sa.create_engine(
+            location, connect_args={"timeout": LOCK_SECONDS} if kind == "sqlite" else {}
+        )
     except ImportError as error:
         raise TranscriptError(f"PostgreSQL needs psycopg: {_POSTGRES_HINT}.") from error
     if kind == "sqlite":

@@ -463,8 +463,11 @@ class JsonlStore:
 
         The lock is held.
         """
-        reader = TranscriptReader(self.path, read_archives=False)
-        entries = [item.entry for item in reader if isinstance(item, StoredEntry)]
+        entries = [
+            item.entry
+            for item in TranscriptReader(self.path, read_archives=False)
+            if isinstance(item, StoredEntry)
+        ]
 
         def write_entries(file: BinaryIO) -> None:
             file.write(encode_header(Header(archives=position.header.archives)))
