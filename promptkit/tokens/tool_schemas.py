@@ -14,14 +14,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
+from promptkit.messages import Json, ToolCall, ToolDefinition
 from promptkit.tokens.tokenizer import Count
-
-if TYPE_CHECKING:
-    from promptkit.messages import Json, ToolCall, ToolDefinition
 
 Dialect: TypeAlias = Literal["functions", "tools"]
 """The way in which declarations are written: for the older `functions` of a request, or for its
@@ -144,8 +142,9 @@ class _Declaration:
     dialect: Dialect
 
     def format_tool(self, tool: ToolDefinition) -> str:
-        schema = read_object(tool.parameters)
-        properties = "".join(f"{line}\n" for line in self.format_properties(schema, 0))
+        properties = "".join(
+            f"{line}\n" for line in self.format_properties(read_object(tool.parameters), 0)
+        )
         comment = "".join(f"{line}\n" for line in self.format_comment(tool.description))
         arguments = f"_: {{\n{properties}}}" if properties else ""
         return f"{comment}type {tool.name} = ({arguments}) => any;\n\n"
@@ -182,20 +181,20 @@ class _Declaration:
             return " | ".join(self.format_type(option, depth, level + 1) for option in options)
         if isinstance(values := schema.get("enum"), Sequence):
             return " | ".join(json.dumps(value, ensure_ascii=False) for value in values)
-        kind = schema.get("type")
-        if kind == "object":
-            return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
-        if kind == "array":
-            return self.format_array(read_object(schema.get("items")), depth, level)
-        return _TYPES.get(str(kind), "any")
+        match schema.get("type"):
+            case "object":
+                return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
+            case "array":
+                return self.format_array(read_object(schema.get("items")), depth, level)
+            case kind:
+                return _TYPES.get(str(kind), "any")
 
     def format_array(self, items: Mapping[str, Json], depth: int, level: int) -> str:
         if not items:
             return "any[]"
         inner = self.format_type(items, depth, level + 1)
-        if self.dialect == "tools" and items.get("type") in {"object", "array"}:
-            return f"Array<\n{inner}\n>"
-        return f"{inner}[]"
+        is_long = self.dialect == "tools" and items.get("type") in {"object", "array"}
+        return f"Array<\n{inner}\n>" if is_long else f"{inner}[]"
 
 
 def _options(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:

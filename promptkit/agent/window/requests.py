@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-from promptkit.agent.window.prompt import ConversationPrompt, ConversationView, Prompt
+from promptkit.agent.settings import WindowSettings
+from promptkit.agent.window.prompt import ContextUsage, ConversationPrompt, ConversationView, Prompt
 from promptkit.agent.window.wire import is_recorded
-from promptkit.compaction import LastRequest, UsageByPart
+from promptkit.compaction import LastRequest, RequestPruned, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
 from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.policy.usage import count_parts, find_summary_ids
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
-from promptkit.compaction.run.events import RequestPruned
 from promptkit.compaction.summarizers.defaults import UNLIMITED
 from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import (
@@ -30,26 +31,18 @@ from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Json, Message, OpaquePart, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.providers.anthropic.request import beta_headers, build_body
+from promptkit.providers.model import CacheTtl, ModelOptions
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
-from promptkit.rendering import Renderer
+from promptkit.rendering import Rendered, Renderer
 from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.rendering.renderer import Defaults
 from promptkit.reprs import describe_fields
-from promptkit.transcript import Checkpoint
+from promptkit.tokens import Tokenizer
+from promptkit.transcript import Checkpoint, Transcript, TranscriptView, ViewItem
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
-from promptkit.wire.breakpoints import mark_prefix
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.agent.settings import WindowSettings
-    from promptkit.agent.window.usage import ContextUsage
-    from promptkit.providers.model import CacheTtl, ModelOptions
-    from promptkit.rendering import Rendered
-    from promptkit.rendering.renderer import Defaults
-    from promptkit.tokens import Tokenizer
-    from promptkit.transcript import Transcript, TranscriptView, ViewItem
+from promptkit.wire.anthropic import mark_prefix
 
 
 @attrs.frozen

@@ -126,10 +126,6 @@ class ViewItem:
         )
 
 
-# faster than a loop: views are long, and there is one for each new message
-_get_message = attrgetter("message")
-
-
 @attrs.frozen(kw_only=True)
 class TranscriptView:
     """The messages that the model is shown, oldest first."""
@@ -150,7 +146,8 @@ class TranscriptView:
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """The messages alone."""
-        return tuple(map(_get_message, self.items))
+        # faster than a loop: views are long, and there is one for each new message
+        return tuple(map(attrgetter("message"), self.items))
 
 
 def build_view(path: Sequence[Entry]) -> TranscriptView:
@@ -250,11 +247,10 @@ class _View:
         entries = tuple(path[length:])
         self._path = path
         if any(
-            isinstance(entry.payload, _CHANGES_EARLIER) or _reads_model(entry) for entry in entries
-        ):
-            return False
-        if self._omitted_calls and any(
-            entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries
+            isinstance(entry.payload, _CHANGES_EARLIER)
+            or _reads_model(entry)
+            or (entry.message and entry.message.tool_call_id in self._omitted_calls)
+            for entry in entries
         ):
             return False
         self._answers |= _find_answers_to_cut_replies(entries)
@@ -274,9 +270,11 @@ class _View:
         ]
         self._has_media = self._has_media or have_media(messages)
         entry = self._checkpoint
-        summary = ""
-        if entry and isinstance(entry.payload, Checkpoint):
-            summary = _edited_text(entry.payload.summary, self._edits.get(entry.id))
+        summary = (
+            _edited_text(entry.payload.summary, self._edits.get(entry.id))
+            if entry and isinstance(entry.payload, Checkpoint)
+            else ""
+        )
         return first, TranscriptView(
             items=tuple(self._items),
             checkpoint_id=entry.id if entry else None,
@@ -515,9 +513,8 @@ def _find_recorded_summary(checkpoint: Checkpoint, messages: Sequence[Message]) 
 
 def _edited_text(text: str, edit: Edit | None) -> str:
     """Return a summary, or the content that an edit gave it."""
-    if edit is None:
-        return text
-    return "".join(part for part in edit.content or () if isinstance(part, str))
+    parts = (text,) if edit is None else edit.content or ()
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def escape_closing_tag(text: str, tag: str) -> str:
