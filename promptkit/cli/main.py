@@ -77,11 +77,10 @@ class _Formatter(click.HelpFormatter):
     """
 
     def write_text(self, text: str) -> None:
-        mark, _, examples = text.partition("\n")
-        if mark != "\b":
+        if not text.startswith("Examples:\n"):
             super().write_text(text)
             return
-        for example in examples.split("\n"):
+        for example in text.split("\n"):
             line = " " * self.current_indent + example[: len(example) - len(example.lstrip())]
             indent = f"{line}    "
             start = ""
@@ -138,14 +137,6 @@ def program(ctx: click.Context, *, traceback: bool) -> None:
         click.echo(ctx.get_help())
 
 
-# \b keeps click from joining the lines.
-COMPLETION_EXAMPLES = """\b
-Examples:
-  promptkit completion bash > ~/.promptkit-complete.bash
-  promptkit completion zsh > ~/.promptkit-complete.zsh
-  promptkit completion fish > ~/.config/fish/completions/promptkit.fish
-"""
-
 _WHOLE_TARGETS = 'COMP_WORDBREAKS="${COMP_WORDBREAKS//:}"\n'
 """Keeps bash from splitting `FILE.py:NAME` at the colon before the script sees it."""
 
@@ -154,7 +145,13 @@ SHELLS = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
 
 
 @click.command(
-    short_help="Print the script that completes promptkit in a shell.", epilog=COMPLETION_EXAMPLES
+    short_help="Print the script that completes promptkit in a shell.",
+    epilog="""
+    Examples:
+      promptkit completion bash > ~/.promptkit-complete.bash
+      promptkit completion zsh > ~/.promptkit-complete.zsh
+      promptkit completion fish > ~/.config/fish/completions/promptkit.fish
+    """,
 )
 @click.argument("shell", type=click.Choice([*SHELLS]))
 @click.pass_context

@@ -69,8 +69,12 @@ def check_policy(policy: Policy) -> None:
         if state.phase == "manual":
             _check(decision, isinstance(decision, Compact), "is not what the user asks for", state)
         elif not state.enabled:
-            off = isinstance(decision, NoAction | DiscardSummary | RenderPruned | Fail)
-            _check(decision, off, "was made although compaction is off", state)
+            _check(
+                decision,
+                isinstance(decision, NoAction | DiscardSummary | RenderPruned | Fail),
+                "was made although compaction is off",
+                state,
+            )
         if state.phase in TOO_LARGE:
             _check(decision, _ends(policy, state), "is repeated without an end", state)
 
@@ -129,9 +133,12 @@ def _ends(policy: Policy, state: PolicyState) -> bool:
                 state = attrs.evolve(state, background="idle", compacted=True)
             case Compact(extract=extract):
                 attempts = state.attempts.after_attempt("not reduced")
-                extracted = extract or state.extracted
                 state = attrs.evolve(
-                    state, compacted=True, attempts=attempts, extracted=extracted, background="idle"
+                    state,
+                    compacted=True,
+                    attempts=attempts,
+                    extracted=extract or state.extracted,
+                    background="idle",
                 )
             case _:
                 return True
@@ -203,7 +210,9 @@ def _list_tasks(tokenizer: Tokenizer, max_tokens: int) -> Iterator[SummaryTask]:
         plan: Plan = select(
             view, leaf=transcript.leaf or "", tokenizer=tokenizer, keep=KeepLastRound()
         )
-        request = LastRequest(messages=tuple(item.message for item in view.items))
         yield SummaryTask(
-            plan=plan, max_tokens=max_tokens, instructions=instructions, last_request=request
+            plan=plan,
+            max_tokens=max_tokens,
+            instructions=instructions,
+            last_request=LastRequest(messages=tuple(item.message for item in view.items)),
         )

@@ -94,7 +94,8 @@ def _read(recordings: Iterable[Path | str]) -> Iterator[str]:
     from promptkit.lab.recordings import messages_from_entries, read_recording
 
     for recording in recordings:
-        entries = [entry for _, batch in read_recording(recording) for entry in batch.entries]
-        for message in messages_from_entries(entries, full=True):
+        for message in messages_from_entries(
+            [entry for _, batch in read_recording(recording) for entry in batch.entries], full=True
+        ):
             yield message.text
             yield from (call.arguments for call in message.tool_calls)

@@ -73,12 +73,11 @@ def find_branch(transcript: Transcript, messages: Sequence[Message]) -> Branch:
     """
     path = transcript.path()
     best = _match_branch(path, messages)
-    since_message = takewhile(
-        lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path)
-    )
     rewound = any(
         isinstance(entry.payload, Setting) and entry.payload.name == LEAF_SETTING
-        for entry in since_message
+        for entry in takewhile(
+            lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path)
+        )
     )
     if best.is_whole and not (rewound and best.matched < len(messages)):
         return best  # messages were appended, or none
@@ -220,16 +219,20 @@ class Branches:
                 detail="a handoff needs a model that writes it: give the window a model object.",
             )
         compactor = self.compaction.compactor
-        writer = SummaryWriter(
-            summarizer=make_handoff_summarizer(context, context.model),
-            max_tokens=compute_max_summary_tokens(context.budget),
-            last_request=last_request,
-            tools=compactor.tools,
-            redactor=compactor.redactor,
-            tokenizer=context.tokenizer,
-            seconds=self.compaction.wait_seconds,
-            events=compactor.events,
-            count_request=compactor.count_request,
+        return await handoff(
+            self.transcript,
+            self.compaction.view,
+            goal,
+            store,
+            writer=SummaryWriter(
+                summarizer=make_handoff_summarizer(context, context.model),
+                max_tokens=compute_max_summary_tokens(context.budget),
+                last_request=last_request,
+                tools=compactor.tools,
+                redactor=compactor.redactor,
+                tokenizer=context.tokenizer,
+                seconds=self.compaction.wait_seconds,
+                events=compactor.events,
+                count_request=compactor.count_request,
+            ),
         )
-        view = self.compaction.view
-        return await handoff(self.transcript, view, goal, store, writer=writer)

@@ -79,7 +79,9 @@ class SlashCommands:
         self._commands: Mapping[str, Callable[[str], object]] = {
             "help": lambda _: self._lines(HELP.splitlines()),
             "context": self._show_context,
-            "receipt": lambda _: self._show_receipt(),
+            "receipt": lambda _: self._lines(
+                talk.call(lambda session: _receipt(session, screen.console.width))
+            ),
             "compact": self._compact,
             "autocompact": self._autocompact,
             "pin": self._pin,
@@ -105,9 +107,6 @@ class SlashCommands:
         except RefusedError as error:
             self._screen.print_line(str(error), "red")
         return True
-
-    def _show_receipt(self) -> None:
-        self._lines(self._talk.call(lambda session: _receipt(session, self._screen.console.width)))
 
     def _show_context(self, wanted: str) -> None:
         if wanted not in {"", "all"}:
@@ -163,10 +162,9 @@ class SlashCommands:
     def _autocompact(self, wanted: str) -> None:
         if wanted not in {"", "on", "off"}:
             refuse("/autocompact needs on or off, or nothing.")
-        enabled = self._talk.call(lambda session: _set_enabled(session, wanted))
         self._screen.print_line(
             "summaries are made automatically."
-            if enabled
+            if self._talk.call(lambda session: _set_enabled(session, wanted))
             else "no summary is made automatically: a request that is too large leaves messages out."
         )
 
@@ -183,8 +181,9 @@ class SlashCommands:
                 or ["there is no branch yet."]
             )
             return
-        numbers = {str(number): leaf for number, leaf in enumerate(leaves, 1)}
-        if (chosen := numbers.get(wanted)) is None:
+        if (
+            chosen := {str(number): leaf for number, leaf in enumerate(leaves, 1)}.get(wanted)
+        ) is None:
             refuse("/branch needs a number of its list, such as /branch 2.")
         if chosen.id == current:
             self._screen.print_line("this is the branch that the conversation is on.")
@@ -195,10 +194,9 @@ class SlashCommands:
             )
 
     def _undo(self) -> None:
-        undone = self._talk.undo_compaction()
         self._screen.print_line(
             "there is no summary to revert."
-            if undone is None
+            if self._talk.undo_compaction() is None
             else f"Summary reverted: {self._talk.call(format_usage)}"
         )
 
@@ -212,9 +210,10 @@ class SlashCommands:
         )
         if not wanted:
             refuse("/rewind needs a number of your messages, such as /rewind 2.")
-        path = self._talk.call(lambda session: session.transcript.path())
         asked = [
-            entry for entry in path if entry.message is not None and entry.message.role == "user"
+            entry
+            for entry in self._talk.call(lambda session: session.transcript.path())
+            if entry.message is not None and entry.message.role == "user"
         ]
         if wanted > len(asked):
             refuse(f"you have sent only {len(asked):,}: use a smaller number.")
@@ -326,9 +325,11 @@ def _summary(session: AgentSession, threshold: int | None) -> str:
     state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(
         session.compaction.background.state
     )
-    if state is not None or threshold is None:
-        return state or "made with /compact, or when the model rejects a request as too large"
-    return f"started at about {threshold:,} tokens"
+    return (
+        state or "made with /compact, or when the model rejects a request as too large"
+        if state is not None or threshold is None
+        else f"started at about {threshold:,} tokens"
+    )
 
 
 def _receipt(session: AgentSession, width: int) -> list[str]:
@@ -478,8 +479,9 @@ def split_cells(tokens: Sequence[int], cells: int) -> list[int]:
     if not (whole := sum(tokens)):
         return [0] * len(tokens)
     counts = [each * cells // whole for each in tokens]
-    remainders = sorted(range(len(tokens)), key=lambda at: -(tokens[at] * cells % whole))
-    for at in remainders[: cells - sum(counts)]:
+    for at in sorted(range(len(tokens)), key=lambda at: -(tokens[at] * cells % whole))[
+        : cells - sum(counts)
+    ]:
         counts[at] += 1
     for at, each in enumerate(tokens):
         largest = max(range(len(tokens)), key=counts.__getitem__)
@@ -597,19 +599,21 @@ def open_session(  # noqa: PLR0913  # what a conversation is made of
     chosen, close = (
         (ScriptedChatModel(tokenizer_for(None)), None) if model is None else open_model(model)
     )
-    session = AgentSession(
-        model=chosen,
-        transcript=transcript,
-        instructions=instructions or INSTRUCTIONS,
-        tools=tools,
-        budget=budget,
-        preset=preset,
-        summarizer=ExtractiveSummarizer(tokenizer=tokenizer) if model is None else None,
-        tokenizer=tokenizer,
-        events=events,
-        rng=random.Random(0).random if model is None else random.random,  # noqa: S311  # thresholds, and no secrets
+    return ChatSession(
+        AgentSession(
+            model=chosen,
+            transcript=transcript,
+            instructions=instructions or INSTRUCTIONS,
+            tools=tools,
+            budget=budget,
+            preset=preset,
+            summarizer=ExtractiveSummarizer(tokenizer=tokenizer) if model is None else None,
+            tokenizer=tokenizer,
+            events=events,
+            rng=random.Random(0).random if model is None else random.random,  # noqa: S311  # thresholds, and no secrets
+        ),
+        close,
     )
-    return ChatSession(session, close)
 
 
 class ChatSession(SyncSession):
@@ -759,8 +763,9 @@ class _ChatLoop:
                 f"The context window of {options.model} is unknown: no summary is made until it rejects a request. Set it with --window.",
                 "",
             )
-        path = self._chat.session.transcript.path()
-        if messages := [entry for entry in path if entry.message is not None]:
+        if messages := [
+            entry for entry in self._chat.session.transcript.path() if entry.message is not None
+        ]:
             screen.print_note(
                 f"Continuing {options.transcript} with {len(messages):,} messages. The last of them:"
             )
@@ -864,12 +869,13 @@ class _ChatLoop:
         tokens, base = self._chat.call(
             lambda session: (session.compaction.usage().tokens, session.compaction.budget.base)
         )
-        cached = (
+        self._screen.print_meter(
+            tokens,
+            base,
             f", {usage.cached_tokens / usage.input_tokens:.0%} cached"
             if usage and usage.input_tokens and usage.cached_tokens
-            else ""
+            else "",
         )
-        self._screen.print_meter(tokens, base, cached)
 
 
 def _is_interrupted(session: AgentSession) -> bool:

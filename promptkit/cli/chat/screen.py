@@ -115,13 +115,14 @@ class Screen:
         share = tokens / base
         filled = min(BAR, round(BAR * share))
         style = "green" if share < STARTED else "yellow" if share < NEEDED else "red"
-        line = Text.assemble(
-            ("context ", "bright_black"),
-            (full * filled, style),
-            (empty * (BAR - filled), "bright_black"),
-            (f" {tokens:,} of {base:,} tokens{rest}", "bright_black"),
+        self.print_line(
+            Text.assemble(
+                ("context ", "bright_black"),
+                (full * filled, style),
+                (empty * (BAR - filled), "bright_black"),
+                (f" {tokens:,} of {base:,} tokens{rest}", "bright_black"),
+            )
         )
-        self.print_line(line)
 
     def _take(self, part: str) -> None:
         if part == "\n":

@@ -53,8 +53,11 @@ def explain_failure(error: BaseException) -> str:
         message = f"{type(error).__name__}: {error}"
     if isinstance(error, TemplateError):
         message = message.replace(error.file, _short_path(error.file), 1)
-    parts = [place, message, *(f"({note})" for note in notes)]
-    return " ".join(" ".join(part.split()) for part in parts if part)
+    return " ".join(
+        " ".join(part.split())
+        for part in [place, message, *(f"({note})" for note in notes)]
+        if part
+    )
 
 
 def is_full_disk(error: BaseException) -> TypeGuard[OSError]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import attrs
 
@@ -10,12 +11,8 @@ from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import OriginalName, optional, setting
 from promptkit.compaction.summarizers import defaults
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.tokens import ContextBudget
+from promptkit.compaction.summarizers.summarizer import Summarizer
+from promptkit.tokens import ContextBudget
 
 
 def _in_chat(
@@ -87,12 +84,15 @@ class VSCode:
         A model that does not answer is never asked at the end of the conversation: it has no cache
         of it.
         """
-        ways = [defaults.make_simple_summarizer]
-        if self.mode != "simple":
-            ways.insert(0, defaults.make_full_summarizer)
-        if self.mode == "auto" and not context.has_other_model:
-            ways.insert(0, defaults.make_inline_summarizer)
-        return defaults.make_fallback_factory(*ways)(context)
+        return defaults.make_fallback_factory(
+            *(
+                [defaults.make_inline_summarizer]
+                if self.mode == "auto" and not context.has_other_model
+                else []
+            ),
+            *([defaults.make_full_summarizer] if self.mode != "simple" else []),
+            defaults.make_simple_summarizer,
+        )(context)
 
 
 def vscode(settings: VSCode | None = None) -> Preset:

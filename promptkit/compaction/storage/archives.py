@@ -9,13 +9,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import re
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
 
 from filelock import FileLock
 
 from promptkit.compaction.planning.blocks import find_covered_entries
 from promptkit.compaction.run.compactor import Compactor, DraftSummary
+from promptkit.compaction.run.replacement import ReplacementMessages
 from promptkit.files import replace_file
+from promptkit.messages import Message
 from promptkit.reprs import describe
 from promptkit.transcript import Checkpoint, Entry
 from promptkit.transcript.stores.jsonl.format import (
@@ -24,13 +28,6 @@ from promptkit.transcript.stores.jsonl.format import (
     encode_batch,
     encode_header,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from promptkit.compaction.run.replacement import ReplacementMessages
-    from promptkit.messages import Message
 
 
 class ArchiveDirectory:

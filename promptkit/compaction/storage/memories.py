@@ -10,15 +10,17 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import attrs
 from filelock import FileLock
 
 from promptkit.compaction.planning.blocks import find_covered_items, is_user_request
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.policy.decisions import WAIT_SECONDS
+from promptkit.compaction.policy.state import WAIT_SECONDS
 from promptkit.compaction.run.hooks import CompactionHooks, PreCompactResult
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
@@ -29,15 +31,10 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_task,
 )
 from promptkit.files import replace_file
+from promptkit.messages import Json
 from promptkit.reprs import describe
 from promptkit.sizes import read_tokens
 from promptkit.transcript import Checkpoint, Entry, Redactor, Transcript, ViewItem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from promptkit.messages import Json
 
 CURATED_FILE = "MEMORY.md"
 """The file that the user edits."""
@@ -114,9 +111,11 @@ class MemoryExtractionHook(CompactionHooks):
         if isinstance(listed, str):
             return parse_bullets(listed)
         items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
-        if not items or self._extractor is None:
-            return ()
-        return await self._extractor.extract(items, known=await self._read_known())
+        return (
+            ()
+            if not items or self._extractor is None
+            else await self._extractor.extract(items, known=await self._read_known())
+        )
 
 
 class MemoryExtractor(Protocol):
@@ -145,11 +144,13 @@ class StatedMemoryExtractor:
         self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
     ) -> tuple[str, ...]:
         """Return the sentences, also those that are known: the directory writes none twice."""
-        texts = (item.message.text for item in items if is_user_request(item))
-        sentences = (sentence.strip() for text in texts for sentence in _SENTENCE.split(text))
-        return tuple(
-            dict.fromkeys(sentence for sentence in sentences if _STATEMENT.search(sentence))
+        sentences = (
+            sentence.strip()
+            for item in items
+            if is_user_request(item)
+            for sentence in _SENTENCE.split(item.message.text)
         )
+        return tuple(dict.fromkeys(filter(_STATEMENT.search, sentences)))
 
 
 @attrs.frozen(kw_only=True)
@@ -247,9 +248,11 @@ class MemoryDirectory:
 
     def list_recent(self, today: date) -> tuple[str, ...]:
         """Return the memories of yesterday and today, oldest first. Raises OSError."""
-        days = (today - timedelta(days=1), today)
-        texts = (_read(self.folder / daily_file_name(day)) for day in days)
-        return tuple(memory for text in texts for memory in parse_memories(text))
+        return tuple(
+            memory
+            for day in (today - timedelta(days=1), today)
+            for memory in parse_memories(_read(self.folder / daily_file_name(day)))
+        )
 
     def load(self, today: date, *, include_curated: bool) -> str:
         """Return the memories to show to a model: MEMORY.md, then yesterday's file and today's.
@@ -264,8 +267,8 @@ class MemoryDirectory:
         Raises:
             OSError: A file cannot be read.
         """
-        days = (daily_file_name(today - timedelta(days=1)), daily_file_name(today))
-        files = (strip_comments(_read(self.folder / name)) for name in days)
+        days = (today - timedelta(days=1), today)
+        files = (strip_comments(_read(self.folder / daily_file_name(day))) for day in days)
         recent = "\n\n".join(filter(None, files))
         if len(recent) > MAX_RECENT_CHARACTERS:
             recent = recent[-MAX_RECENT_CHARACTERS - 1 :].partition("\n")[2]
@@ -287,10 +290,9 @@ def parse_bullets(text: str) -> tuple[str, ...]:
 
     An item that only says that there is nothing is ignored.
     """
-    points = (_format_memory(match[1]) for match in _BULLET.finditer(text))
     return tuple(
         point
-        for point in points
+        for point in (_format_memory(match[1]) for match in _BULLET.finditer(text))
         if (normalized := _normalize(point)) and normalized not in _EMPTY_ANSWERS
     )
 

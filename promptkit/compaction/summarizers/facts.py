@@ -16,11 +16,9 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
 from promptkit.compaction.planning.names import (
-    MAX_LENGTH,
     find_figures,
-    find_words,
+    find_names,
     is_common,
-    is_name,
     iter_texts,
 )
 from promptkit.compaction.planning.tool_calls import (
@@ -339,7 +337,6 @@ class _FactCollector:
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.rules = {rule.name: rule.text for rule in known.rules}
         self.names = {name.text: (name.written, name.seen, name.last) for name in known.names}
-        self._plain = set[str]()  # words that are no names, each judged once
         self._running: dict[str, int] = {}  # call id → index of its command
         # call id → where the text of its skill or rules belongs, and its name
         self._loading: dict[str, tuple[dict[str, str], str]] = {}
@@ -422,9 +419,8 @@ class _FactCollector:
         )
 
     def _add_names(self, message: Message) -> None:
-        words = set[str]().union(*map(find_words, iter_texts(message))) - self._plain
-        names = {word for word in words if is_name(word) and not is_common(word)}
-        self._plain.update(word for word in words - names if len(word) <= MAX_LENGTH)
+        found = set[str]().union(*map(find_names, iter_texts(message)))
+        names = {name for name in found if not is_common(name)}
         for text in sorted(names):
             written, seen, _ = self.names.get(text, (0, 0, 0))
             self.names[text] = written + (message.role != "tool"), seen + 1, self.messages

@@ -245,11 +245,15 @@ def _write_parquet(file: BinaryIO, read_lines: Callable[[], Iterable[bytes]]) ->
             columns = [
                 [_convert(row.get(name), kind) for row in group] for name, kind in types.items()
             ]
-            arrays = [
-                pa.array(values, type=field.type)
-                for values, field in zip(columns, schema, strict=True)
-            ]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            writer.write_table(
+                pa.Table.from_arrays(
+                    [
+                        pa.array(values, type=field.type)
+                        for values, field in zip(columns, schema, strict=True)
+                    ],
+                    schema=schema,
+                )
+            )
 
 
 def _read_rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:  # Any: JSON

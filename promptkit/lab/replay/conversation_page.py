@@ -93,9 +93,11 @@ def build_columns(log: ConversationLog) -> dict[str, object]:
 def _encode_content(message: LoggedMessage) -> object:
     """Return a text, or a list of texts and of the properties of other parts."""
     content = message.message.content
-    if all(isinstance(part, str) for part in content) and len(content) <= 1:
-        return message.message.text
-    return [part if isinstance(part, str) else describe_part(part) for part in content]
+    return (
+        message.message.text
+        if all(isinstance(part, str) for part in content) and len(content) <= 1
+        else [part if isinstance(part, str) else describe_part(part) for part in content]
+    )
 
 
 def _encode_log(log: RequestLog) -> dict[str, object]:

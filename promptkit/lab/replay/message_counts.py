@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
-from promptkit.messages import Message, OpaquePart
+from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import Tokenizer
@@ -73,8 +73,12 @@ class MessageCounts:
             return count
         tokens = written = self._count(message)
         if not self._shows_thinking and any(map(is_thinking, message.content)):
-            content = tuple(part for part in message.content if not is_thinking(part))
-            tokens = self._count(attrs.evolve(message, content=content))
+            tokens = self._count(
+                attrs.evolve(
+                    message,
+                    content=tuple(part for part in message.content if not is_thinking(part)),
+                )
+            )
         count = MessageCount(
             number=len(self._all),
             message=message,
@@ -94,6 +98,16 @@ class MessageCounts:
 
 def _find_key(message: Message) -> Message | str:
     """Return the message itself, or its JSON if it has a provider's own part, which may contain values that cannot be hashed."""
-    if any(isinstance(part, OpaquePart) for part in message.content):
-        return json.dumps(message_to_json(message), sort_keys=True)
-    return message
+    return (
+        json.dumps(message_to_json(message), sort_keys=True)
+        if any(isinstance(part, OpaquePart) for part in message.content)
+        else message
+    )
+
+
+def count_overhead(
+    tokenizer: Tokenizer, tools: Sequence[ToolDefinition], messages: Iterable[Message]
+) -> int:
+    """Count the tokens of a request beside its messages: its framing, and the definitions of its tools."""
+    system = next((message.text for message in messages if message.role == "system"), False)
+    return tokenizer.count_overhead(tools, system=system).tokens

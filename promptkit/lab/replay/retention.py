@@ -190,8 +190,9 @@ def find_working_directory(messages: Iterable[Message]) -> str:
                 if len(path) <= MAX_LENGTH:
                     paths += 1
                     inside.update(accumulate(path.split("/")[1:-1], "{}/{}".format))
-    found = [directory for directory, count in inside.items() if 2 * count > paths]
-    return max(found, key=len, default="")
+    return max(
+        [directory for directory, count in inside.items() if 2 * count > paths], key=len, default=""
+    )
 
 
 def iter_lines(message: Message) -> Iterator[str]:

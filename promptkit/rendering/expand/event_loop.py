@@ -85,8 +85,10 @@ async def _drive_in_loop(
             results: AwaitedResults = []
             for future in [future for future in running if future in done]:
                 error = asyncio.CancelledError() if future.cancelled() else future.exception()
-                value = None if error else future.result()
-                results.extend((node, value, error) for node in running.pop(future))
+                results.extend(
+                    (node, None if error else future.result(), error)
+                    for node in running.pop(future)
+                )
             try:
                 pending = render.send(results)
             except StopIteration as stop:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from promptkit.elements.element import Children, PromptElement, Sizing
 from promptkit.rendering.prune.plans import PlanCache
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Sequence
-
-    from promptkit.elements.element import Children, PromptElement, Sizing
-    from promptkit.rendering.tree import MessageItem
-    from promptkit.tokens import Tokenizer
-
+from promptkit.rendering.tree import MessageItem
+from promptkit.tokens.tokenizer import Tokenizer
 
 ItemKey: TypeAlias = int | tuple[int, ...]
 

@@ -91,9 +91,11 @@ def check_messages(
     )
     if as_mapping(body.get("thinking")).get("type") == "enabled":
         _check_last_round(as_sequence(body["messages"]))
-    kinds = (block.get("type") for _, block in list_blocks(body))
     require(
-        body.get("tools") or {"tool_use", "tool_result"}.isdisjoint(kinds),
+        body.get("tools")
+        or {"tool_use", "tool_result"}.isdisjoint(
+            block.get("type") for _, block in list_blocks(body)
+        ),
         "Requests which include `tool_use` or `tool_result` blocks must define tools.",
     )
     return CheckedMessages(prefix=turns.digest, dropped=tuple(turns.dropped))
@@ -289,12 +291,11 @@ class _Turns:
 
     def end_turn(self) -> None:
         """Check that the calls before a user turn have their results in it."""
-        if self.role != "assistant" and self.calls:
-            ids = ", ".join(self.calls)
-            refuse(
-                f"messages.{self.place}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. "
-                "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-            )
+        require(
+            self.role == "assistant" or not self.calls,
+            f"messages.{self.place}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(self.calls)}. "
+            "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        )
 
     def _add_block(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
         kind = block.get("type")
@@ -403,8 +404,9 @@ def sign_thinking(text: str, prefix: str) -> str:
 
 
 def _digest(before: str, *values: object) -> str:
-    text = json.dumps([before, *values], sort_keys=True)
-    return blake2b(text.encode(), digest_size=12).hexdigest()
+    return blake2b(
+        json.dumps([before, *values], sort_keys=True).encode(), digest_size=12
+    ).hexdigest()
 
 
 def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
@@ -435,32 +437,40 @@ def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any:
                     **({"tool_calls": calls} if calls else {}),
                 }
             )
-    tools = [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.get("name"),
-                "parameters": tool.get("input_schema"),
-                **({"description": tool["description"]} if "description" in tool else {}),
-            },
-        }
-        for tool in map(as_mapping, as_sequence(body.get("tools")))
-    ]
-    return {"model": body.get("model"), "messages": messages, "tools": tools}
+    return {
+        "model": body.get("model"),
+        "messages": messages,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.get("name"),
+                    "parameters": tool.get("input_schema"),
+                    **({"description": tool["description"]} if "description" in tool else {}),
+                },
+            }
+            for tool in map(as_mapping, as_sequence(body.get("tools")))
+        ],
+    }
 
 
 def _convert_call(block: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
-    function = {
-        "name": block.get("name"),
-        "arguments": json.dumps(block.get("input"), ensure_ascii=False),
+    return {
+        "id": block.get("id"),
+        "type": "function",
+        "function": {
+            "name": block.get("name"),
+            "arguments": json.dumps(block.get("input"), ensure_ascii=False),
+        },
     }
-    return {"id": block.get("id"), "type": "function", "function": function}
 
 
 def _convert_content(content: object) -> object:
-    if isinstance(content, str):
-        return content
-    return [_convert_block(as_mapping(block)) for block in as_sequence(content)]
+    return (
+        content
+        if isinstance(content, str)
+        else [_convert_block(as_mapping(block)) for block in as_sequence(content)]
+    )
 
 
 def _convert_block(block: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as above
@@ -473,9 +483,12 @@ def _convert_block(block: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as ab
             return {"type": "text", "text": ""}
         case "image":
             source = as_mapping(block.get("source"))
-            url = (
-                source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
-            )
-            return {"type": "image_url", "image_url": {"url": url}}
+            return {
+                "type": "image_url",
+                "image_url": {
+                    "url": source.get("url")
+                    or f"data:{source.get('media_type')};base64,{source.get('data')}"
+                },
+            }
         case _:
             return block

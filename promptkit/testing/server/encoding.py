@@ -5,17 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
 from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
 from promptkit.providers.openai.request import PHASE
+from promptkit.testing.server.journal import Exchange
 from promptkit.testing.server.replies import HttpAnswer, api_error
 from promptkit.testing.server.validation import check_chat, check_responses
-
-if TYPE_CHECKING:
-    from promptkit.testing.server.journal import Exchange
 
 JsonObject: TypeAlias = dict[str, Any]  # Any: JSON
 
@@ -76,10 +74,11 @@ def encode_chat(reply: ServerReply) -> JsonObject:
             }
             for call in reply.message.tool_calls
         ]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
     return {
         **_chunk_head(reply, "chat.completion"),
-        "choices": [choice],
+        "choices": [
+            {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
+        ],
         "usage": _encode_chat_usage(reply.usage),
     }
 
@@ -197,8 +196,9 @@ def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObj
         }
         for index, sent in enumerate(asked)
     ]
-    text = f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted."
-    sealed = base64.b64encode(text.encode()).decode()
+    sealed = base64.b64encode(
+        f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted.".encode()
+    ).decode()
     output = [
         *user_messages,
         {"id": f"cmp_{exchange.number}", "type": "compaction", "encrypted_content": sealed},
@@ -226,8 +226,11 @@ def _iter_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterat
             if item["type"] == "function_call"
             else {}
         )
-        started = item | ({"status": "in_progress"} if "status" in item else {}) | empty
-        yield {"type": "response.output_item.added", "output_index": index, "item": started}
+        yield {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": item | ({"status": "in_progress"} if "status" in item else {}) | empty,
+        }
         if item["type"] == "function_call":
             for delta in split_deltas(item["arguments"]):
                 yield {"type": "response.function_call_arguments.delta", **place, "delta": delta}
@@ -325,24 +328,36 @@ def _encode_response_usage(usage: Usage, reasoning: int = 0) -> JsonObject:
 def _refuse_chat(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
     if tokens + reserved <= window:
         return None
-    parts = f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
-    however = parts if reserved else f"your messages resulted in {tokens} tokens"
+    however = (
+        f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
+        if reserved
+        else f"your messages resulted in {tokens} tokens"
+    )
     reduce = "Please reduce the length of the messages" + (" or completion." if reserved else ".")
-    message = f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}"
-    return api_error(400, message, code="context_length_exceeded", param="messages")
+    return api_error(
+        400,
+        f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}",
+        code="context_length_exceeded",
+        param="messages",
+    )
 
 
 def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
     if tokens + reserved <= window:
         return None
-    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
-    return api_error(400, message, code="context_length_exceeded", param="input")
+    return api_error(
+        400,
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        code="context_length_exceeded",
+        param="input",
+    )
 
 
 def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:
     options = exchange.body.get("stream_options")
-    include_usage = isinstance(options, dict) and options.get("include_usage") is True
-    for value in encode_chat_chunks(reply, include_usage=include_usage):
+    for value in encode_chat_chunks(
+        reply, include_usage=isinstance(options, dict) and options.get("include_usage") is True
+    ):
         yield _encode_event(value)
     yield b"data: [DONE]\n\n"
 
