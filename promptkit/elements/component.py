@@ -175,15 +175,19 @@ def _make_function(function: FunctionType, *, pure: bool) -> Callable[..., Promp
     refuse_forgotten_return(function.__name__, function)
     declared = _read_parameters(function)
     element = make_element(_declare_class(declared), pure=pure)
-    make: Callable[..., PromptElement] = element  # no type checker knows its props
 
     def create(*args: object, **given: object) -> PromptElement:
-        return make(**declared.bind(element, args, given))
+        return _construct(element, declared.bind(element, args, given))
 
     update_wrapper(create, function)
     create.__dict__["__signature__"] = declared.signature
     create.__dict__["__element__"] = element
     return create
+
+
+def _construct(element: Callable[..., PromptElement], props: Mapping[str, object]) -> PromptElement:
+    """Create an element of a class whose props no type checker knows."""
+    return element(**props)
 
 
 @attrs.frozen

@@ -576,11 +576,9 @@ def _is_component(node: Node) -> bool:
 
 def _iter_items(values: Iterable[object]) -> Iterator[object]:
     """Iterate over the values of props, over the values of mappings, and over the items of lists at any depth, in any order."""
-    todo: list[object] = [
-        each
-        for value in values
-        for each in (value.values() if isinstance(value, Mapping) else (value,))
-    ]
+    todo: list[object] = []
+    for value in values:
+        todo += value.values() if isinstance(value, Mapping) else (value,)
     opened: set[int] = set()  # a list may contain itself
     while todo:
         value = todo.pop()
