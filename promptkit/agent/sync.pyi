@@ -5,10 +5,10 @@ from typing import Self, TypeVar
 
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.attachments import Attachment
-from promptkit.agent.session.result import TurnResult
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.session.stream import StreamEvent
 from promptkit.agent.session.subagents import SubagentResult, SubagentTask
+from promptkit.agent.session.tools import TurnResult
 from promptkit.agent.window.prompt import ContextUsage
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.window import ContextWindow

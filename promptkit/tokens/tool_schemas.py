@@ -92,9 +92,9 @@ def count_tool_calls(calls: Sequence[ToolCall], count: Counter) -> Count:
 
     The prompt holds arguments as compact JSON. The count is exact for one call.
     """
-    tokens = sum(
-        _CALL + 2 * count(call.name) + count(compact_arguments(call.arguments)) for call in calls
-    )
+    tokens = 0
+    for call in calls:
+        tokens += _CALL + 2 * count(call.name) + count(compact_arguments(call.arguments))
     return Count(tokens + _PARALLEL if len(calls) > 1 else tokens, exact=len(calls) <= 1)
 
 
@@ -103,12 +103,13 @@ def compact_arguments(arguments: str) -> str:
     return (_compact_short if len(arguments) <= _SHORT else _compact_long)(arguments)
 
 
+_read = json.JSONDecoder().decode
 _write_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _rewrite(arguments: str) -> str:
     try:
-        return _write_compact(json.loads(arguments))
+        return _write_compact(_read(arguments))
     except (ValueError, RecursionError):
         return arguments
 

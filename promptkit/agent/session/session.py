@@ -18,7 +18,6 @@ from promptkit.agent.session.attachments import (
     fit_attachments,
     read_attachments,
 )
-from promptkit.agent.session.result import TurnResult
 from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.subagents import (
     FORK_NOTE,
@@ -34,7 +33,13 @@ from promptkit.agent.session.subagents import (
     link,
     open_beside,
 )
-from promptkit.agent.session.tools import ToolRunner, TurnHooks, run_before_request, tools_by_name
+from promptkit.agent.session.tools import (
+    ToolRunner,
+    TurnHooks,
+    TurnResult,
+    run_before_request,
+    tools_by_name,
+)
 from promptkit.agent.settings import (
     WindowSettings,
     check_content,
@@ -901,9 +906,10 @@ class AgentSession:
         """
         window = self.window
         shown = window.budget.result_tokens
-        max_tokens = PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2)
         return RecallSettings(
-            transcript=window.transcript, tokenizer=window.tokenizer, max_tokens=max_tokens
+            transcript=window.transcript,
+            tokenizer=window.tokenizer,
+            max_tokens=PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2),
         )
 
     async def _add_attachments(

@@ -219,15 +219,20 @@ class Branches:
                 detail="a handoff needs a model that writes it: give the window a model object.",
             )
         compactor = self.compaction.compactor
-        writer = SummaryWriter(
-            summarizer=make_handoff_summarizer(context, context.model),
-            max_tokens=compute_max_summary_tokens(context.budget),
-            last_request=last_request,
-            tools=compactor.tools,
-            redactor=compactor.redactor,
-            tokenizer=context.tokenizer,
-            seconds=self.compaction.wait_seconds,
-            events=compactor.events,
-            count_request=compactor.count_request,
+        return await handoff(
+            self.transcript,
+            self.compaction.view,
+            goal,
+            store,
+            writer=SummaryWriter(
+                summarizer=make_handoff_summarizer(context, context.model),
+                max_tokens=compute_max_summary_tokens(context.budget),
+                last_request=last_request,
+                tools=compactor.tools,
+                redactor=compactor.redactor,
+                tokenizer=context.tokenizer,
+                seconds=self.compaction.wait_seconds,
+                events=compactor.events,
+                count_request=compactor.count_request,
+            ),
         )
-        return await handoff(self.transcript, self.compaction.view, goal, store, writer=writer)
