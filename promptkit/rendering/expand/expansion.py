@@ -404,9 +404,7 @@ class Expansion:
                 return
             group = parent.layout.groups[node.group_index]
             group.unfinished -= 1
-            if group.unfinished:
-                return
-            if self._schedule(parent.layout.groups[node.group_index + 1 :]):
+            if group.unfinished or self._schedule(parent.layout.groups[node.group_index + 1 :]):
                 return
             node = parent
 
