@@ -649,9 +649,13 @@ def _draft_tag(
 
 def _build_tool_call(attributes: Mapping[str, object]) -> ToolCall:
     arguments = attributes.get("arguments", "{}")
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(id=str(attributes["id"]), name=str(attributes["name"]), arguments=arguments)
+    return ToolCall(
+        id=str(attributes["id"]),
+        name=str(attributes["name"]),
+        arguments=arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments, ensure_ascii=False),
+    )
 
 
 def _describe_expected(attribute: str, field: attrs.Attribute[object], value: object) -> str:
