@@ -117,17 +117,19 @@ def component(given: object = None, /, *, pure: bool = False) -> object:
     >>> selection("a.py", "print()").layout(priority=5)
     selection(path='a.py', code='print()', priority=5)
     """
-    if given is None:
-        return partial(component, pure=pure)
-    if isinstance(given, type):
-        if not issubclass(given, PromptElement):
+    match given:
+        case None:
+            return partial(component, pure=pure)
+        case type() if issubclass(given, PromptElement):
+            return _make_class(given, pure=pure)
+        case type():
             raise InvalidArgumentError(
                 f"{given.__name__} must extend PromptElement: write `class {given.__name__}(PromptElement):`."
             )
-        return _make_class(given, pure=pure)
-    if isinstance(given, FunctionType):
-        return _make_function(given, pure=pure)
-    raise InvalidArgumentError(f"@component takes a class or a function, not {given!r}.")
+        case FunctionType():
+            return _make_function(given, pure=pure)
+        case _:
+            raise InvalidArgumentError(f"@component takes a class or a function, not {given!r}.")
 
 
 class _Decorator(Protocol):
@@ -173,19 +175,15 @@ def _make_function(function: FunctionType, *, pure: bool) -> Callable[..., Promp
     refuse_forgotten_return(function.__name__, function)
     declared = _read_parameters(function)
     element = make_element(_declare_class(declared), pure=pure)
+    make: Callable[..., PromptElement] = element  # no type checker knows its props
 
     def create(*args: object, **given: object) -> PromptElement:
-        return _construct(element, declared.bind(element, args, given))
+        return make(**declared.bind(element, args, given))
 
     update_wrapper(create, function)
     create.__dict__["__signature__"] = declared.signature
     create.__dict__["__element__"] = element
     return create
-
-
-def _construct(element: Callable[..., PromptElement], props: Mapping[str, object]) -> PromptElement:
-    """Create an element of a class whose props no type checker knows."""
-    return element(**props)
 
 
 @attrs.frozen

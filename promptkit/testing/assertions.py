@@ -10,9 +10,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Literal, Never, TypeAlias
-
-import attrs
+from typing import TYPE_CHECKING, Literal, Never, TypeAlias
 
 from promptkit import (
     BudgetExceededError,
@@ -27,7 +25,6 @@ from promptkit import (
     Renderer,
     ToolDefinition,
 )
-from promptkit.agent import AgentSession, ContextWindow, SyncSession
 from promptkit.compaction.summarizers.losses import FactKind, Losses, is_shown
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering import Removal
@@ -39,6 +36,9 @@ from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_aliv
 from promptkit.tokens import NamedModel, Tokenizer
 from promptkit.tools import AnyTool
 from promptkit.transcript import MessageEntry, Transcript
+
+if TYPE_CHECKING:
+    from promptkit.agent import AgentSession, ContextWindow, SyncSession  # loads asyncio
 
 
 def assert_fits(  # noqa: PLR0913  # the arguments of a render
@@ -381,7 +381,7 @@ def _check_outcomes(rendered: Rendered, path: str, *, wrong: Outcome, empty: str
     __tracebackhide__ = True
     found = _find_elements_or_fail(rendered, path)
     for outcome in (wrong, "empty"):
-        paths = [element.path for element in found if element.outcome == outcome]
+        paths = [each for each, found_outcome in found if found_outcome == outcome]
         said = empty if outcome == "empty" else f"{'was' if len(paths) == 1 else 'were'} {wrong}"
         lines = _describe_removals(paths, rendered) if outcome == "dropped" else paths
         if paths:
@@ -501,29 +501,19 @@ Outcome: TypeAlias = Literal["kept", "dropped", "empty"]
 rendered anything."""
 
 
-@attrs.frozen
-class _MatchedElement:
-    """An element of the prompt, or a string in one, and its outcome."""
-
-    path: str
-    outcome: Outcome
-
-
-def _find_elements_or_fail(rendered: Rendered, path: str) -> list[_MatchedElement]:
+def _find_elements_or_fail(rendered: Rendered, path: str) -> list[tuple[str, Outcome]]:
     __tracebackhide__ = True
     found = _find_elements(rendered, path)
     if not found:
         near = difflib.get_close_matches(
             path.rpartition(PATH_SEPARATOR)[2], _list_labels(rendered), n=MAX_NEAR, cutoff=0.5
         )
-        paths = [
-            element.path for label in near for element in _find_elements(rendered, label)[:MAX_NEAR]
-        ]
+        paths = [place for label in near for place, _ in _find_elements(rendered, label)[:MAX_NEAR]]
         _fail(f"No element is at {path!r}.", "Near:", paths, rendered)
     return found
 
 
-def _find_elements(rendered: Rendered, pattern: str) -> list[_MatchedElement]:
+def _find_elements(rendered: Rendered, pattern: str) -> list[tuple[str, Outcome]]:
     """Find the elements whose paths end as a pattern says, in written order.
 
     `assert_kept` describes the pattern.
@@ -534,7 +524,7 @@ def _find_elements(rendered: Rendered, pattern: str) -> list[_MatchedElement]:
     ]
     paths = Paths()
     return [
-        _MatchedElement(paths.format(node, position), outcome)
+        (paths.format(node, position), outcome)
         for node, position, outcome in _iter_outcomes(rendered)
         if _path_ends_with(node, position, steps)
         or f"{PATH_SEPARATOR}{paths.shorten(node, position)}".endswith(f"{PATH_SEPARATOR}{pattern}")

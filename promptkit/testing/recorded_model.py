@@ -33,9 +33,8 @@ from promptkit.providers.model import (
     with_options,
 )
 from promptkit.reprs import describe
-from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import shorten_media
-from promptkit.testing.snapshots.markdown import fence_json
+from promptkit.testing.snapshots.markdown import diff_lines, fence_json, show_first
 from promptkit.testing.snapshots.requests import HttpRequest, format_request
 from promptkit.testing.snapshots.stabilize import MachineFolders, StabilizeOptions, Stabilizer
 from promptkit.tokens.models import model_name
@@ -171,11 +170,6 @@ class RecordedModel:
 
     def __repr__(self) -> str:
         return describe(self, name=self.name, folder=str(self.folder), records=self._records)
-
-    @property
-    def is_recording(self) -> bool:
-        """Whether requests are sent to the model, because the folder had no records."""
-        return self._model is not None
 
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
         """Return the same model with these options, over the same records."""

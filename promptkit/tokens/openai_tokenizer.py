@@ -208,12 +208,14 @@ class OpenAITokenizer(Tokenizer):
         Without `tokens`, an opaque part counts the text in it, and a document nothing; that is
         exact only for a refusal.
         """
-        if isinstance(part, ImagePart):
-            tokens, exact = count_image(part, self._images)
-            return Count(tokens, exact and self._exact)
-        if isinstance(part, OpaquePart):
-            return count_opaque(part, self.count)
-        return Count(0, exact=False) if part.tokens is None else Count(part.tokens)
+        match part:
+            case ImagePart():
+                tokens, exact = count_image(part, self._images)
+                return Count(tokens, exact and self._exact)
+            case OpaquePart():
+                return count_opaque(part, self.count)
+            case DocumentPart():
+                return Count(part.tokens or 0, part.tokens is not None)
 
     def count_overhead(
         self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False

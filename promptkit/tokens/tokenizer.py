@@ -155,17 +155,19 @@ class Tokenizer(Protocol):
         return truncate_by_counting(text, tokens, self.count, keep=keep)
 
 
-def count_message(message: Message, tokenizer: Tokenizer) -> int:
-    """Count the tokens of a message, framing included."""
-    count = tokenizer.base.count
-    texts = others = 0
-    has_text = False
+def count_message(message: Message, tokenizer: Tokenizer, texts: int | None = None) -> int:
+    """Count the tokens of a message, framing included.
+
+    `texts` are those of its texts, if these were counted before with `count_texts`.
+    """
+    others, has_text = 0, False
     for part in message.content:
         if isinstance(part, str):
-            texts += count(part)
             has_text = True
         else:
             others += count_part(part, tokenizer)
+    if texts is None and has_text:
+        texts = count_texts(message, tokenizer.base.count)
     frame = tokenizer.count_framing(
         message.role,
         name=message.name,
@@ -173,7 +175,16 @@ def count_message(message: Message, tokenizer: Tokenizer) -> int:
         tool_call_id=message.tool_call_id,
         text=has_text,
     )
-    return frame.tokens + tokenizer.scale(texts) + others
+    return frame.tokens + tokenizer.scale(texts or 0) + others
+
+
+def count_texts(message: Message, count: Callable[[str], int]) -> int:
+    """Sum up the tokens of the texts of a message, each counted by itself."""
+    tokens = 0
+    for part in message.content:
+        if isinstance(part, str):
+            tokens += count(part)
+    return tokens
 
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:
@@ -258,18 +269,24 @@ def find_texts(value: Json) -> list[str]:
     todo: list[tuple[Json, bool, bool]] = [(value, False, False)]
     while todo:
         item, is_text, is_written = todo.pop()
-        if isinstance(item, str):
-            if is_text:
+        match item:
+            case str() if is_text:
                 texts.append(item)
-        elif isinstance(item, Mapping):
-            plain = item.get("type") == "text"  # a text document has its text in `data`
-            for key, child in item.items():
-                written = is_written or key in _WRITTEN_FIELDS
-                todo.append(
-                    (child, written or key in _TEXT_FIELDS or (plain and key == "data"), written)
-                )
-        elif isinstance(item, list | tuple):
-            todo.extend((child, is_text, is_written) for child in item)
+            case Mapping():
+                plain = item.get("type") == "text"  # a text document has its text in `data`
+                for key, child in item.items():
+                    written = is_written or key in _WRITTEN_FIELDS
+                    todo.append(
+                        (
+                            child,
+                            written or key in _TEXT_FIELDS or (plain and key == "data"),
+                            written,
+                        )
+                    )
+            case list() | tuple():
+                todo.extend((child, is_text, is_written) for child in item)
+            case _:
+                pass
     return texts
 
 

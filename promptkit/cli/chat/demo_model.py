@@ -144,7 +144,9 @@ def _answer(messages: Sequence[Message]) -> str:
 
 
 def _describe_result(call: ToolCall | None, text: str) -> str:
-    what = "The call" if call is None else _subject(call)
+    what = "The search" if call else "The call"
+    if call and call.name != "search":
+        what = str(json.loads(call.arguments).get("path", "The folder"))
     if text.startswith("Error: "):
         return f"{what}: that failed. {text.removeprefix('Error: ')}"
     lines = text.splitlines()
@@ -154,8 +156,3 @@ def _describe_result(call: ToolCall | None, text: str) -> str:
     return (
         f"{what} gave {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{excerpt}"
     )
-
-
-def _subject(call: ToolCall) -> str:
-    path = json.loads(call.arguments).get("path", "The folder")
-    return "The search" if call.name == "search" else str(path)

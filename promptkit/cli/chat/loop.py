@@ -79,7 +79,9 @@ class SlashCommands:
         self._commands: Mapping[str, Callable[[str], object]] = {
             "help": lambda _: self._lines(HELP.splitlines()),
             "context": self._show_context,
-            "receipt": lambda _: self._show_receipt(),
+            "receipt": lambda _: self._lines(
+                talk.call(lambda session: _receipt(session, screen.console.width))
+            ),
             "compact": self._compact,
             "autocompact": self._autocompact,
             "pin": self._pin,
@@ -105,9 +107,6 @@ class SlashCommands:
         except RefusedError as error:
             self._screen.print_line(str(error), "red")
         return True
-
-    def _show_receipt(self) -> None:
-        self._lines(self._talk.call(lambda session: _receipt(session, self._screen.console.width)))
 
     def _show_context(self, wanted: str) -> None:
         if wanted not in {"", "all"}:

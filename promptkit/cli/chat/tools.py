@@ -56,7 +56,8 @@ def file_tools(
             try:
                 subject, outcome, result = run(arguments)
             except RefusedError as error:
-                on_tool_call(f"{definition.name} {_subject(arguments)}", f"refused: {error}")
+                about = (str(arguments[name]) for name in arguments if name in {"path", "text"})
+                on_tool_call(" ".join([definition.name, *about]), f"refused: {error}")
                 return f"Error: {error}"
             on_tool_call(f"{definition.name} {subject}", outcome)
             return result
@@ -111,7 +112,9 @@ def _list(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, st
     path = _text(arguments, "path", ".")
     entries = folder.list_entries(path)
     lines = [
-        f"{each.name}/" if each.kind == "folder" else f"{each.name}  {_size(each.size, each.kind)}"
+        f"{each.name}/"
+        if each.kind == "folder"
+        else f"{each.name}  {f'{each.size:,} bytes' if each.kind == 'file' else f'({each.kind})'}"
         for each in entries[:MAX_NAMES]
     ]
     if len(entries) > MAX_NAMES:
@@ -226,11 +229,3 @@ def _number(arguments: Mapping[str, object], name: str, default: int | None) -> 
     if (number := read_integer(value)) is None:
         refuse(f"{name} must be a whole number.")
     return number
-
-
-def _subject(arguments: Mapping[str, object]) -> str:
-    return " ".join(str(value) for name, value in arguments.items() if name in {"path", "text"})
-
-
-def _size(size: int, kind: str) -> str:
-    return f"{size:,} bytes" if kind == "file" else f"({kind})"

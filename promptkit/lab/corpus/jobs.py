@@ -24,6 +24,7 @@ from promptkit.lab.recordings import (
 )
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay import FileResult, Recording, ReplayOptions, read_recordings
+from promptkit.lab.replay.message_counts import count_overhead
 from promptkit.lab.replay.results import result_rows
 from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
 from promptkit.messages import Json
@@ -134,8 +135,7 @@ class FitJob:
             )
         except PromptKitError as error:
             return {"error": str(error)}
-        instructions = next((message.text for message in recording.system), False)
-        overhead = tokenizer.count_overhead(recording.tools, system=instructions).tokens
+        overhead = count_overhead(tokenizer, recording.tools, recording.system)
         row: dict[str, object] = {"messages": window} if isinstance(window, list) else {**window}
         if recording.tools:
             row["tools"] = (

@@ -18,7 +18,7 @@ import attrs
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.errors import TranscriptError
 from promptkit.lab.recordings import read_recording
-from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts, count_overhead
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for, is_claude
 from promptkit.lab.replay.recorded import (
@@ -601,11 +601,6 @@ class _Logger:
             limit=self._budget.limit if self._has_limit else None,
         )
 
-    def _count_overhead(self, system: Sequence[Message]) -> int:
-        return self._tokenizer.count_overhead(
-            self._tools, system=system[0].text if system else False
-        ).tokens
-
     def _price_of(self, model: str | None) -> Price | None:
         """Return the prices of a recorded model; those of the log if it has none, or if a model was chosen."""
         own = None if self._options.model or model is None else model
@@ -627,7 +622,7 @@ class _Logger:
         )
         logger = RequestLogger(
             self._messages,
-            request_tokens=self._count_overhead(recording.system),
+            request_tokens=count_overhead(self._tokenizer, self._tools, recording.system),
             has_tools=bool(self._tools),
             price=self._price,
         )
@@ -648,9 +643,8 @@ class _Logger:
 
     def _log_recorded(self) -> RequestLog:
         """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
-        overhead = self._count_overhead(
-            [message for _, message in self._said if message.role == "system"]
-        )
+        said = (message for _, message in self._said)
+        overhead = count_overhead(self._tokenizer, self._tools, said)
         logger = RequestLogger(
             self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
         )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 
-from promptkit.messages import Message, OpaquePart
+from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import Tokenizer
@@ -103,3 +103,11 @@ def _find_key(message: Message) -> Message | str:
         if any(isinstance(part, OpaquePart) for part in message.content)
         else message
     )
+
+
+def count_overhead(
+    tokenizer: Tokenizer, tools: Sequence[ToolDefinition], messages: Iterable[Message]
+) -> int:
+    """Count the tokens of a request beside its messages: its framing, and the definitions of its tools."""
+    system = next((message.text for message in messages if message.role == "system"), False)
+    return tokenizer.count_overhead(tools, system=system).tokens

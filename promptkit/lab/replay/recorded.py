@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts, count_overhead
 from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
 from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.tokens import BilledTokens, Price, PriceError, Prices, tokenizer_for
@@ -246,11 +246,8 @@ def measure_bill(
     }
     model = Counter(models.values()).most_common(1)[0][0]
     counter = MessageCounts(tokenizer_for(model, mean=True))
-    system = next(
-        (each.message.text for each in path if each.message and each.message.role == "system"),
-        False,
-    )
-    overhead = tokenizer_for(model, mean=True).count_overhead(tools, system=system).tokens
+    said = (each.message for each in path if each.message)
+    overhead = count_overhead(counter.tokenizer, tools, said)
     # The requests are built twice, because together they are as large as the square of the path.
     unrecorded = [
         bills[id_].input_tokens - overhead - sum(each.tokens for each in counts)

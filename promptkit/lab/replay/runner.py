@@ -18,6 +18,7 @@ import attrs
 from promptkit.errors import PromptKitError
 from promptkit.lab.engines import LostItem, open_engine, run_each
 from promptkit.lab.recordings.reading.remote import fetch_file
+from promptkit.lab.replay.oracle import find_lower_bound, find_optimum
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.recordings import read_recordings
 from promptkit.lab.replay.results import (
@@ -174,7 +175,9 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
                 messages=len(recording.messages)
                 - recording.shared
                 + (0 if recording.shared else len(recording.system)),
-                lower_bound=simulation.find_lower_bound(options.price) if options.oracle else None,
+                lower_bound=find_lower_bound(simulation.measure(options.price))
+                if options.oracle
+                else None,
                 window=options.rules.window,
                 model=options.rules.model,
                 bill=simulation.bill.add_up(
@@ -185,7 +188,7 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
                 policies=tuple(
                     attrs.evolve(
                         options.price_totals(name, result.totals, result.timeline),
-                        planned_optimum=simulation.find_planned_optimum(options.price, result)
+                        planned_optimum=find_optimum(simulation.measure(options.price, result))[0]
                         if options.oracle
                         else None,
                     )

@@ -14,12 +14,10 @@ import attrs
 
 from promptkit.compaction.planning.plan import compute_target_tokens
 from promptkit.compaction.presets.break_even import PREFACE_TOKENS, BreakEven
-from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts, count_overhead
 from promptkit.lab.replay.oracle import (
     SUMMARY_TOKENS,
     PricedConversation,
-    find_lower_bound,
-    find_optimum,
     measure_requests,
 )
 from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
@@ -131,7 +129,7 @@ class Simulation:
         )
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
-        system = recording.system[0].text if recording.system else False
+        self._request_tokens = count_overhead(billing, recording.tools, recording.system)
         self._recording = recording
         if fixed := self._find_fixed_tokens():
             self._recording = recording = attrs.evolve(
@@ -139,7 +137,6 @@ class Simulation:
             )
         self._uses = RecordingUses(recording, self._counts)
         self._uses.output_tokens = self._find_output_tokens()
-        self._request_tokens = billing.count_overhead(recording.tools, system=system).tokens
 
     @cached_property
     def bill(self) -> RecordedBill | None:
@@ -217,20 +214,6 @@ class Simulation:
         return asyncio.run(
             play(policy, terms, self._find_misses(seed), on_request or (lambda _: None))
         )
-
-    def find_lower_bound(self, price: Price) -> float:
-        """Return what the conversation costs at least under any policy, in US dollars."""
-        return find_lower_bound(self.measure(price))
-
-    def find_planned_optimum(self, price: Price, result: SimulationResult) -> float:
-        """Return the price with compactions at the planned points, with summaries as large as those of a policy.
-
-        Args:
-            price: The prices of the model.
-            result: The result of the policy. If it wrote no summary, the sizes are those of
-                `break_even`.
-        """
-        return find_optimum(self.measure(price, result))[0]
 
     def measure(self, price: Price, result: SimulationResult | None = None) -> PricedConversation:
         """Measure the requests of the conversation without compactions, for its planned optimum.

@@ -134,7 +134,11 @@ def _iter_blocks(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonO
                 yield _encode_call(call)
             elif part.provider == "anthropic":
                 block: JsonObject = dict(part.value)
-                yield block | _sign(block, checked)
+                if block.get("type") == "thinking":
+                    block["signature"] = sign_thinking(
+                        str(block.get("thinking", "")), checked.prefix
+                    )
+                yield block
     yield from map(_encode_call, calls.values())
 
 
@@ -146,14 +150,6 @@ def _encode_call(call: ToolCall) -> JsonObject:
         "input": call.arguments,
         "caller": {"type": "direct"},
     }
-
-
-def _sign(block: JsonObject, checked: CheckedMessages) -> JsonObject:
-    return (
-        {"signature": sign_thinking(str(block.get("thinking", "")), checked.prefix)}
-        if block.get("type") == "thinking"
-        else {}
-    )
 
 
 def _complete_block(block: JsonObject) -> JsonObject:

@@ -291,12 +291,11 @@ class _Turns:
 
     def end_turn(self) -> None:
         """Check that the calls before a user turn have their results in it."""
-        if self.role != "assistant" and self.calls:
-            ids = ", ".join(self.calls)
-            refuse(
-                f"messages.{self.place}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. "
-                "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-            )
+        require(
+            self.role == "assistant" or not self.calls,
+            f"messages.{self.place}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(self.calls)}. "
+            "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        )
 
     def _add_block(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
         kind = block.get("type")

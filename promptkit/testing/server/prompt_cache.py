@@ -29,7 +29,7 @@ from promptkit.testing.server.validation import extract_text
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import CACHE_MINIMUM, cache_minimum
-from promptkit.tokens.tool_schemas import format_declarations
+from promptkit.tokens.tool_schemas import compact_arguments, format_declarations
 
 BLOCK_TOKENS = 128
 MAX_BLOCKS = 1_000_000
@@ -135,7 +135,7 @@ def _encode_message(message: Mapping[str, Any], tokenizer: Tokenizer) -> Iterato
         function = _encode_text(tokenizer.name, str(call.get("name", "")))
         # the framing of a call, and its name there and in its result
         yield array("I", (CALL,) * 10) + function + function
-        yield _encode_text(tokenizer.name, _compact_json(str(call.get("arguments", ""))))
+        yield _encode_text(tokenizer.name, compact_arguments(str(call.get("arguments", ""))))
     if len(calls) > 1:
         yield array("I", (CALL,) * 9)
 
@@ -175,13 +175,6 @@ def _read_definition(function: Mapping[str, Any]) -> ToolDefinition:  # Any: as 
         description=description if isinstance(description, str) else None,
         parameters=function.get("parameters") or None,
     )
-
-
-def _compact_json(arguments: str) -> str:
-    try:
-        return json.dumps(json.loads(arguments), ensure_ascii=False, separators=(",", ":"))
-    except (ValueError, RecursionError):
-        return arguments
 
 
 class BreakpointCache:

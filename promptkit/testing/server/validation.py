@@ -131,13 +131,12 @@ def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
             "invalid_type",
         )
     call_id = str(call["id"])
-    if len(call_id) > MAX_CHAT_CALL_ID:
-        length = len(call_id)
-        refuse(
-            f"Invalid '{where}.id': string too long. Expected a string with maximum length {MAX_CHAT_CALL_ID}, but got a string with length {length} instead.",
-            f"{where}.id",
-            "string_above_max_length",
-        )
+    require(
+        len(call_id) <= MAX_CHAT_CALL_ID,
+        f"Invalid '{where}.id': string too long. Expected a string with maximum length {MAX_CHAT_CALL_ID}, but got a string with length {len(call_id)} instead.",
+        f"{where}.id",
+        "string_above_max_length",
+    )
     return call_id
 
 
@@ -156,9 +155,8 @@ def _check_result(message: Mapping[str, Any], pending: list[str], place: int) ->
         f"messages.[{place}].role",
     )
     _check_content(message.get("content"), CHAT_CONTENT["tool"], f"messages[{place}].content")
-    left = list(pending)
-    left.remove(str(call_id))
-    return left
+    pending.remove(str(call_id))
+    return pending
 
 
 def _check_answered(pending: list[str], place: int) -> None:
@@ -278,13 +276,13 @@ class _ResponsesItems:
 
 def _check_call_id(item: Mapping[str, Any], place: int) -> str:  # Any: as above
     call_id = _check_text(item, "call_id", place)
-    if len(call_id) > MAX_RESPONSES_CALL_ID:
-        where, length = f"input[{place}].call_id", len(call_id)
-        refuse(
-            f"Invalid '{where}': string too long. Expected a string with maximum length {MAX_RESPONSES_CALL_ID}, but got a string with length {length} instead.",
-            where,
-            "string_above_max_length",
-        )
+    where = f"input[{place}].call_id"
+    require(
+        len(call_id) <= MAX_RESPONSES_CALL_ID,
+        f"Invalid '{where}': string too long. Expected a string with maximum length {MAX_RESPONSES_CALL_ID}, but got a string with length {len(call_id)} instead.",
+        where,
+        "string_above_max_length",
+    )
     return call_id
 
 
@@ -332,13 +330,13 @@ def _check_content(content: object, kinds: Collection[str], param: str) -> None:
     if isinstance(content, str):
         return
     parts = as_sequence(content)
-    if not parts and content != []:
-        wrong = "null" if content is None else f"a {type(content).__name__}"
-        refuse(
-            f"Invalid type for '{param}': expected one of a string or array of objects, but got {wrong} instead.",
-            param,
-            "invalid_type",
-        )
+    require(
+        parts or content == [],
+        f"Invalid type for '{param}': expected one of a string or array of objects, "
+        f"but got {'null' if content is None else f'a {type(content).__name__}'} instead.",
+        param,
+        "invalid_type",
+    )
     for place, part in enumerate(map(as_mapping, parts)):
         key = PARTS.get(_check_choice(part.get("type"), kinds, f"{param}[{place}].type"))
         require(

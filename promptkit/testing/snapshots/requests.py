@@ -40,20 +40,17 @@ class HttpRequest:
 
 
 class _Url(Protocol):
-    @property
-    def path(self) -> str: ...
+    path: str
 
 
 @runtime_checkable
 class _ClientRequest(Protocol):
     """A request of `httpx` or `httpx2`, which have the same form."""
 
-    @property
-    def method(self) -> str: ...
-    @property
-    def url(self) -> _Url: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
+    method: str
+    url: _Url
+    headers: Mapping[str, str]
+
     def read(self) -> bytes: ...
 
 

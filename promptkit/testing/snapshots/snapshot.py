@@ -27,7 +27,6 @@ from promptkit.files import write_output
 from promptkit.messages import ToolDefinition, as_sequence
 from promptkit.rendering.renderer import Defaults
 from promptkit.sizes import read_tokens
-from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
     SnapshotOptions,
@@ -36,7 +35,7 @@ from promptkit.testing.snapshots.documents import (
     format_receipt,
     render_levels,
 )
-from promptkit.testing.snapshots.markdown import escape_json
+from promptkit.testing.snapshots.markdown import diff_lines, escape_json, show_first
 from promptkit.testing.snapshots.requests import format_request, read_request
 from promptkit.testing.snapshots.stabilize import (
     MachineFolders,
@@ -153,16 +152,13 @@ class PromptSnapshot:
         )
 
     def __eq__(self, prompt: object) -> bool:
-        def build_document() -> object:
-            return self._build(prompt, Stabilizer(self.stabilize_options))
-
         matches = bool(
             (
                 self.assertion(**dict(self._syrupy_options))
                 if self._syrupy_options
                 else self.assertion
             )
-            == build_document
+            == (lambda: self._build(prompt, Stabilizer(self.stabilize_options)))
         )
         result = self.assertion.executions[self.assertion.num_executions - 1]
         if result.exception:

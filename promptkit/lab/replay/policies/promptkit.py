@@ -32,6 +32,7 @@ from promptkit.compaction.planning.plan import TARGET_SHARE
 from promptkit.compaction.run.events import CompactionCommitted, DecisionMade
 from promptkit.elements import Group, element_from_message
 from promptkit.errors import ContextWindowFullError
+from promptkit.lab.replay.message_counts import count_overhead
 from promptkit.lab.replay.policies.strategy import (
     TRANSCRIPT_PATH,
     PolicyRun,
@@ -49,23 +50,7 @@ WAITING_DECISIONS = frozenset({Wait.__name__, Compact.__name__})
 """Decisions for which the user waits."""
 
 
-@attrs.frozen(kw_only=True)
-class PresetPolicy:
-    """One of promptkit's presets, or a preset of your own."""
-
-    preset: Preset
-
-    @property
-    def name(self) -> str:
-        """The preset's name."""
-        return self.preset.name
-
-    def start(self, terms: ReplayTerms) -> _PresetRun:
-        """Start a conversation."""
-        return _PresetRun(self.preset, terms)
-
-
-class _PresetRun(PolicyRun):
+class PresetRun(PolicyRun):
     """One conversation in a context window."""
 
     def __init__(self, preset: Preset, terms: ReplayTerms) -> None:
@@ -319,8 +304,7 @@ class _CountingModel:
             map(Sizer(self.tokenizer).count_message, messages[len(sent) :] if is_live else messages)
         )
         if not is_live:
-            system = next((message.text for message in messages if message.role == "system"), False)
-            tokens += self.tokenizer.count_overhead(tools, system=system).tokens
+            tokens += count_overhead(self.tokenizer, tools, messages)
         self.calls.append(
             SummaryCall(
                 request=tuple(self.restore(sent)) if is_live else (),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar, get_args, get_type_hints
 
 import attrs
@@ -12,7 +13,7 @@ from promptkit.compaction import PRESETS, Preset, load_settings
 from promptkit.compaction.presets.settings import setting
 from promptkit.errors import PromptKitError, SettingsError
 from promptkit.lab.replay.policies.baselines import BASELINE_POLICIES
-from promptkit.lab.replay.policies.promptkit import PresetPolicy
+from promptkit.lab.replay.policies.promptkit import PresetRun
 from promptkit.lab.replay.policies.strategy import ReplayPolicy
 
 T = TypeVar("T")
@@ -76,7 +77,8 @@ class NameList:
     """The most tokens of the list of names beside a summary."""
 
 
-def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
+def make_preset(name: str, pairs: Sequence[str]) -> Preset:
+    """Make a preset with settings, which are written as `name=value`."""
     make: Callable[..., Preset] = PRESETS[name]
     settings = next(
         iter(get_args(get_type_hints(make, localns={"Preset": Preset}).get("settings"))), None
@@ -129,11 +131,8 @@ def _find_policy(name: str, *, known: tuple[str, ...]) -> ReplayPolicy:
     """Return the policy with a name. `known` are the names of the error message."""
     preset, *pairs = name.split(":")
     if preset in PRESETS:
-        return PresetPolicy(
-            preset=attrs.evolve(_make_preset(preset, pairs), name=name)
-            if pairs
-            else PRESETS[preset]()
-        )
+        made = attrs.evolve(make_preset(preset, pairs), name=name) if pairs else PRESETS[preset]()
+        return ReplayPolicy(name=made.name, start=partial(PresetRun, made))
     for policy in BASELINE_POLICIES:
         if policy.name == name:
             return policy
