@@ -206,9 +206,14 @@ _WIDE = (
     "\ufdfa",
     "\x1b[31m",
 )
-_BETWEEN = (" ", "\n", "", "\r\n", "\t", "\u00a0", "\u200b", "\n\n")
 _REST = st.lists(
-    st.sampled_from([before + piece for before in _BETWEEN for piece in (*_NARROW, *_WIDE, "")]),
+    st.sampled_from(
+        [
+            before + piece
+            for before in (" ", "\n", "", "\r\n", "\t", "\u00a0", "\u200b", "\n\n")
+            for piece in (*_NARROW, *_WIDE, "")
+        ]
+    ),
     max_size=3,
 )
 _TEXTS = st.tuples(st.sampled_from((*_NARROW, *_WIDE)), _REST).map(
@@ -285,7 +290,6 @@ def _build_conversation(drawn: tuple[str | None, list[DrawnTurn]]) -> tuple[Mess
 
 PRIORITIES = (None, None, None, 0, 1, 2, 3, 7, -1, 1.5)
 TEXTS = ("{}", "{} ", " {}", "{}\n", "{}.{}", "{} b c", "long{}words 12")
-BLANKS = ("", " ", "\n")
 MAX_DEPTH = 3
 Props = dict[str, Any]  # Any: keyword arguments of different types
 T = TypeVar("T")
@@ -413,7 +417,7 @@ class PromptGenerator:
     def _generate_text(self) -> str:
         self.left -= 1
         return (
-            self._draw_one_of(*BLANKS)
+            self._draw_one_of("", " ", "\n")
             if self._draw_chance(20, "blank")
             else self._mark(self._draw_one_of(*TEXTS))
         )
