@@ -168,9 +168,10 @@ def conversations(
     """
     content = _TEXTS if texts is None else texts
     calls = st.lists(st.tuples(_TOOLS, _ARGUMENTS, content), min_size=1, max_size=3)
-    rounds = st.lists(st.tuples(st.just("") | content, calls), max_size=2 if tools else 0)
     turn: SearchStrategy[DrawnTurn] = st.tuples(
-        _generate_message("user", content), rounds, st.none() | content
+        _generate_message("user", content),
+        st.lists(st.tuples(st.just("") | content, calls), max_size=2 if tools else 0),
+        st.none() | content,
     )
     return st.tuples(
         {None: st.none() | content, True: content, False: st.none()}[system],

@@ -109,5 +109,7 @@ def count_overhead(
     tokenizer: Tokenizer, tools: Sequence[ToolDefinition], messages: Iterable[Message]
 ) -> int:
     """Count the tokens of a request beside its messages: its framing, and the definitions of its tools."""
-    system = next((message.text for message in messages if message.role == "system"), False)
-    return tokenizer.count_overhead(tools, system=system).tokens
+    return tokenizer.count_overhead(
+        tools,
+        system=next((message.text for message in messages if message.role == "system"), False),
+    ).tokens
