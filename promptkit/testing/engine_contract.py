@@ -84,8 +84,7 @@ def _list_unicode() -> Iterator[str]:
 
 def _draw() -> Iterator[str]:
     rng = Random(0)  # noqa: S311  # texts, no secrets
-    for _ in range(2_000):
-        yield "".join(rng.choices(ALPHABET, k=rng.randint(1, 300)))
+    yield from ("".join(rng.choices(ALPHABET, k=rng.randint(1, 300))) for _ in range(2_000))
 
 
 def _read(recordings: Iterable[Path | str]) -> Iterator[str]:

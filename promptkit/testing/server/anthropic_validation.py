@@ -226,13 +226,19 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
 # Any stands for as above
 def list_blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the place and the block of everything that may have a cache breakpoint, in the order of the prompt: tools, system, messages."""
-    for place, tool in enumerate(as_sequence(body.get("tools"))):
-        yield f"tools.{place}", as_mapping(tool)
-    for place, block in enumerate(_as_blocks(body.get("system"))):
-        yield f"system.{place}", as_mapping(block)
+    yield from (
+        (f"tools.{place}", as_mapping(tool))
+        for place, tool in enumerate(as_sequence(body.get("tools")))
+    )
+    yield from (
+        (f"system.{place}", as_mapping(block))
+        for place, block in enumerate(_as_blocks(body.get("system")))
+    )
     for place, message in enumerate(map(as_mapping, as_sequence(body.get("messages")))):
-        for index, block in enumerate(_as_blocks(message.get("content"))):
-            yield f"messages.{place}.content.{index}", as_mapping(block)
+        yield from (
+            (f"messages.{place}.content.{index}", as_mapping(block))
+            for index, block in enumerate(_as_blocks(message.get("content")))
+        )
 
 
 def _as_blocks(content: object) -> Sequence[Any]:  # Any: as above
