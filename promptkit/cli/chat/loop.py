@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
 
@@ -760,12 +761,10 @@ class _ChatLoop:
             yield text
 
     def _read_terminal(self) -> Iterator[str]:
-        try:
+        with suppress(ImportError):  # not available on every system
             import readline  # gives input() editing keys and a history
 
             readline.set_auto_history(True)
-        except ImportError:  # not available on every system
-            pass
         while True:
             self._screen.print_note("")
             try:
