@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -43,14 +43,10 @@ from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefin
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering import Rendered, render, render_async
 from promptkit.rendering.expand.elements import escape_attribute
+from promptkit.tokens import Tokenizer
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript import ViewItem, build_summary_message
 from promptkit.transcript.log.view import compile_tags
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen

@@ -21,8 +21,13 @@ from promptkit.rendering.prune.limits import prune_from_first, prune_from_last
 from promptkit.rendering.prune.removal_order import RemovalOrder, Step, list_prefix, take_back
 from promptkit.rendering.prune.removals import PrunedTree, list_removals
 from promptkit.rendering.prune.undo_log import ItemRemoved, SubtreeRemoved
-from promptkit.rendering.result.assemble import assemble_messages
-from promptkit.rendering.subtree import build_messages, iter_message_places, iter_messages, measure
+from promptkit.rendering.subtree import (
+    assemble_messages,
+    build_messages,
+    iter_message_places,
+    iter_messages,
+    measure,
+)
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
     Item,
@@ -55,7 +60,7 @@ class Pruner:
         self.tree = tree
         self.sizer = sizer
         self.overhead = overhead
-        self.limit_steps = tuple(limit_steps)
+        self.limit_steps = list(limit_steps)
         # the overhead with the text of the first system message, if it depends on that
         self._exact_overhead = exact_overhead
         self._order = RemovalOrder(tree)
@@ -74,7 +79,7 @@ class Pruner:
         """Remove literal texts that have nothing between them from the start, permanently."""
         steps = self._order.remove_empty_enclosures()
         if steps:
-            self.limit_steps = (*self.limit_steps, (self.tree.root, steps))
+            self.limit_steps.append((self.tree.root, steps))
 
     def prune_limit(self, node: Node) -> None:
         """Prune the subtree of a limit, permanently.
@@ -94,7 +99,7 @@ class Pruner:
                 raise self._exceeded_error(node, node.limit, pruned)
             steps = pruned
         if steps:
-            self.limit_steps = (*self.limit_steps, (node, steps))
+            self.limit_steps.append((node, steps))
 
     def forget_order(self) -> None:
         """Discard the removal order that the limits computed, because the tree is about to grow."""
@@ -214,7 +219,7 @@ class Pruner:
     def _surely_fits(self, node: Node, limit: int) -> bool:
         """Return whether the subtree of a limit fits by its upper bound, without counting."""
         if self.tree.root.token_bound is None:
-            set_token_bounds(self.tree, self.sizer)
+            set_token_bounds(self.tree.nodes, self.sizer, limited=True)
         return node.token_bound is not None and node.token_bound <= limit
 
     def _build_unpruned(self, budget: int) -> PrunedTree:
