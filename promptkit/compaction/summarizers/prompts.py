@@ -34,9 +34,9 @@ from promptkit.elements import (
     UserMessage,
     element_from_message,
 )
+from promptkit.elements.builtin import Rounds
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.rounds import Rounds
 from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.fitting.choose import split_blocks
 from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
