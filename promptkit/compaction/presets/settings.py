@@ -218,7 +218,7 @@ def load_settings(
         for original in field.metadata.get("names", ())
     }
     environ = environ or {}
-    in_file = {} if file is None else _read_file(Path(file))
+    in_file: _Paths = {} if file is None else _read_file(Path(file))
     renamed = {
         path: attrs.evolve(value, source=f"{value.source}: {name}")
         for path, value in in_file.items()
