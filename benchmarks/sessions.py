@@ -28,7 +28,7 @@ from promptkit.compaction import (
     RequestSent,
     SummaryAttemptFailed,
 )
-from promptkit.compaction.policy.decisions import Compact, Wait
+from promptkit.compaction.policy.state import Compact, Wait
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.recall.tool import RECALL, recall
 from promptkit.errors import (
@@ -49,9 +49,8 @@ from promptkit.transcript.stores.jsonl.store import JsonlStore
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from promptkit.compaction.policy.decisions import Decision
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.state import PolicyState
+    from promptkit.compaction.policy.state import Decision, PolicyState
     from promptkit.messages import Message
 
 __all__ = ["Figures", "main", "run_preset"]

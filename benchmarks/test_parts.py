@@ -13,13 +13,12 @@ from promptkit import Rendered, Renderer
 from promptkit.elements.element import Children, flatten
 from promptkit.rendering.expand.event_loop import drive
 from promptkit.rendering.expand.expansion import Expansion
-from promptkit.rendering.expand.flex import split_shares
 from promptkit.rendering.expand.materialize import materialize, pair_calls
 from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
-from promptkit.rendering.expand.sizing import Sizer
+from promptkit.rendering.expand.sizing import Sizer, split_shares
 from promptkit.rendering.prune.counting import Overhead
 from promptkit.rendering.prune.pruner import Pruner, RemovalRounding
-from promptkit.rendering.result.assemble import assemble_messages
+from promptkit.rendering.subtree import assemble_messages
 
 if TYPE_CHECKING:
     from promptkit.rendering.prune.removals import PrunedTree

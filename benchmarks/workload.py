@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import attrs
 
-from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
-from promptkit.elements.layout import Group
-from promptkit.elements.text import TextChunk
+from promptkit.elements.builtin import AssistantMessage, Group, TextChunk, ToolMessage, UserMessage
 from promptkit.messages import ToolCall
 
 if TYPE_CHECKING:

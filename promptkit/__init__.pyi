@@ -1,13 +1,36 @@
-from .agent.session.result import TurnResult as TurnResult
 from .agent.session.session import AgentSession as AgentSession
+from .agent.session.tools import TurnResult as TurnResult
 from .agent.sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
 from .agent.window.window import ContextWindow as ContextWindow
-from .elements.chat import (
+from .elements.builtin import (
     AssistantMessage as AssistantMessage,
+    CacheBreakpoint as CacheBreakpoint,
+    Chunk as Chunk,
+    Document as Document,
+    Expandable as Expandable,
+    First as First,
+    Group as Group,
+    If as If,
+    IfEmpty as IfEmpty,
+    Image as Image,
+    Isolate as Isolate,
+    KeepWith as KeepWith,
+    Metadata as Metadata,
+    PrioritizedList as PrioritizedList,
+    Provide as Provide,
+    Reference as Reference,
+    Reserve as Reserve,
     SystemMessage as SystemMessage,
+    Tag as Tag,
+    Text as Text,
+    TextChunk as TextChunk,
+    TokenLimit as TokenLimit,
     ToolMessage as ToolMessage,
     ToolRound as ToolRound,
+    Truncate as Truncate,
     UserMessage as UserMessage,
+    lines as lines,
+    tag as tag,
 )
 from .elements.component import component as component
 from .elements.element import (
@@ -16,33 +39,7 @@ from .elements.element import (
     PromptElement as PromptElement,
     Sizing as Sizing,
 )
-from .elements.layout import (
-    CacheBreakpoint as CacheBreakpoint,
-    Chunk as Chunk,
-    First as First,
-    Group as Group,
-    IfEmpty as IfEmpty,
-    Isolate as Isolate,
-    KeepWith as KeepWith,
-    PrioritizedList as PrioritizedList,
-    Reserve as Reserve,
-    TokenLimit as TokenLimit,
-)
-from .elements.media import (
-    Document as Document,
-    Image as Image,
-    Metadata as Metadata,
-    Reference as Reference,
-)
 from .elements.template.template import Template as Template
-from .elements.text import (
-    Expandable as Expandable,
-    Tag as Tag,
-    Text as Text,
-    TextChunk as TextChunk,
-    Truncate as Truncate,
-)
-from .elements.writing import If as If, Provide as Provide, lines as lines, tag as tag
 from .errors import BudgetExceededError as BudgetExceededError, PromptKitError as PromptKitError
 from .fitting.fit import Fitted as Fitted, fit as fit
 from .fitting.history import History as History

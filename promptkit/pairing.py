@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import chain
 
 import attrs
@@ -64,7 +64,7 @@ def pair_tool_calls(
             default is `turns[index]`.
     """
     messages = tuple(turns)
-    if _is_paired(messages):
+    if _find_paired_ids(messages, {""}) is not None:
         return PairedMessages(messages=messages, sources=tuple(range(len(messages))))
     pairer = ToolCallPairer(describe_turn=describe_turn)
     for message in messages:
@@ -75,26 +75,29 @@ def pair_tool_calls(
     )
 
 
-def _is_paired(turns: Sequence[Message]) -> bool:
-    """Return whether nothing has to be repaired: each call has an id of its own, and its one result directly behind it."""
+def _find_paired_ids(turns: Sequence[Message], used: Collection[str]) -> set[str] | None:
+    """Return the ids of the calls if nothing has to be repaired: each call has an id of its own, and its one result directly behind it.
+
+    None: something has to be. `used` are the ids that no call may have.
+    """
     if not {Message}.issuperset(map(type, turns)):
-        return False
-    used = {""}
+        return None
+    ids: set[str] = set()
     waiting: set[str] = set()
     for message in turns:
         if message.role == "tool":
             if message.tool_call_id not in waiting:
-                return False
+                return None
             waiting.remove(message.tool_call_id)
         elif waiting:
-            return False
+            return None
         elif message.tool_calls and message.role == "assistant":
             for call in message.tool_calls:
-                if call.id in used:
-                    return False
-                used.add(call.id)
+                if call.id in used or call.id in ids:
+                    return None
+                ids.add(call.id)
                 waiting.add(call.id)
-    return not waiting
+    return None if waiting else ids
 
 
 class ToolCallPairer:
@@ -147,6 +150,21 @@ class ToolCallPairer:
             self._add_result(turn, message.tool_call_id)
         else:
             self._add_calls(turn, message)
+
+    def extend(self, messages: Sequence[Message]) -> None:
+        """Append messages. Where nothing in them has to be repaired, no call is looked at again."""
+        ids = _find_paired_ids(messages, self._used)
+        if ids is None or not ids.isdisjoint(self._pool):
+            for message in messages:
+                self.add(message)
+            return
+        turn = len(self._turns)
+        self._turns += messages
+        self.messages += messages
+        self.sources += range(turn, len(self._turns))
+        self._latest = None
+        self._used |= ids
+        self._answered |= ids
 
     def settle(self) -> int:
         """Bring `messages` and `sources` up to date.

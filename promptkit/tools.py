@@ -447,8 +447,11 @@ def _write_arguments(arguments: Mapping[str, object]) -> str:
     """Write arguments as JSON. A hook may have put in values of Python."""
     from pydantic_core import to_jsonable_python
 
-    convert = partial(to_jsonable_python, fallback=partial(_list_fields, arguments=True))
-    return json.dumps(arguments, ensure_ascii=False, default=convert)
+    return json.dumps(
+        arguments,
+        ensure_ascii=False,
+        default=partial(to_jsonable_python, fallback=partial(_list_fields, arguments=True)),
+    )
 
 
 def _read_number(text: str) -> float:
@@ -576,13 +579,16 @@ def _read_signature(
         )
     schema.pop("title", None)
     schema.pop("description", None)
-    definition = ToolDefinition(
-        name=called,
-        description=description or text,
-        parameters=schema,
-        strict=True if strict else None,
+    return _Signature(
+        ToolDefinition(
+            name=called,
+            description=description or text,
+            parameters=schema,
+            strict=True if strict else None,
+        ),
+        model,
+        fields,
     )
-    return _Signature(definition, model, fields)
 
 
 def _check_callable(function: Function) -> None:
@@ -666,12 +672,15 @@ def _build_model(
         definitions[f"argument_{number}"] = annotation, Field(alias=parameter.name, **given)
     base = _base_model()
     if others is not None:
-        body = {
-            "model_config": ConfigDict(extra="allow"),
-            "__annotations__": {"__pydantic_extra__": GenericAlias(dict, (str, others))},
-            "__module__": __name__,
-        }
-        base = type("Open", (base,), body)
+        base = type(
+            "Open",
+            (base,),
+            {
+                "model_config": ConfigDict(extra="allow"),
+                "__annotations__": {"__pydantic_extra__": GenericAlias(dict, (str, others))},
+                "__module__": __name__,
+            },
+        )
     return create_model(name, __base__=base, **definitions), fields
 
 

@@ -84,7 +84,7 @@ def test_a_bad_child_is_refused_with_a_hint(value: object, hint: str) -> None:
 DEPTH_TESTS = """
 
 def test_an_element_of_any_depth_prints_and_compares() -> None:
-    from promptkit.elements.layout import Group
+    from promptkit.elements.builtin import Group
 
     deep, twin = Group(), Group()
     for _ in range(20_000):
@@ -106,7 +106,7 @@ for value in (b"text", {"a": 1}, {"x"}, 3, 2.5, len, int, object()):
 
 TRY_DEPTH = """
 import sys
-from promptkit.elements.layout import Group
+from promptkit.elements.builtin import Group
 
 element = Group()
 for _ in range(100_000):
@@ -116,7 +116,7 @@ print("hash", hash(element) == hash(Group()[element.children]))
 """
 
 TRY_TWICE = """
-from promptkit.elements.chat import UserMessage
+from promptkit.elements.builtin import UserMessage
 from promptkit.errors import TreeError
 
 try:
@@ -224,7 +224,7 @@ SCRIPT: tuple[Step, ...] = (
     Do("", (_search("TreeError"), _python(TRY_TWICE))),
     Do(
         "I look at how children are kept, to say why None stays in the tuple.",
-        (_read("promptkit/elements/layout.py", 1, 75), _search(r"is None or isinstance\(.*bool")),
+        (_read("promptkit/elements/builtin.py", 1, 75), _search(r"is None or isinstance\(.*bool")),
     ),
     Say(
         "The second pair of brackets raises TreeError, which names the element. None and booleans become None and keep their place: "

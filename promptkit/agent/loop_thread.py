@@ -89,8 +89,9 @@ class LoopThread:
         try:
             return self._portal.start_task_soon(work)
         except RuntimeError as error:
-            closed = "this session or window is closed: open another one over the same transcript."
-            raise RuntimeError(closed) from error
+            raise RuntimeError(
+                "this session or window is closed: open another one over the same transcript."
+            ) from error
 
     async def _shut_down(self) -> None:
         await self._end()

@@ -10,15 +10,13 @@ import inspect
 import weakref
 from collections.abc import AsyncGenerator, Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from types import TracebackType
+from typing import Generic, Self, TypeVar
 
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.window.window import ContextWindow
 from promptkit.reprs import describe
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 T = TypeVar("T")
 InnerT = TypeVar("InnerT", AgentSession, ContextWindow)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -104,8 +104,8 @@ def check_comparable(
 ) -> None:
     """Raise BaselineMismatchError unless a baseline can be compared with a run of these budgets, models and depth."""
     settings = {
-        "budgets": (_join_budgets(baseline.budgets), _join_budgets(budgets)),
-        "models": (_join_models([sweep.model for sweep in baseline.sweeps]), _join_models(models)),
+        "budgets": (_join(baseline.budgets), _join(budgets)),
+        "models": (_join(sweep.model for sweep in baseline.sweeps), _join(models)),
         "depth": (str(baseline.depth), str(depth)),
     }
     for name, (old, new) in settings.items():
@@ -131,8 +131,9 @@ def _worse(
             found = elements.get(element.path)
             before, now = element.kept_share(at) or 0, (found and found.kept_share(at)) or 0
             if before and (not now or before - now > tolerance + ROUNDING):
-                kind: Kind = "kept" if now else "lost"
-                yield change(kind=kind, element=element.path, before=before, now=now)
+                yield change(
+                    kind="kept" if now else "lost", element=element.path, before=before, now=now
+                )
         before, now = was.utilisation or 0, point.utilisation or 0
         if new.dropped_tokens(at) and before - now > tolerance + ROUNDING:
             yield change(kind="utilisation", before=before, now=now)
@@ -144,9 +145,11 @@ def _worse(
 def _times(old: Sweep, new: Sweep, at: int) -> Iterator[tuple[Kind, float, float]]:
     """Yield the times over the floor that both sweeps have at a budget."""
     was, point = old.points[at], new.points[at]
-    kinds: tuple[Kind, Kind] = ("cold", "warm")
-    for kind, seconds in zip(kinds, ((was.cold, point.cold), (was.warm, point.warm)), strict=True):
-        before, now = old.over_floor(seconds[0]), new.over_floor(seconds[1])
+    times: Sequence[tuple[Kind, float | None, float | None]] = (
+        ("cold", old.over_floor(was.cold), new.over_floor(point.cold)),
+        ("warm", old.over_floor(was.warm), new.over_floor(point.warm)),
+    )
+    for kind, before, now in times:
         if before is not None and now is not None:
             yield kind, before, now
 
@@ -162,27 +165,20 @@ def _notes(before: Run, now: Run, *, timed: bool) -> Iterator[str]:
     if timed and bool(before.repeat) != bool(now.repeat):
         yield f"Times were not compared: {'this run' if before.repeat else 'the baseline'} has none."
     elif timed and before.repeat:
-        for name, old_version, new_version in zip(
-            ("Python", "tiktoken"), _timed_with(before), _timed_with(now), strict=True
+        for name, old_version, new_version in (
+            ("Python", before.versions.python, now.versions.python),
+            ("tiktoken", before.versions.tiktoken, now.versions.tiktoken),
         ):
             if old_version != new_version:
                 yield f"The baseline was timed with {name} {old_version}, this run with {new_version}."
-
-
-def _timed_with(run: Run) -> tuple[str, str]:
-    return run.versions.python, run.versions.tiktoken
 
 
 def _of(model: str | None) -> str:
     return f", for {model}" if model else ""
 
 
-def _join_models(models: Sequence[str | None]) -> str:
-    return ", ".join(model or "none" for model in models)
-
-
-def _join_budgets(budgets: Sequence[int]) -> str:
-    return ", ".join(map(str, budgets))
+def _join(settings: Iterable[object]) -> str:
+    return ", ".join(str(setting or "none") for setting in settings)
 
 
 Row: TypeAlias = "tuple[str, str, str]"
@@ -257,8 +253,10 @@ def _size(change: Change) -> float:
 
 
 def _figure(change: Change, value: float) -> str:
-    if change.kind == "fits":
-        return f"needs {value:,.0f}" if value else "fits"
-    if change.kind in ("cold", "warm"):
-        return f"{value:.2f}x"
-    return "nothing" if not value else f"{value:.0%}" if value >= MIN_SHARE else "under 1%"
+    match change.kind:
+        case "fits":
+            return f"needs {value:,.0f}" if value else "fits"
+        case "cold" | "warm":
+            return f"{value:.2f}x"
+        case _:
+            return "nothing" if not value else f"{value:.0%}" if value >= MIN_SHARE else "under 1%"

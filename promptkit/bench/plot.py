@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -57,9 +58,7 @@ def draw_run(run: Run, suffix: str) -> bytes:
 
     The same run gives the same bytes with the same version of matplotlib.
     """
-    return draw_picture(
-        lambda width: build_figure(run, width), suffix, lambda drawings: format_run(run, drawings)
-    )
+    return draw_picture(partial(build_figure, run), suffix, partial(format_run, run))
 
 
 WIDE, NARROW = 10.5, 4.6
@@ -117,16 +116,17 @@ def add_hover(axes: Axes, left: float, right: float, text: str, *, row: int | No
     """
     from matplotlib.patches import Rectangle
 
-    area = Rectangle(
-        (left, 0 if row is None else row),
-        right - left,
-        1,
-        transform=axes.get_xaxis_transform() if row is None else axes.transData,
-        color="none",
-        zorder=10,
-        gid=HOVER + text.encode("utf-8", "replace").decode(),
+    axes.add_artist(
+        Rectangle(
+            (left, 0 if row is None else row),
+            right - left,
+            1,
+            transform=axes.get_xaxis_transform() if row is None else axes.transData,
+            color="none",
+            zorder=10,
+            gid=HOVER + text.encode("utf-8", "replace").decode(),
+        )
     )
-    axes.add_artist(area)
 
 
 class Table(NamedTuple):
@@ -255,12 +255,14 @@ DARK_COLOURS does not replace them."""
 def add_dark_mode(svg: str) -> str:
     """Add the rules that make matplotlib's SVG dark for a reader who prefers a dark page."""
     hover = ".hover path { pointer-events: all } .hover:hover path { fill: #80808040 !important }"
-    rules = ["svg { fill: #e4e6ea }"]  # text has no colour of its own
-    for light, dark in DARK_COLOURS.items():
-        rules += [
+    rules = [
+        "svg { fill: #e4e6ea }",  # text has no colour of its own
+        *(
             f'[style*="{kind}: {light}"] {{ {kind}: {dark} !important }}'
+            for light, dark in DARK_COLOURS.items()
             for kind in ("fill", "stroke")
-        ]
+        ),
+    ]
     return svg.replace(
         "</style>",
         f"{hover} @media (prefers-color-scheme: dark) {{ {' '.join(rules)} }}</style>",
@@ -284,9 +286,10 @@ def select_largest(sweep: Sweep, limit: int = MAX_ELEMENTS) -> tuple[Element, ..
         attrs.evolve(element, path=name)
         for element, name in zip(elements, _names([each.path for each in elements]), strict=True)
     ]
-    if len(named) <= limit + 1:  # a single remaining element gets its own row
-        return tuple(named)
-    return (*named[:limit], _sum_elements(named[limit:]))
+    # a single remaining element gets its own row
+    return (
+        tuple(named) if len(named) <= limit + 1 else (*named[:limit], _sum_elements(named[limit:]))
+    )
 
 
 def format_size(tokens: int) -> str:

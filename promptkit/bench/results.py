@@ -207,12 +207,10 @@ def _lines(value: Value, level: int) -> str:
     if level >= LEVELS or not any(isinstance(item, dict | list | tuple) for item in below):
         return json.dumps(value, allow_nan=False)
     indent = "  " * level
-    if isinstance(value, dict):
-        start, items, end = (
-            "{",
-            [f"{json.dumps(name)}: {_lines(item, level + 1)}" for name, item in value.items()],
-            "}",
-        )
-    else:
-        start, items, end = "[", [_lines(item, level + 1) for item in below], "]"
+    start, end = "{}" if isinstance(value, dict) else "[]"
+    items = (
+        [f"{json.dumps(name)}: {_lines(item, level + 1)}" for name, item in value.items()]
+        if isinstance(value, dict)
+        else [_lines(item, level + 1) for item in below]
+    )
     return f"{start}\n{indent}  " + f",\n{indent}  ".join(items) + f"\n{indent}{end}"

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from fractions import Fraction
 from functools import partial
 from importlib.metadata import version
-from itertools import takewhile
 from statistics import median
 from typing import NoReturn, cast
 
@@ -24,10 +23,10 @@ import attrs
 from promptkit.bench.results import Element, Point, Run, Sweep, Versions
 from promptkit.elements.element import Child
 from promptkit.errors import BudgetExceededError, InvalidArgumentError, PromptKitError
-from promptkit.messages import Message
 from promptkit.rendering import Rendered, Renderer
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import Defaults
+from promptkit.rendering.result.rendered import count_equal_prefix
 from promptkit.sizes import read_tokens
 from promptkit.tokens import (
     CalibratedTokenizer,
@@ -103,11 +102,14 @@ def _range(text: str) -> Iterable[int]:
     number = int(spaced[2])
     if number < MIN_SPACED:
         _refuse(text, f"{spaced[1]} needs at least 2 sizes, because both ends are included")
-    if spaced[1] == "lin":
-        return (
-            round(first + Fraction((last - first) * index, number - 1)) for index in range(number)
+    return (
+        round(
+            first + Fraction((last - first) * index, number - 1)
+            if spaced[1] == "lin"
+            else first * (last / first) ** (index / (number - 1))
         )
-    return (round(first * (last / first) ** (index / (number - 1))) for index in range(number))
+        for index in range(number)
+    )
 
 
 def _size(text: str, within: str) -> int:
@@ -283,9 +285,11 @@ class _Subject:
     def render_unlimited(self) -> tuple[Rendered, Trace]:
         """Render the prompt without a budget."""
         rendered, trace = self.render(UNLIMITED)
-        if not trace.state:
-            return rendered, trace
-        return self.render(2 * trace.counts[0] + rendered.reserved)
+        return (
+            self.render(2 * trace.counts[0] + rendered.reserved)
+            if trace.state
+            else (rendered, trace)
+        )
 
 
 def _sweep(subject: _Subject, budgets: Sequence[int], *, repeat: int, depth: int) -> Sweep:
@@ -309,7 +313,7 @@ def _sweep(subject: _Subject, budgets: Sequence[int], *, repeat: int, depth: int
                 used=rendered.tokens,
                 messages=len(rendered.messages),
                 removed=sum(removal.step < (trace.state or 0) for removal in trace.removals),
-                stable_prefix=_stable_prefix(rendered.messages, whole.messages, sizer),
+                stable_prefix=count_equal_prefix(rendered.messages, whole.messages, sizer),
             )
         )
         kept.append(count_kept_tokens(trace, depth))
@@ -323,11 +327,6 @@ def _sweep(subject: _Subject, budgets: Sequence[int], *, repeat: int, depth: int
         points=tuple(points),
         elements=build_elements(everything, kept),
     )
-
-
-def _stable_prefix(messages: Sequence[Message], whole: Sequence[Message], sizer: Sizer) -> int:
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(messages, whole, strict=False))
-    return sum(sizer.count_message(message) for message, _ in same)
 
 
 def _timed(

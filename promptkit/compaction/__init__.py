@@ -1,6 +1,6 @@
 """Compaction: keep a conversation within its context window by pruning and summarizing.
 
-* The heart: `CompactionController`, `Compactor`, `CompactionConfig`, `CompactionHooks`,
+* The heart: `CompactionController`, `Compactor`, `CompactionHooks`,
   `HookChain`, `PreCompactResult`
 * Events: `Events`, `Event`, `Subscriber`, `logging_subscriber`, `otel_subscriber`, and the classes of
   the events, such as `TurnEnded`, `CompactionCommitted` and `CacheMissed`

@@ -20,20 +20,6 @@ from .planning.user_messages import (
     UserMessageHistory as UserMessageHistory,
     VerbatimUserMessages as VerbatimUserMessages,
 )
-from .policy.decisions import (
-    ApplySummary as ApplySummary,
-    Compact as Compact,
-    Decision as Decision,
-    DiscardSummary as DiscardSummary,
-    Fail as Fail,
-    NoAction as NoAction,
-    Promote as Promote,
-    Prune as Prune,
-    Reason as Reason,
-    RenderPruned as RenderPruned,
-    StartBackground as StartBackground,
-    Wait as Wait,
-)
 from .policy.rules import (
     Policy as Policy,
     Rule as Rule,
@@ -45,7 +31,21 @@ from .policy.rules import (
     first_match as first_match,
     on_overflow as on_overflow,
 )
-from .policy.state import PolicyState as PolicyState
+from .policy.state import (
+    ApplySummary as ApplySummary,
+    Compact as Compact,
+    Decision as Decision,
+    DiscardSummary as DiscardSummary,
+    Fail as Fail,
+    NoAction as NoAction,
+    PolicyState as PolicyState,
+    Promote as Promote,
+    Prune as Prune,
+    Reason as Reason,
+    RenderPruned as RenderPruned,
+    StartBackground as StartBackground,
+    Wait as Wait,
+)
 from .policy.usage import (
     LeastSize as LeastSize,
     UsageByPart as UsageByPart,
@@ -92,8 +92,8 @@ from .run.replacement import (
     RecentFiles as RecentFiles,
     Replacement as Replacement,
 )
-from .storage.archives import ArchiveDirectory as ArchiveDirectory
-from .storage.memories import (
+from .storage import (
+    ArchiveDirectory as ArchiveDirectory,
     MemoryDirectory as MemoryDirectory,
     MemoryExtractionHook as MemoryExtractionHook,
 )

@@ -1,38 +1,32 @@
-from .chat import (
+from .builtin import (
     AssistantMessage as AssistantMessage,
-    SystemMessage as SystemMessage,
-    ToolMessage as ToolMessage,
-    ToolRound as ToolRound,
-    UserMessage as UserMessage,
-)
-from .from_message import element_from_message as element_from_message
-from .layout import (
     CacheBreakpoint as CacheBreakpoint,
     Chunk as Chunk,
+    Document as Document,
+    Expandable as Expandable,
     First as First,
     Group as Group,
     IfEmpty as IfEmpty,
+    Image as Image,
     Isolate as Isolate,
     KeepWith as KeepWith,
     LegacyPrioritization as LegacyPrioritization,
-    PrioritizedList as PrioritizedList,
-    Reserve as Reserve,
-    TokenLimit as TokenLimit,
-)
-from .media import (
-    Document as Document,
-    Image as Image,
     Metadata as Metadata,
     Opaque as Opaque,
+    PrioritizedList as PrioritizedList,
     Reference as Reference,
-)
-from .template.template import Template as Template
-from .text import (
-    Expandable as Expandable,
+    Reserve as Reserve,
+    SystemMessage as SystemMessage,
     Tag as Tag,
     Text as Text,
     TextChunk as TextChunk,
+    TokenLimit as TokenLimit,
+    ToolMessage as ToolMessage,
+    ToolRound as ToolRound,
     Truncate as Truncate,
+    UserMessage as UserMessage,
+    element_from_message as element_from_message,
 )
+from .template.template import Template as Template
 
 __all__: list[str]

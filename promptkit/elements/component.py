@@ -6,11 +6,17 @@ lines.
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import dis
 import inspect
+import textwrap
 from collections.abc import Awaitable, Callable, Mapping
+from difflib import get_close_matches
 from functools import partial, update_wrapper
 from importlib import import_module
-from inspect import Parameter, Signature, get_annotations
+from inspect import Parameter, Signature, get_annotations, iscoroutinefunction
+from itertools import pairwise
 from operator import attrgetter
 from types import FunctionType
 from typing import (
@@ -25,14 +31,6 @@ from typing import (
 
 import attrs
 
-from promptkit.elements.component_checks import (
-    check_default,
-    check_parameter,
-    refuse_async,
-    refuse_children,
-    refuse_forgotten_return,
-    refuse_misspelt_render,
-)
 from promptkit.elements.element import (
     Child,
     Children,
@@ -119,17 +117,19 @@ def component(given: object = None, /, *, pure: bool = False) -> object:
     >>> selection("a.py", "print()").layout(priority=5)
     selection(path='a.py', code='print()', priority=5)
     """
-    if given is None:
-        return partial(component, pure=pure)
-    if isinstance(given, type):
-        if not issubclass(given, PromptElement):
+    match given:
+        case None:
+            return partial(component, pure=pure)
+        case type() if issubclass(given, PromptElement):
+            return _make_class(given, pure=pure)
+        case type():
             raise InvalidArgumentError(
                 f"{given.__name__} must extend PromptElement: write `class {given.__name__}(PromptElement):`."
             )
-        return _make_class(given, pure=pure)
-    if isinstance(given, FunctionType):
-        return _make_function(given, pure=pure)
-    raise InvalidArgumentError(f"@component takes a class or a function, not {given!r}.")
+        case FunctionType():
+            return _make_function(given, pure=pure)
+        case _:
+            raise InvalidArgumentError(f"@component takes a class or a function, not {given!r}.")
 
 
 class _Decorator(Protocol):
@@ -247,8 +247,16 @@ def _read_parameters(function: FunctionType) -> _Declared:
     parameters = list(signature.parameters.values())[len(injected) :]
     for parameter in parameters:
         check_parameter(name, parameter)
-    if parameters and "children" not in injected:
-        refuse_children(name, parameters[0])
+    # a type checker takes such a prop for the children, since both are recognized by position there
+    if (
+        parameters
+        and "children" not in injected
+        and parameters[0].kind is not Parameter.KEYWORD_ONLY
+        and parameters[0].annotation in _CHILDREN
+    ):
+        raise InvalidArgumentError(
+            f"the first prop of {name}, {parameters[0].name}, has a type that children have: call it `children`, so that it stands in brackets, or put it behind `*`."
+        )
     return _Declared(
         function,
         injected,
@@ -289,10 +297,108 @@ def _refuse_brackets(self: PromptElement, _: Child) -> NoReturn:
 def _reduce(self: PromptElement) -> tuple[Callable[..., object], tuple[object, ...]]:
     """Pickle by the name of the function, which stands where pickle would look for the class."""
     cls = type(self)
-    values = {field.name: getattr(self, field.name) for field in cls.__attrs_attrs__}
-    return _restore, (cls.__module__, cls.__qualname__, values)
+    return _restore, (
+        cls.__module__,
+        cls.__qualname__,
+        {field.name: getattr(self, field.name) for field in cls.__attrs_attrs__},
+    )
 
 
 def _restore(module: str, name: str, values: Mapping[str, object]) -> PromptElement:
     element: type[PromptElement] = attrgetter(f"{name}.__element__")(import_module(module))
     return object.__new__(element).replace(**values)
+
+
+def refuse_async(name: str, render: object, *, pure: bool) -> None:
+    """Refuse an `async` component that is declared pure, and one that yields."""
+    if inspect.isasyncgenfunction(render):
+        raise InvalidArgumentError(
+            f"{name} is async and yields, which cannot be awaited: collect its children in a list, and return that."
+        )
+    if pure and iscoroutinefunction(render):
+        raise InvalidArgumentError(
+            f"{name} cannot be pure, since it is async and so loads something: write @component without pure=True."
+        )
+
+
+def check_parameter(name: str, parameter: Parameter) -> None:
+    """Refuse a parameter that cannot be a prop."""
+    prop = parameter.name
+    if prop == "self":
+        raise InvalidArgumentError(
+            f"{name} takes self, but a method is no component: write a function outside of the class, which takes the object as a prop."
+        )
+    if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
+        raise InvalidArgumentError(
+            f"{name} takes {parameter}, but each prop has a name: take a sequence or a mapping."
+        )
+    if parameter.kind is Parameter.POSITIONAL_ONLY:
+        raise InvalidArgumentError(
+            f"{name} takes {prop} by position alone, but each prop has a name: remove the `/`."
+        )
+    if prop.startswith("_") or hasattr(PromptElement, prop):
+        raise InvalidArgumentError(
+            f"{name} cannot have a prop {prop}, since each element has an attribute of this name: take another name."
+        )
+    check_default(f"{name}({prop}=…)", parameter.default)
+
+
+_CHILDREN = (Child, Children, "Child", "Children", "promptkit.Child")
+
+
+def check_default(where: str, default: object) -> None:
+    """Refuse a default that all elements would share, and one of `dataclasses.field`, which is no default here."""
+    if type(default) in _MUTABLE:
+        kind = type(default).__name__
+        raise InvalidArgumentError(
+            f"the default of {where} is a {kind}, which all elements would share: write `attrs.field(factory={kind})` in a class, or an empty tuple or None."
+        )
+    if isinstance(default, dataclasses.Field):
+        raise InvalidArgumentError(
+            f"the default of {where} is a dataclasses.field, which means nothing here: write `attrs.field(factory=…)`."
+        )
+
+
+_MUTABLE = (list, dict, set, bytearray)
+
+
+def refuse_misspelt_render(cls: type[PromptElement]) -> None:
+    """Refuse a class without `render` that has a method of nearly this name."""
+    methods = [name for name, value in cls.__dict__.items() if isinstance(value, FunctionType)]
+    if near := get_close_matches("render", methods, 1, cutoff=0.75):
+        raise InvalidArgumentError(
+            f"{cls.__name__} has no `render`, but {near[0]}: is it misspelt?"
+        )
+
+
+def refuse_forgotten_return(name: str, render: object) -> None:
+    """Refuse a function that ends without a `return` statement; `return None` is one."""
+    if not isinstance(render, FunctionType) or _returns_something(render):
+        return
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(render)))
+    except (OSError, TypeError, SyntaxError):  # typed into an interpreter, or a part of a line
+        return
+    nodes: list[ast.AST] = list(ast.iter_child_nodes(tree.body[0]))
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.Return | ast.Raise | ast.Yield | ast.YieldFrom):
+            return
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            nodes += ast.iter_child_nodes(node)
+    raise InvalidArgumentError(
+        f"{name} returns nothing: return its children, or write `return None` where there are none."
+    )
+
+
+def _returns_something(render: FunctionType) -> bool:
+    """Return whether the code has a `return` of anything but None, or yields. The source is read only if it has not."""
+    if render.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
+        return True
+    return any(
+        step.argval is not None
+        if step.opname == "RETURN_CONST"
+        else step.opname == "RETURN_VALUE"
+        and not (before.opname == "LOAD_CONST" and before.argval is None)
+        for before, step in pairwise(dis.get_instructions(render))
+    )

@@ -42,10 +42,7 @@ import attrs
 
 from promptkit.errors import BadChildError, BadPropError, NotProvidedError, TreeError
 from promptkit.messages import Message
-from promptkit.tokens.tokenizer import count_message
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens.tokenizer import Tokenizer, count_message
 
 Child: TypeAlias = "str | PromptElement | Sequence[Child] | Iterator[Child] | bool | None"
 """A valid item of `element[...]` and a valid result of `render`: text, an element, a sequence of
@@ -160,16 +157,14 @@ def _read_prop_docs(cls: type) -> str:
         return ""
     body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
     names = {field.name: prop_name(field) for field in getattr(cls, "__attrs_attrs__", ())}
-    entries: list[str] = []
-    for prop, below in pairwise(body):
-        if (
-            isinstance(prop, ast.AnnAssign)
-            and isinstance(prop.target, ast.Name)
-            and isinstance(below, ast.Expr)
-            and isinstance(below.value, ast.Constant)
-        ):
-            name = names.get(prop.target.id, prop.target.id)
-            entries.append(f"    {name}: {' '.join(str(below.value.value).split())}")
+    entries = [
+        f"    {names.get(prop.target.id, prop.target.id)}: {' '.join(str(below.value.value).split())}"
+        for prop, below in pairwise(body)
+        if isinstance(prop, ast.AnnAssign)
+        and isinstance(prop.target, ast.Name)
+        and isinstance(below, ast.Expr)
+        and isinstance(below.value, ast.Constant)
+    ]
     return "\n".join(["Props:", *entries]) if entries else ""
 
 
@@ -178,8 +173,9 @@ def _order_props(cls: type[PromptElement]) -> Signature:
     signature = inspect.signature(cls.__init__)
     parameters = list(signature.parameters.values())[1:]  # without self
     layout = () if cls.__base__ is object else signature_names(PromptElement)
-    parameters.sort(key=lambda parameter: parameter.name in layout)
-    return signature.replace(parameters=parameters)
+    return signature.replace(
+        parameters=sorted(parameters, key=lambda parameter: parameter.name in layout)
+    )
 
 
 def signature_names(cls: type[PromptElement]) -> tuple[str, ...]:
@@ -201,6 +197,25 @@ def prop_name(field: attrs.Attribute[object]) -> str:
     return field.alias or field.name
 
 
+PLAIN_TYPES: Mapping[str, tuple[type, ...]] = {
+    "bool": (bool,),
+    "int": (int,),
+    "float": (int, float),
+    "str": (str,),
+    "None": (type(None),),
+}
+"""The types whose values are checked, as written in a class, and the classes of their values."""
+
+
+def has_type(value: object, annotation: str) -> bool:
+    """Return whether a value has the type of a prop; True if that is not made of PLAIN_TYPES alone."""
+    names = annotation.split(" | ")
+    return not PLAIN_TYPES.keys() >= set(names) or (
+        isinstance(value, tuple(kind for name in names for kind in PLAIN_TYPES[name]))
+        and (not isinstance(value, bool) or "bool" in names)
+    )
+
+
 def _check_arguments(init: Callable[..., None], signature: Signature) -> Callable[..., None]:
     """Return an `__init__` that says where children are written and which prop was meant."""
 
@@ -208,9 +223,10 @@ def _check_arguments(init: Callable[..., None], signature: Signature) -> Callabl
     def check_arguments(self: PromptElement, *args: object, **props: object) -> None:
         cls = type(self)
         if args:
-            what = f"{cls.__name__} has no positional arguments: children stand in brackets, and props have names."
             advice = _advise(cls, args)
-            raise TreeError(f"{what} {advice[0].upper()}{advice[1:]}")
+            raise TreeError(
+                f"{cls.__name__} has no positional arguments: children stand in brackets, and props have names. {advice[0].upper()}{advice[1:]}"
+            )
         try:
             init(self, **props)
         except TypeError:
@@ -219,9 +235,8 @@ def _check_arguments(init: Callable[..., None], signature: Signature) -> Callabl
                 raise BadPropError(problem) from None
             raise
 
-    itself = Parameter("self", Parameter.POSITIONAL_ONLY)
     check_arguments.__dict__["__signature__"] = signature.replace(
-        parameters=[itself, *signature.parameters.values()]
+        parameters=[Parameter("self", Parameter.POSITIONAL_ONLY), *signature.parameters.values()]
     )
     check_arguments.__doc__ = "Set the props."
     return check_arguments
@@ -247,14 +262,9 @@ def describe_props(
             return f"{name} takes its own props alone: write {name}(…).layout({prop}=…)."
         if prop == "children":
             return f"children of {name} stand in brackets: write {name}(…)[…]."
-        near = get_close_matches(prop, [*known, *layout], 1)
-        own_names = [each for each in known if each not in layout]
-        advice = (
-            f"did you mean {near[0]}?"
-            if near
-            else f"its props are {', '.join(own_names or known)}."
-        )
-        return f"{name} has no prop {prop}: {advice}"
+        if near := get_close_matches(prop, [*known, *layout], 1):
+            return f"{name} has no prop {prop}: did you mean {near[0]}?"
+        return f"{name} has no prop {prop}: its props are {', '.join([each for each in known if each not in layout] or known)}."
     missing = [prop for prop in _list_needed(cls) if prop not in props]
     return (
         f"{name} needs {' and '.join(missing)}: write {name}({', '.join(f'{each}=…' for each in missing)})."
@@ -579,9 +589,7 @@ class _EqualValues:
 
 def _pair_values(mine: object, theirs: object) -> Iterable[tuple[object, object]] | None:
     """Pair the items of two values in order. None: their types or their lengths differ."""
-    if isinstance(mine, PromptElement):
-        if type(mine) is not type(theirs):
-            return None
+    if isinstance(mine, PromptElement) and type(mine) is type(theirs):
         return [
             (getattr(mine, field.name), getattr(theirs, field.name))
             for field in type(mine).__attrs_attrs__
@@ -607,10 +615,13 @@ def _repr_parts(value: object) -> list[object]:
     if isinstance(value, PromptElement):
         return _repr_element(value)
     if isinstance(value, dict):
-        items = cast("dict[object, object]", value).items()  # the types of the items are unknown
         return [
             _Verbatim("{"),
-            *_join([[key, _Verbatim(": "), item] for key, item in items]),
+            *_join(
+                [key, _Verbatim(": "), item]
+                # the types of the items are unknown
+                for key, item in cast("dict[object, object]", value).items()
+            ),
             _Verbatim("}"),
         ]
     left, right = ("[", "]") if isinstance(value, list) else ("(", ")")
@@ -623,15 +634,16 @@ def _repr_parts(value: object) -> list[object]:
 
 
 def _repr_element(element: PromptElement) -> list[object]:
-    given: list[list[object]] = []
     layout = signature_names(PromptElement)
-    for field in sorted(
+    fields = sorted(
         type(element).__attrs_attrs__,
         key=lambda field: field.name in layout and type(element) is not PromptElement,
-    ):
-        value: object = getattr(element, field.name)
-        if field.name != "children" and not _is_default(value, field):
-            given.append([_Verbatim(f"{prop_name(field)}="), value])
+    )
+    given: list[list[object]] = [
+        [_Verbatim(f"{prop_name(field)}="), getattr(element, field.name)]
+        for field in fields
+        if field.name != "children" and not _is_default(getattr(element, field.name), field)
+    ]
     parts: list[object] = [_Verbatim(f"{type(element).__name__}("), *_join(given), _Verbatim(")")]
     if element.children:
         parts += [_Verbatim("["), *_join([[child] for child in element.children]), _Verbatim("]")]
@@ -708,8 +720,8 @@ def _refuse_cycle(opened: Sequence[object], owner: str) -> None:
     """Raise TreeError if a sequence occurs among those that are inside it."""
     first: dict[int, int] = {}
     for depth, value in enumerate(opened):
-        start = first.setdefault(id(value), depth)
-        if start < depth and not isinstance(value, Iterator):  # an iterator that yields itself ends
+        # an iterator that yields itself ends
+        if first.setdefault(id(value), depth) < depth and not isinstance(value, Iterator):
             places = "".join(
                 f"[{_find_place(opened[at], opened[at + 1])}]" for at in range(min(depth, _SHOWN))
             )
@@ -742,27 +754,28 @@ def _is_fragment(value: object) -> bool:
 
 
 def _describe_bad_child(value: object, owner: str) -> str:
-    if isinstance(value, type):
-        hint = f"it is a class: write {value.__name__}()"
-    elif isinstance(value, Opening):
-        hint = f"its children stand behind it: write {type(value).__name__}(…)[…]"
-    elif _is_false(value):
-        hint = "if it is a condition, write If(…)[…]"
-        if isinstance(value, int | float):
-            hint += f'; if it is a number, write f"{{{value!r}}}"'
-    elif isinstance(value, int | float):
-        hint = f'numbers are not text: write f"{{{value!r}}}"'
-    elif isinstance(value, Message):
-        hint = "a message becomes an element by `element_from_message(message)`, from promptkit.elements"
-    elif _is_wire_message(value):
-        hint = (
-            "messages of a provider become elements by `map(element_from_message, messages_from_chat(messages))`, from promptkit.elements and "
-            "promptkit.wire, or in the same way by messages_from_responses or messages_from_anthropic"
-        )
-    elif callable(value):
-        hint = "it is a function: call it"
-    else:
-        hint = "a child is a string, an element, a sequence of these, None or a boolean"
+    match value:
+        case type():
+            hint = f"it is a class: write {value.__name__}()"
+        case Opening():
+            hint = f"its children stand behind it: write {type(value).__name__}(…)[…]"
+        case _ if _is_false(value):
+            hint = "if it is a condition, write If(…)[…]"
+            if isinstance(value, int | float):
+                hint += f'; if it is a number, write f"{{{value!r}}}"'
+        case int() | float():
+            hint = f'numbers are not text: write f"{{{value!r}}}"'
+        case Message():
+            hint = "a message becomes an element by `element_from_message(message)`, from promptkit.elements"
+        case _ if _is_wire_message(value):
+            hint = (
+                "messages of a provider become elements by `map(element_from_message, messages_from_chat(messages))`, from promptkit.elements and "
+                "promptkit.wire, or in the same way by messages_from_responses or messages_from_anthropic"
+            )
+        case _ if callable(value):
+            hint = "it is a function: call it"
+        case _:
+            hint = "a child is a string, an element, a sequence of these, None or a boolean"
     return f"{owner} cannot have {_shorten(value)} as a child: {hint}."
 
 
@@ -772,9 +785,9 @@ class Opening:
 
 def _is_false(value: object) -> bool:
     """Return whether a value is empty or zero, as the left side of `files and Files()` is when there are none."""
-    if isinstance(value, int | float):
-        return not value
-    return isinstance(value, Sized) and len(value) == 0
+    return (
+        not value if isinstance(value, int | float) else isinstance(value, Sized) and not len(value)
+    )
 
 
 def _is_wire_message(value: object) -> bool:

@@ -34,8 +34,7 @@ from promptkit.wire import (
     to_chat,
     to_responses,
 )
-from promptkit.wire.parts import WireFormat
-from promptkit.wire.records import WireMessage, find_format
+from promptkit.wire.parts import WireFormat, WireMessage, find_format
 
 T = TypeVar("T")
 

@@ -10,14 +10,14 @@ also where its share of the budget was not known exactly.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, cast
 
 import attrs
 
-from promptkit.elements import Metadata
+from promptkit.elements.builtin import Metadata, Rounds
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.rounds import Rounds
 from promptkit.errors import BadPropError
 from promptkit.fitting.choose import FittedHistory, fit_history, split_blocks
 from promptkit.fitting.shorten import shorten_message
@@ -180,13 +180,15 @@ class RecordedMessages(PromptElement):
         if self.truncate_at is not None:
             _require_number("truncate_at", self.truncate_at, least=1)
         paired = pair_tool_calls(self.messages)
-        given: list[Message] = []
-        messages: list[Message] = []
-        for message, shown in zip(paired.messages, map(show_message, paired.messages), strict=True):
-            if shown is not None and (self.keep_system or shown.role != "system"):
-                given.append(message)
-                messages.append(shown)
-        whole = self._find_whole(given)
+        given: Sequence[Message] = paired.messages
+        if not self.keep_system:
+            given = [message for message in given if message.role != "system"]
+        shown = list(map(show_message, given))
+        messages = [message for message in shown if message is not None]
+        whole = self._find_whole(messages)
+        if self.keep is not None:
+            not_blank = compress(given, map(bool, shown))
+            whole |= {at for at, message in enumerate(not_blank) if self.keep(message)}
         if self.truncate_at is not None:
             messages = [
                 _truncate_result(message, self.truncate_at, sizing.tokenizer)
@@ -200,28 +202,23 @@ class RecordedMessages(PromptElement):
             messages, whole, fitted
         )
 
-    def _find_whole(self, messages: Sequence[Message]) -> frozenset[int]:
-        """Return the indices of messages that are never pruned and never shortened."""
-        kept = range(0)
+    def _find_whole(self, messages: Sequence[Message]) -> set[int]:
+        """Return the indices of system messages and of the newest turns, which are never pruned and never shortened."""
+        whole = set[int]()
+        if self.keep_system:
+            whole.update(at for at, message in enumerate(messages) if message.role == "system")
         if self.keep_turns:
             starts = [
                 at for at, message in enumerate(messages) if message.role == "user" or at == 0
             ]
-            kept = range(
-                starts[-self.keep_turns] if self.keep_turns < len(starts) else 0, len(messages)
+            whole.update(
+                range(
+                    starts[-self.keep_turns] if self.keep_turns < len(starts) else 0, len(messages)
+                )
             )
-        keep = self.keep
-        return frozenset(kept).union(
-            [
-                at
-                for at, message in enumerate(messages)
-                if message.role == "system" or (keep is not None and keep(message))
-            ]
-        )
+        return whole
 
-    def _fit(
-        self, messages: Sequence[Message], whole: frozenset[int], sizing: Sizing
-    ) -> FittedHistory:
+    def _fit(self, messages: Sequence[Message], whole: set[int], sizing: Sizing) -> FittedHistory:
         """Shorten messages so that they fit the share of the budget together."""
         budget, tokenizer, marker = sizing.token_budget, sizing.tokenizer, self.marker
         return fit_history(
@@ -238,17 +235,18 @@ class RecordedMessages(PromptElement):
         )
 
     def _build_rounds(
-        self, messages: Sequence[Message], whole: frozenset[int], fitted: FittedHistory | None
+        self, messages: Sequence[Message], whole: set[int], fitted: FittedHistory | None
     ) -> Child:
         """Divide the messages into rounds, and order these from the first that is pruned to the last."""
         if not messages:
             return None
+        recorded = tuple(messages)
         blocks = split_blocks(messages)
         order = _order_pruned([messages[start].role for start, _ in blocks])
         priorities: Sequence[int] = range(len(order))
-        required = {start for start, _ in blocks if start in whole} if whole else set[int]()
+        required = whole.intersection([start for start, _ in blocks]) if whole else set[int]()
         if self.keep_request:
-            required |= set(_find_request(messages, blocks))
+            required.update(_find_request(messages, blocks))
         if required:
             prunable = [
                 (priority, place)
@@ -259,18 +257,20 @@ class RecordedMessages(PromptElement):
                 [priority for priority, _ in prunable],
                 [place for _, place in prunable],
             )
-        unspent, kept = (
-            (fitted.unspent, set(fitted.sources)) if fitted is not None else (0, set[int]())
-        )
+        unspent, dropped = 0, 0
+        if fitted is not None and fitted.unspent:
+            kept = set(fitted.sources)
+            unspent = fitted.unspent
+            dropped = sum([blocks[place][0] not in kept for place in order])
         return Rounds(
             rounds=[
-                messages[start] if end - start == 1 else messages[start:end]
+                recorded[start] if end - start == 1 else recorded[start:end]
                 for start, end in blocks
             ],
             order=order,
             priorities=priorities,
             marker=self.marker,
-            dropped=sum(blocks[place][0] not in kept for place in order) if unspent else 0,
+            dropped=dropped,
             unspent=unspent,
             pass_priority=True,
         )

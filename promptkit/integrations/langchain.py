@@ -358,8 +358,12 @@ def _read_message(message: BaseMessage) -> Message:
         record = {**record, "tool_calls": [*record.get("tool_calls", ()), *broken]}
     blocks = as_sequence(record.get("content"))
     if record.get("tool_calls") and blocks:
-        kept = [block for block in blocks if as_mapping(block).get("type") not in _REPEATED]
-        record = {**record, "content": kept}
+        record = {
+            **record,
+            "content": [
+                block for block in blocks if as_mapping(block).get("type") not in _REPEATED
+            ],
+        }
     return messages_from_chat([record])[0]
 
 

@@ -118,9 +118,10 @@ class FitHook(CustomLogger):
         try:
             fitted = self._fit(messages, facts, form)
         except BudgetExceededError as error:  # so that a router takes its fallback for it
-            provider = str(kwargs.get("custom_llm_provider") or "")
             raise ContextWindowExceededError(
-                message=str(error), model=facts.model, llm_provider=provider
+                message=str(error),
+                model=facts.model,
+                llm_provider=str(kwargs.get("custom_llm_provider") or ""),
             ) from error
         return {**kwargs, form.messages: list(fitted.messages)}
 

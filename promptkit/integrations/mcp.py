@@ -88,12 +88,18 @@ async def mcp_tools(
     for listed in await _list_tools(client):
         name = _make_name(prefix, listed.name, taken)
         taken.add(name)
-        description = listed.description or listed.title
-        definition = ToolDefinition(
-            name=name, description=description, parameters=listed.input_schema
+        tools.append(
+            Tool(
+                definition=ToolDefinition(
+                    name=name,
+                    description=listed.description or listed.title,
+                    parameters=listed.input_schema,
+                ),
+                run=_make_run(client, listed.name, images=images),
+                timeout=timeout,
+                max_tokens=max_tokens,
+            )
         )
-        run = _make_run(client, listed.name, images=images)
-        tools.append(Tool(definition=definition, run=run, timeout=timeout, max_tokens=max_tokens))
     return tools
 
 

@@ -137,13 +137,16 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
     Returns:
         A function for `RunConfig.call_model_input_filter`.
     """
-    options = WindowSettings(
-        preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
-    )
     return _CompactionFilter(
         budget=budget,
         model=None if model is None else model_name(model),
-        windows=ThreadWindows(options, transcripts=transcripts, max_threads=max_threads),
+        windows=ThreadWindows(
+            WindowSettings(
+                preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
+            ),
+            transcripts=transcripts,
+            max_threads=max_threads,
+        ),
         thread=thread,
     )
 
@@ -240,9 +243,8 @@ class TranscriptSession:
         """Return the items, the oldest first; with a limit the latest ones."""
         items = self._read_items()
         most = resolve_session_limit(limit, self.session_settings)
-        if most is None or most < 0:  # the SDK's own sessions read a negative limit as none
-            return items
-        return items[-most:] if most else []
+        # the SDK's own sessions read a negative limit as none
+        return items if most is None or most < 0 else items[max(0, len(items) - most) :]
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Append items. They are on the disk when this returns."""
@@ -338,5 +340,7 @@ def _write(message: Message) -> list[Item]:
 
 
 def _to_input(items: Sequence[object], data: Data) -> ModelInputData:
-    chosen = cast("list[TResponseInputItem]", list(items))  # the SDK's own, and copies of them
-    return ModelInputData(input=chosen, instructions=data.model_data.instructions)
+    return ModelInputData(
+        input=cast("list[TResponseInputItem]", list(items)),  # the SDK's own, and copies of them
+        instructions=data.model_data.instructions,
+    )

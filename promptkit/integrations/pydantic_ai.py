@@ -183,10 +183,13 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
     ) -> None:
         self._budget = check_budget(budget)
         self._model = None if model is None else model_name(model)
-        options = WindowSettings(
-            preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
+        self._windows = ThreadWindows(
+            WindowSettings(
+                preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
+            ),
+            transcripts=transcripts,
+            max_threads=max_threads,
         )
-        self._windows = ThreadWindows(options, transcripts=transcripts, max_threads=max_threads)
         self._issued: OrderedDict[str, IssuedRequest] = OrderedDict()
         self._max_issued = 10 * max_threads
 
@@ -229,13 +232,14 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
                 output_tokens=used.output_tokens,
                 cached_tokens=used.cache_read_tokens,
             )
-            reply = partial(
-                self._windows.reply,
-                issued,
-                _read(_Unit(0, response)),
-                usage if used.input_tokens else None,
+            await self._windows.loop.wait_async(
+                partial(
+                    self._windows.reply,
+                    issued,
+                    _read(_Unit(0, response)),
+                    usage if used.input_tokens else None,
+                )
             )
-            await self._windows.loop.wait_async(reply)
         return response
 
     async def on_model_request_error(
@@ -337,8 +341,9 @@ def _read_part(part: ModelRequestPart) -> Message:
         case UserPromptPart():
             return Message(role="user", content=[_read_content(each) for each in part.content])
         case ToolReturnPart():
-            text = part.model_response_str()
-            return Message(role="tool", content=text, tool_call_id=part.tool_call_id)
+            return Message(
+                role="tool", content=part.model_response_str(), tool_call_id=part.tool_call_id
+            )
         case _:
             return _read_other(part)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import anyio
 import attrs
@@ -22,6 +23,7 @@ from promptkit.errors import (
     UnknownModelError,
 )
 from promptkit.fitting.fit import Fitted, fit
+from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.errors import overflow_from_error
 from promptkit.reprs import describe
 from promptkit.tokens import (
@@ -33,12 +35,7 @@ from promptkit.tokens import (
 )
 from promptkit.tokens.budget import LearnedBudget
 from promptkit.transcript import Transcript
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-    from promptkit.wire.parts import WireFormat
+from promptkit.wire.parts import WireFormat
 
 T = TypeVar("T")
 
@@ -59,18 +56,6 @@ class ModelFacts:
     instructions: str | None
     """The text of the system prompt, which is counted and not sent: the framework sends its own."""
     tools: tuple[ToolDefinition, ...]
-
-    def open_window(self, settings: WindowSettings, transcript: Transcript) -> ContextWindow:
-        """Open a window over a conversation."""
-        return ContextWindow.from_settings(
-            # the framework sends its own tools
-            attrs.evolve(
-                settings, instructions=self.instructions, tools=self.tools, freeze_tools=False
-            ),
-            model=self.model,
-            transcript=transcript,
-            budget=self.budget,
-        )
 
     def is_like(self, other: ModelFacts, tokenizer: Tokenizer) -> bool:
         """Return whether a window with these facts serves other ones too: a system prompt may change as long as its size does not."""
@@ -100,11 +85,6 @@ class IssuedRequest:
     window: ContextWindow
     has_instructions: bool
     """Whether the request begins with the system prompt, which the framework sends itself."""
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the window made no other request since, for the same conversation in another place."""
-        return self.window.last_request is self.request
 
     def show(self, rebuild: Callable[[T, Message], T]) -> list[T | Message]:
         """Return what the framework sends, without the system prompt.
@@ -195,9 +175,11 @@ class ThreadWindows:
 
     def __repr__(self) -> str:
         settings = self._settings
-        summarizer = settings.summarizer and type(settings.summarizer)
         return describe(
-            self, preset=settings.preset.name, summarizer=summarizer, open=len(self._threads)
+            self,
+            preset=settings.preset.name,
+            summarizer=settings.summarizer and type(settings.summarizer),
+            open=len(self._threads),
         )
 
     @property
@@ -253,7 +235,9 @@ class ThreadWindows:
 
         Called in the loop.
         """
-        if issued.is_last:  # otherwise the reply comes with the next list of messages
+        if (
+            issued.window.last_request is issued.request
+        ):  # otherwise the reply comes with the next list of messages
             issued.window.add_reply(message, usage=usage)
             if not message.tool_calls:
                 await issued.window.end_turn()
@@ -294,7 +278,18 @@ class ThreadWindows:
             return window
         await _close(thread)
         thread.facts = facts
-        thread.window = facts.open_window(self._settings, thread.transcript)
+        thread.window = ContextWindow.from_settings(
+            # the framework sends its own tools
+            attrs.evolve(
+                self._settings,
+                instructions=facts.instructions,
+                tools=facts.tools,
+                freeze_tools=False,
+            ),
+            model=facts.model,
+            transcript=thread.transcript,
+            budget=facts.budget,
+        )
         return thread.window
 
 
@@ -306,46 +301,6 @@ async def _close_all(threads: OrderedDict[str, _Thread]) -> None:
 async def _close(thread: _Thread) -> None:
     if thread.window is not None:
         await thread.window.close()
-
-
-class LearnedBudgets:
-    """The budgets of models whose provider refused a request: each lower than the one that was given."""
-
-    def __init__(self, tokenizer: Tokenizer | None) -> None:
-        self._tokenizer = tokenizer
-        self._budgets: dict[str, LearnedBudget] = {}
-
-    def get(self, facts: ModelFacts) -> Budget:
-        """Return the budget of a model's next request: the learned one, or the one that was given."""
-        learned = self._budgets.get(facts.model)
-        if learned is None:
-            return facts.budget
-        self._budgets[facts.model] = learned.after_success()  # unless a refusal follows
-        return learned.budget
-
-    def learn(self, facts: ModelFacts, tokens: int, refusal: BaseException) -> bool:
-        """Lower the budget of a model after the refusal of a request of so many tokens.
-
-        Returns False if the error says nothing of the window, so that no smaller request is due.
-        """
-        overflow = overflow_from_error(refusal)
-        if overflow is None or overflow.is_body:
-            return False
-        learned = self._budgets.get(facts.model) or self._resolve(facts)
-        learned = learned.after_refusal(tokens, window=overflow.window)
-        self._budgets[facts.model] = learned
-        limit = learned.budget.limit
-        return limit is not None and limit < tokens
-
-    def _resolve(self, facts: ModelFacts) -> LearnedBudget:
-        budget = resolve_budget(
-            facts.budget,
-            model=facts.model if facts.budget is None else None,
-            tokenizer=self._tokenizer or tokenizer_for(facts.model),
-            tools=facts.tools,
-        )
-        # so that a window that the provider names is a limit, too
-        return LearnedBudget(given=attrs.evolve(budget, safety=1.0))
 
 
 @attrs.frozen(kw_only=True)
@@ -362,9 +317,8 @@ class RequestFitter(Generic[T]):
     """As for `promptkit.fit`, and so are the next two."""
     convert: Callable[[T], Message] | None = None
     format: WireFormat | None = None
-    learned: LearnedBudgets = attrs.field(
-        default=attrs.Factory(lambda self: LearnedBudgets(self.tokenizer), takes_self=True)
-    )
+    budgets: dict[str, LearnedBudget] = attrs.field(factory=dict[str, LearnedBudget])
+    """The budgets of models whose provider refused a request: each lower than the one that was given."""
 
     def __attrs_post_init__(self) -> None:
         check_types(tokenizer=self.tokenizer)
@@ -372,9 +326,12 @@ class RequestFitter(Generic[T]):
 
     def fit(self, messages: Sequence[T], facts: ModelFacts) -> Fitted[T]:
         """Fit the messages of a request. Raises what `promptkit.fit` raises."""
+        learned = self.budgets.get(facts.model)
+        if learned is not None:
+            self.budgets[facts.model] = learned.after_success()  # unless a refusal follows
         return fit(
             messages,
-            budget=self.learned.get(facts),
+            budget=facts.budget if learned is None else learned.budget,
             model=facts.model or None,
             tools=facts.tools,
             system=facts.instructions,
@@ -389,9 +346,27 @@ class RequestFitter(Generic[T]):
     def learn(self, facts: ModelFacts, fitted: Fitted[T], refusal: BaseException | None) -> bool:
         """Lower the budget of a model after the refusal of a request, if it was refused.
 
-        Returns True if a smaller one should be made.
+        Returns True if a smaller one should be made; False also if the error says nothing of the
+        window.
         """
-        return refusal is not None and self.learned.learn(facts, fitted.tokens, refusal)
+        overflow = None if refusal is None else overflow_from_error(refusal)
+        if overflow is None or overflow.is_body:
+            return False
+        learned = self.budgets.get(facts.model) or self._resolve(facts)
+        learned = learned.after_refusal(fitted.tokens, window=overflow.window)
+        self.budgets[facts.model] = learned
+        limit = learned.budget.limit
+        return limit is not None and limit < fitted.tokens
+
+    def _resolve(self, facts: ModelFacts) -> LearnedBudget:
+        budget = resolve_budget(
+            facts.budget,
+            model=facts.model if facts.budget is None else None,
+            tokenizer=self.tokenizer or tokenizer_for(facts.model),
+            tools=facts.tools,
+        )
+        # so that a window that the provider names is a limit, too
+        return LearnedBudget(given=attrs.evolve(budget, safety=1.0))
 
 
 def find_overflow(

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 import attrs
 
+from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.reprs import describe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit.messages import Message, ToolDefinition, Usage
 
 PURPOSE_HEADER = "X-Promptkit-Request"
 """The HTTP header that names the purpose of a request, so that a proxy or a log can tell it from

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from itertools import takewhile
 from typing import NamedTuple
 
-from promptkit.elements import Chunk, Group, KeepWith, Tag
+from promptkit.elements.builtin import Chunk, Group, KeepWith, Rounds, Tag
 from promptkit.elements.element import ElementDocs, PromptElement
-from promptkit.elements.rounds import Rounds
 from promptkit.rendering.tree import Item, Leaf, Node, iter_upwards
 
 PATH_SEPARATOR = " > "
@@ -34,9 +34,11 @@ class Path(NamedTuple):
 
     def append(self, label: str) -> Path:
         """Return the path of an item in this node."""
-        if self.steps < MAX_PATH_STEPS:
-            return Path((*self.first, label), (), self.steps + 1)
-        return Path(self.first, (*self.last, label)[-MAX_PATH_STEPS:], self.steps + 1)
+        return (
+            Path((*self.first, label), (), self.steps + 1)
+            if self.steps < MAX_PATH_STEPS
+            else Path(self.first, (*self.last, label)[-MAX_PATH_STEPS:], self.steps + 1)
+        )
 
     def __str__(self) -> str:
         missing = self.steps - len(self.first) - len(self.last)
@@ -53,26 +55,22 @@ class Paths:
     def __init__(self, *, described: bool = False) -> None:
         """Create a formatter. With `described`, short paths show a component with its first prop, or else its docstring."""
         self._described = described
-        self._full: dict[Node, Path] = {}
-        self._public: dict[Node, Path] = {}
-        self._short: dict[Node, Path] = {}
-        self._labels: dict[Node, Path] = {}  # the nearest label at or above a node
+        # by the function that appends a step
+        self._known: defaultdict[Callable[[Path, Node], Path], dict[Node, Path]] = defaultdict(dict)
 
     def format(self, parent: Node, position: int | None = None) -> str:
         """Format the path of a node, or of the item at `position` in it, with every step."""
         item = parent if position is None else parent.items[position]
         if type(item) is Node:
-            return str(self._build_path(item, self._full, _append_step))
-        around = str(self._build_path(parent, self._full, _append_step))
+            return str(self._build_path(item, _append_step))
+        around = str(self._build_path(parent, _append_step))
         label = "" if position is None else format_label(parent, position)
         return PATH_SEPARATOR.join(filter(None, (around, label)))
 
     def format_public(self, parent: Node, position: int) -> str:
         """Format the path of the item at `position` in a node, without private components."""
         return str(
-            self._build_path(parent, self._public, _append_public_step).append(
-                format_label(parent, position)
-            )
+            self._build_path(parent, _append_public_step).append(format_label(parent, position))
         )
 
     def shorten(self, parent: Node, position: int | None = None) -> str:
@@ -103,18 +101,14 @@ class Paths:
         if around is not None and around.element is not None and around.element.label:
             return self._qualify(around.element.label, around.parent)
         return str(
-            self._build_path(place[0], self._short, self._append_short_step).append(
+            self._build_path(place[0], self._append_short_step).append(
                 self._format_short_step(*place)
             )
         )
 
     def _qualify(self, label: str, around: Node | None) -> str:
         """Put the nearest label around a labelled element before its label."""
-        outer = (
-            ""
-            if around is None
-            else str(self._build_path(around, self._labels, _append_label_step))
-        )
+        outer = "" if around is None else str(self._build_path(around, _append_label_step))
         return f"{outer}{PATH_SEPARATOR}{label}" if outer not in ("", label) else label
 
     def _append_short_step(self, path: Path, node: Node) -> Path:
@@ -140,10 +134,9 @@ class Paths:
         shown, name = _describe(element), type(element).__name__.lstrip("_")
         return f"{name}({shown}){step.removeprefix(name)}" if shown else step
 
-    def _build_path(
-        self, node: Node, known: dict[Node, Path], append: Callable[[Path, Node], Path]
-    ) -> Path:
+    def _build_path(self, node: Node, append: Callable[[Path, Node], Path]) -> Path:
         """Return the path of a node, from the nearest node above it whose path is known."""
+        known = self._known[append]
         missing = list(takewhile(lambda above: above not in known, iter_upwards(node)))
         nearest = missing[-1].parent if missing else node
         path = Path() if nearest is None else known[nearest]
@@ -164,6 +157,7 @@ def _append_public_step(path: Path, node: Node) -> Path:
 
 
 def _append_label_step(path: Path, node: Node) -> Path:
+    """Return the path of the nearest label at or above a node."""
     return (
         Path().append(node.element.label)
         if node.element is not None and node.element.label
@@ -174,8 +168,9 @@ def _append_label_step(path: Path, node: Node) -> Path:
 def _describe(element: PromptElement) -> str:
     """Return the first prop of a component or Tag if it is a text, or else the first line of the component's docstring."""
     cls = type(element)
-    is_own = cls.render is PromptElement.render or cls.__module__.startswith("promptkit.")
-    if is_own and cls is not Tag:
+    if cls is not Tag and (
+        cls.render is PromptElement.render or cls.__module__.startswith("promptkit.")
+    ):
         return ""
     layout = {field.name for field in PromptElement.__attrs_attrs__}
     own = [field.name for field in cls.__attrs_attrs__ if field.name not in layout]
@@ -207,9 +202,8 @@ def _find_labelled_around(node: Node) -> Node | None:
 
 def _passes_on(node: Node) -> bool:
     """Return whether receipts omit a node: a fragment, or a grouping element without a label."""
-    if node.element is None:
-        return not node.label
-    return not node.element.label and passes_on(node.element)
+    element = node.element
+    return not node.label if element is None else not element.label and passes_on(element)
 
 
 def passes_on(element: PromptElement) -> bool:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Generator, Sequence
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, get_args
 
+from promptkit.elements import Reference
 from promptkit.elements.element import Child, Children, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
+from promptkit.messages import Message
 from promptkit.rendering.expand.event_loop import (
     AwaitedResults,
     PendingAwaitables,
@@ -24,21 +26,17 @@ from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.prune.counting import Overhead
 from promptkit.rendering.prune.planned import prune_plan
 from promptkit.rendering.prune.pruner import Pruner, RemovalKey, RemovalRounding, build_removal_keys
-from promptkit.rendering.result.assemble import assemble_messages
+from promptkit.rendering.prune.removal_order import Step
+from promptkit.rendering.prune.removals import PrunedTree
 from promptkit.rendering.result.rendered import Rendered
 from promptkit.rendering.result.trace_recorder import TraceRecorder
+from promptkit.rendering.subtree import assemble_messages
+from promptkit.rendering.tree import Node
 from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, NamedModel, Tokenizer, tokenizer_for
 from promptkit.tokens.budget import resolve_render_budget
 from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, tool_definitions
-
-if TYPE_CHECKING:
-    from promptkit.elements import Reference
-    from promptkit.messages import Message
-    from promptkit.rendering.prune.removal_order import Step
-    from promptkit.rendering.prune.removals import PrunedTree
-    from promptkit.rendering.tree import Node
 
 Pairing = Literal["strict", "lenient"]
 """What a render does with tool calls without result and tool results without call: raise an error,
@@ -173,7 +171,13 @@ class Renderer:
         children = flatten(prompt, "render")
         rendered = self._render_plan(children)
         if rendered is None:
-            rendered = yield from self._render_tree(children, runs)
+            recorder = TraceRecorder() if self._trace else None
+            pruner, pruned = yield from self._prune_tree(children, self._cache, runs, recorder)
+            rendered = self._build_result(pruner, pruned, recorder)
+            if self.prune_step:
+                self._dropped = frozenset[RemovalKey]().union(
+                    *map(build_removal_keys, pruned.scan.steps[: pruned.state])
+                )
         else:
             self._sizer.start_next_render()
         self._earlier = rendered.messages
@@ -230,19 +234,6 @@ class Renderer:
             )
 
         return render_at(self.budget)
-
-    def _render_tree(
-        self, children: Children, runs: RequestRuns
-    ) -> Generator[PendingAwaitables, AwaitedResults, Rendered]:
-        """Render a prompt by expanding it."""
-        recorder = TraceRecorder() if self._trace else None
-        pruner, pruned = yield from self._prune_tree(children, self._cache, runs, recorder)
-        rendered = self._build_result(pruner, pruned, recorder)
-        if self.prune_step:
-            self._dropped = frozenset[RemovalKey]().union(
-                *map(build_removal_keys, pruned.scan.steps[: pruned.state])
-            )
-        return rendered
 
     def _prune_tree(
         self,

@@ -16,9 +16,8 @@ from typing import Any
 
 import attrs
 
-from promptkit.elements import chat, layout, media, text
-from promptkit.elements.element import Child, PromptElement, flatten, prop_name
-from promptkit.elements.rounds import Rounds, iter_rounds
+from promptkit.elements import builtin
+from promptkit.elements.element import Child, PromptElement, flatten, has_type, prop_name
 from promptkit.errors import TreeError
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -45,33 +44,33 @@ _VERSION = 1
 _TYPES: dict[str, type[PromptElement]] = {
     kind.__name__: kind
     for kind in (
-        chat.SystemMessage,
-        chat.UserMessage,
-        chat.AssistantMessage,
-        chat.ToolMessage,
-        text.Text,
-        text.TextChunk,
-        text.Tag,
-        layout.Group,
-        layout.Chunk,
-        layout.LegacyPrioritization,
-        layout.TokenLimit,
-        layout.KeepWith,
-        layout.Reserve,
-        layout.Isolate,
-        layout.CacheBreakpoint,
-        Rounds,
-        media.Image,
-        media.Document,
-        media.Opaque,
-        media.Reference,
-        media.Metadata,
+        builtin.SystemMessage,
+        builtin.UserMessage,
+        builtin.AssistantMessage,
+        builtin.ToolMessage,
+        builtin.Text,
+        builtin.TextChunk,
+        builtin.Tag,
+        builtin.Group,
+        builtin.Chunk,
+        builtin.LegacyPrioritization,
+        builtin.TokenLimit,
+        builtin.KeepWith,
+        builtin.Reserve,
+        builtin.Isolate,
+        builtin.CacheBreakpoint,
+        builtin.Rounds,
+        builtin.Image,
+        builtin.Document,
+        builtin.Opaque,
+        builtin.Reference,
+        builtin.Metadata,
     )
 }
 
 _NAMES = {kind: name for name, kind in _TYPES.items()}
 
-_MEDIA = (media.Image, media.Document, media.Opaque)
+_MEDIA = (builtin.Image, builtin.Document, builtin.Opaque)
 
 # Props that are not written: the rendered children already reflect them.
 _APPLIED_PROPS = {"children", "fallback", "break_on", "break_on_whitespace", "shown"}
@@ -92,29 +91,6 @@ _PROPS = {
     for name, kind in _TYPES.items()
 }
 """For each type the props that are written, with their attributes."""
-
-_JSON_TYPES: Mapping[str, tuple[type, ...]] = {
-    "bool": (bool,),
-    "int": (int,),
-    "float": (int, float),
-    "str": (str,),
-    "None": (type(None),),
-}
-
-_PROP_TYPES = {
-    name: {
-        field.name: (
-            annotation,
-            tuple(each for part in annotation.split(" | ") for each in _JSON_TYPES[part]),
-        )
-        for field in kind.__attrs_attrs__
-        if field.name in _PROPS[name]
-        and _JSON_TYPES.keys() >= set((annotation := str(field.type)).split(" | "))
-    }
-    for name, kind in _TYPES.items()
-}
-"""For each type its props whose annotations name only texts, numbers, booleans and None: the
-annotation, and the types of JSON values."""
 
 
 def to_json(
@@ -183,28 +159,32 @@ class _Writer:
     def write_items(self, node: Node) -> Iterator[Json]:
         """Write the items of a node: yield texts as they are, others as indices."""
         element = node.element
-        if isinstance(element, (Rounds, *_MEDIA)) or (
-            isinstance(element, text.Tag) and not element.children
+        if isinstance(element, (builtin.Rounds, *_MEDIA)) or (
+            isinstance(element, builtin.Tag) and not element.children
         ):
             return  # its props are its content
         # The children of a Tag are in a group between its two lines.
-        content = node.nodes[0] if isinstance(element, text.Tag) and node.nodes else node
+        content = node.nodes[0] if isinstance(element, builtin.Tag) and node.nodes else node
         for item in content.items:
-            if type(item) is MessageItem and item.element is not None:
-                yield self.add({**self.write_props(item.element), "children": [item.text]})
-            elif type(item) is Leaf and item.element is None:
-                yield item.text
-            elif type(item) is Leaf and item.element is not None:
-                record = self.write_props(item.element)
-                yield self.add(record if item.part else {**record, "children": [item.text]})
-            elif type(item) is Node and item.replaces is None:
-                record = self.write_props(item.element, _find_type(item)) | self._write_groups(item)
-                yield self.add(record, item)
-                replaced = item
-                while (fallback := replaced.fallback) is not None:
-                    group: dict[str, Json] = {"type": "Group"}
-                    record["fallback"] = self.add(group, fallback)
-                    record, replaced = group, fallback
+            match item:
+                case MessageItem(element=builtin.MessageElement() as shown):
+                    yield self.add({**self.write_props(shown), "children": [item.text]})
+                case Leaf(element=None):
+                    yield item.text
+                case Leaf(element=shown):
+                    record = self.write_props(shown)
+                    yield self.add(record if item.part else {**record, "children": [item.text]})
+                case Node(replaces=None):
+                    record = self.write_props(item.element, _find_type(item))
+                    record |= self._write_groups(item)
+                    yield self.add(record, item)
+                    replaced = item
+                    while (fallback := replaced.fallback) is not None:
+                        group: dict[str, Json] = {"type": "Group"}
+                        record["fallback"] = self.add(group, fallback)
+                        record, replaced = group, fallback
+                case _:
+                    pass
 
     def write_attachments(self, node: Node) -> Iterator[Json]:
         """Write the references and the metadata of a node as nodes, and yield their indices."""
@@ -224,26 +204,30 @@ class _Writer:
         """Return the type and the props of an element."""
         kind = kind or _find_element_type(element)
         special = self._write_special_props(element)
-        record: dict[str, Json] = {"type": kind}
-        for name, attribute in _PROPS[kind].items():
-            # the other props of built-in elements are JSON
-            value: Json = getattr(element, attribute, None)
-            if name in special:
-                record[name] = special[name]
-            elif value is not None:
-                record[name] = value
-        return record
+        # the other props of built-in elements are JSON
+        values: dict[str, Json] = {
+            name: special.get(name, getattr(element, attribute, None))
+            for name, attribute in _PROPS[kind].items()
+        }
+        return {
+            "type": kind,
+            **{
+                name: value
+                for name, value in values.items()
+                if value is not None or name in special
+            },
+        }
 
     def _write_special_props(self, element: PromptElement | None) -> dict[str, Json]:
         """Return the props of an element that are no JSON values."""
         match element:
-            case chat.AssistantMessage(tool_calls=calls):
+            case builtin.AssistantMessage(tool_calls=calls):
                 return {"tool_calls": list(map(attrs.asdict, calls)), "keep_with": {}}
-            case Rounds(marker=marker):
+            case builtin.Rounds(marker=marker):
                 return {
                     "rounds": [
                         list(map(_write_message, messages))
-                        for messages in iter_rounds(element.rounds)
+                        for messages in builtin.iter_rounds(element.rounds)
                     ],
                     "order": list(element.order),
                     "priorities": list(element.priorities),
@@ -255,7 +239,7 @@ class _Writer:
     def _write_groups(self, node: Node) -> dict[str, Json]:
         """Return the props of a node that name KeepWith groups, those of its component, as numbers."""
         match node.element:
-            case chat.AssistantMessage():
+            case builtin.AssistantMessage():
                 groups = node.call_groups
                 return {
                     "keep_with": {
@@ -264,7 +248,7 @@ class _Writer:
                         if call.id in groups
                     }
                 }
-            case layout.KeepWith():
+            case builtin.KeepWith():
                 return {"group": self._number_group(node.keep_groups[0])}
             case _:
                 return {}
@@ -276,9 +260,9 @@ class _Writer:
 def _find_type(node: Node) -> str:
     """Return the type that a node is written as. A component is a Group."""
     element = node.element
-    if isinstance(element, chat.ToolRound):
+    if isinstance(element, builtin.ToolRound):
         return "Chunk"
-    if isinstance(element, text.Tag) and element.children and not node.nodes:
+    if isinstance(element, builtin.Tag) and element.children and not node.nodes:
         return "Group"  # its content was empty, so the Tag was dropped with it
     return _find_element_type(element)
 
@@ -320,11 +304,12 @@ def _read_message(record: Mapping[str, Any]) -> Message:  # Any: JSON, as in `_b
     return Message(content=content, tool_calls=calls, **rest)
 
 
-def _write_markers(element: Rounds, marker: Callable[[int], str]) -> dict[str, Json]:
+def _write_markers(element: builtin.Rounds, marker: Callable[[int], str]) -> dict[str, Json]:
     """Write the texts of all markers, by the number of messages that they replace."""
-    sizes = [len(messages) for messages in iter_rounds(element.rounds)]
-    counts = accumulate(map(sizes.__getitem__, element.order))
-    return {str(count): marker(count) for count in counts}
+    sizes = [len(messages) for messages in builtin.iter_rounds(element.rounds)]
+    return {
+        str(count): marker(count) for count in accumulate(map(sizes.__getitem__, element.order))
+    }
 
 
 @attrs.frozen
@@ -361,16 +346,6 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
     return built[0]
 
 
-def _check_types(kind: str, props: Mapping[str, object]) -> None:
-    """Raise TypeError for a prop that is no text, number or boolean where its annotation names only these."""
-    for name, (annotation, allowed) in _PROP_TYPES[kind].items():
-        value = props.get(name)
-        if name in props and (
-            not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed)
-        ):
-            raise TypeError(f"{name} must be {annotation}, not {value!r}")
-
-
 def _build_element(
     # Any: JSON that a program may have changed; of a wrong value, building an element fails
     record: Mapping[str, Any],
@@ -395,7 +370,10 @@ def _build_element(
     if "fallback" in record:
         fallback = built[record["fallback"]]
         props["fallback"] = fallback.children if fallback.fallback is None else fallback
-    _check_types(kind, props)
+    for field in _TYPES[kind].__attrs_attrs__:
+        # a prop whose annotation names only texts, numbers and booleans
+        if field.name in props and not has_type(props[field.name], str(field.type)):
+            raise TypeError(f"{field.name} must be {field.type}, not {props[field.name]!r}")
     element = _TYPES[kind](**props)
     children = record.get("children", [])
     return (

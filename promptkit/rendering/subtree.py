@@ -1,16 +1,20 @@
-"""Read a subtree of the render tree: its messages, its leaves, its text, its tokens and whether it is empty.
+"""Read a subtree of the render tree: its messages and the elements that wrote them, its leaves, its text, its tokens and whether it is empty.
 
 Functions with a `state` read the tree in that state of the removal order.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING
+
+import attrs
 
 from promptkit.messages import CacheBreakpointPart, Message, Part
 from promptkit.rendering.expand.materialize import is_content
+from promptkit.rendering.expand.sizing import Sizer
+from promptkit.rendering.paths import PATH_SEPARATOR, format_path
 from promptkit.rendering.prune.text_joins import find_separator
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
@@ -22,11 +26,6 @@ from promptkit.rendering.tree import (
     find_marker,
     is_item_alive,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from promptkit.rendering.expand.sizing import Sizer
 
 
 def measure(node: Node, sizer: Sizer, state: int = 0) -> int:
@@ -81,9 +80,8 @@ def read_text(node: Node) -> str | None:
 
 def iter_messages(node: Node, state: int, *, markers: bool = True) -> Iterator[Node | MessageItem]:
     """Iterate over the living messages at or below a node, in written order, with the markers of runs or without."""
-    if node.role is not None:
-        return iter([node])
-    return (item for _, _, item in iter_message_places(node, state, markers=markers))
+    places = iter_message_places(node, state, markers=markers)
+    return iter([node]) if node.role is not None else (item for _, _, item in places)
 
 
 def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item, int]]:
@@ -213,3 +211,64 @@ def iter_placed(leaves: Iterable[Leaf]) -> Iterator[tuple[int, str, Leaf]]:
         index += not is_same
         yield index, separator, leaf
         before = nearest = leaf
+
+
+def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:
+    """Return the messages of a tree in a state, in written order."""
+    messages: list[Message] = []
+    for item in iter_messages(root, state):
+        messages += (item.messages if type(item) is MessageItem else None) or build_messages(
+            item, state
+        )
+    return tuple(messages)
+
+
+@attrs.frozen(kw_only=True)
+class SourceSpan:
+    """The element that wrote a span of text.
+
+    Characters `start` to `end` (exclusive) of part `part` of message `message` were written by the
+    element at `path`. Messages and parts are counted from 0.
+    """
+
+    message: int
+    part: int
+    start: int
+    end: int
+    path: str
+
+
+def map_sources(root: Node, state: int) -> tuple[SourceSpan, ...]:
+    """Return a SourceSpan for each text of the messages of a tree in a state."""
+    spans: list[SourceSpan] = []
+    number = 0
+    for parent, position, item in iter_message_places(root, state):
+        if isinstance(item, Node):
+            if build_messages(item, state):
+                spans.extend(_map_message(item, number, state))
+                number += 1
+            continue
+        path = (
+            format_path(parent, position)
+            if item.element is not None or item.sources
+            else f"{format_path(parent)}{PATH_SEPARATOR}marker"
+        )
+        for message in build_messages(item, state):
+            spans += [
+                SourceSpan(message=number, part=at, start=0, end=len(part), path=path)
+                for at, part in enumerate(message.content)
+                if isinstance(part, str)
+            ]
+            number += 1
+    return tuple(spans)
+
+
+def _map_message(node: Node, number: int, state: int) -> Iterator[SourceSpan]:
+    """Yield the spans of one message."""
+    current = end = 0
+    for part, separator, leaf in iter_placed(iter_leaves(node, state)):
+        start = end + len(separator) if part == current else 0
+        current, end = part, start + len(leaf.text)
+        if leaf.part is None:
+            path = format_path(leaf.parent, leaf.position if leaf.element else None)
+            yield SourceSpan(message=number, part=part, start=start, end=end, path=path)

@@ -15,12 +15,15 @@ other, each as one step, without looking at them again.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeGuard
+from itertools import accumulate, zip_longest
+from typing import Final, NamedTuple, TypeAlias, TypeGuard
 
 import attrs
 
+from promptkit.elements.builtin import MessageElement, Reference
+from promptkit.elements.element import Children, PromptElement
 from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
@@ -30,13 +33,6 @@ from promptkit.messages import (
     Role,
     ToolCall,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-
-    from promptkit.elements import Reference
-    from promptkit.elements.chat import MessageElement
-    from promptkit.elements.element import Children, PromptElement
 
 HIGHEST_PRIORITY = 2**53 - 1
 """The priority of an element without one: JavaScript's largest safe integer, as in prompt-tsx."""
@@ -417,8 +413,7 @@ class Run:
 
         None: it is never removed.
         """
-        ends = [*self.steps[1:], None]
-        for index, (since, until) in enumerate(zip(self.steps, ends, strict=False)):
+        for index, (since, until) in enumerate(zip_longest(self.steps, self.steps[1:])):
             if (
                 self.marker is not None
                 and self.order[index] != MARKER

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, Never, TypeAlias
-
-import attrs
 
 from promptkit import (
     BudgetExceededError,
@@ -28,20 +27,18 @@ from promptkit import (
 )
 from promptkit.compaction.summarizers.losses import FactKind, Losses, is_shown
 from promptkit.messages import CacheBreakpointPart
+from promptkit.rendering import Removal
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, format_path
-from promptkit.rendering.result.assemble import assemble_messages
+from promptkit.rendering.prune.removals import PrunedTree
+from promptkit.rendering.subtree import assemble_messages
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
+from promptkit.tokens import NamedModel, Tokenizer
+from promptkit.tools import AnyTool
 from promptkit.transcript import MessageEntry, Transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from promptkit.agent import AgentSession, ContextWindow, SyncSession
-    from promptkit.rendering import Removal
-    from promptkit.rendering.prune.removals import PrunedTree
-    from promptkit.tokens import NamedModel, Tokenizer
-    from promptkit.tools import AnyTool
+    from promptkit.agent import AgentSession, ContextWindow, SyncSession  # loads asyncio
 
 
 def assert_fits(  # noqa: PLR0913  # the arguments of a render
@@ -97,8 +94,12 @@ def assert_fits(  # noqa: PLR0913  # the arguments of a render
     needed = rendered.tokens + rendered.reserved
     if needed > room:
         reserved = f" ({rendered.reserved:,} of them reserved)" if rendered.reserved else ""
-        headline = f"{needed:,} tokens{reserved} do not fit {room:,} (over by {needed - room:,})."
-        _fail(headline, "The largest:", _list_largest(rendered), rendered)
+        _fail(
+            f"{needed:,} tokens{reserved} do not fit {room:,} (over by {needed - room:,}).",
+            "The largest:",
+            _list_largest(rendered),
+            rendered,
+        )
     if nothing_removed and rendered.removals:
         _fail(
             f"The prompt does not fit {room:,} tokens as a whole: {len(rendered.removals):,} removed.",
@@ -131,14 +132,18 @@ def assert_kept(rendered: Rendered, *texts: str, path: str | None = None) -> Non
         if any(text in message.text for message in rendered.messages):
             continue
         if any(text in message.text for message in _assemble_unpruned(rendered)):
-            dropped = _find_paths_with_text(rendered, text, "dropped")
             _fail(
-                f"{_quote(text)} was dropped.", "", _describe_removals(dropped, rendered), rendered
+                f"{_quote(text)} was dropped.",
+                "",
+                _describe_removals(_find_paths_with_text(rendered, text, "dropped"), rendered),
+                rendered,
             )
-        headline = (
-            f"{_quote(text)} is nowhere in the prompt, and was not before anything was removed."
+        _fail(
+            f"{_quote(text)} is nowhere in the prompt, and was not before anything was removed.",
+            "Near:",
+            _find_near_lines(text, rendered),
+            rendered,
         )
-        _fail(headline, "Near:", _find_near_lines(text, rendered), rendered)
     if path is not None:
         _check_outcomes(rendered, path, wrong="dropped", empty="rendered nothing to begin with")
 
@@ -175,8 +180,12 @@ def assert_dropped(rendered: Rendered, *texts: str, path: str | None = None) -> 
                 rendered,
             )
         if not any(text in message.text for message in _assemble_unpruned(rendered)):
-            headline = f"{_quote(text)} was never in the prompt, so nothing dropped it."
-            _fail(headline, "Near:", _find_near_lines(text, rendered), rendered)
+            _fail(
+                f"{_quote(text)} was never in the prompt, so nothing dropped it.",
+                "Near:",
+                _find_near_lines(text, rendered),
+                rendered,
+            )
     if path is not None:
         _check_outcomes(
             rendered, path, wrong="kept", empty="rendered nothing, so nothing dropped it"
@@ -254,10 +263,14 @@ def assert_cache_stable(
         and missed.cause.partition(";")[0] not in allow
     ]
     if lines:
-        headline = (
-            f"{len(lines)} of {len(replies):,} requests do not begin with the request before:"
+        raise AssertionError(
+            "\n".join(
+                [
+                    f"{len(lines)} of {len(replies):,} requests do not begin with the request before:",
+                    *_omit_middle(lines, MAX_PLACES),
+                ]
+            )
         )
-        raise AssertionError("\n".join([headline, *_omit_middle(lines, MAX_PLACES)]))
 
 
 def assert_summary_keeps(
@@ -321,7 +334,6 @@ CHARACTERS_BEFORE = 30
 def _fail(headline: str, heading: str, lines: Sequence[str], rendered: Rendered) -> Never:
     __tracebackhide__ = True
     shown = [f"  {line}" for line in _omit_middle(lines, MAX_PLACES)]
-    receipt = _omit_middle(rendered.explain().splitlines(), MAX_RECEIPT_LINES)
     raise AssertionError(
         "\n".join(
             [
@@ -329,7 +341,10 @@ def _fail(headline: str, heading: str, lines: Sequence[str], rendered: Rendered)
                 *([heading] if heading and shown else []),
                 *shown,
                 "The receipt:",
-                *(f"  {line}" for line in receipt),
+                *(
+                    f"  {line}"
+                    for line in _omit_middle(rendered.explain().splitlines(), MAX_RECEIPT_LINES)
+                ),
             ]
         )
     )
@@ -366,7 +381,7 @@ def _check_outcomes(rendered: Rendered, path: str, *, wrong: Outcome, empty: str
     __tracebackhide__ = True
     found = _find_elements_or_fail(rendered, path)
     for outcome in (wrong, "empty"):
-        paths = [element.path for element in found if element.outcome == outcome]
+        paths = [each for each, found_outcome in found if found_outcome == outcome]
         said = empty if outcome == "empty" else f"{'was' if len(paths) == 1 else 'were'} {wrong}"
         lines = _describe_removals(paths, rendered) if outcome == "dropped" else paths
         if paths:
@@ -391,12 +406,15 @@ def _describe_exceeded(error: BudgetExceededError) -> str:
 
 def _list_largest(rendered: Rendered) -> list[str]:
     sizer = Sizer(_get_pruned_tree(rendered).sizer.tokenizer)
-    sizes = [
-        (sizer.count_message(message), index) for index, message in enumerate(rendered.messages)
-    ]
     return [
         f"{tokens:>9,}  {index}  {_format_message(rendered.messages[index])}"
-        for tokens, index in sorted(sizes, key=lambda pair: (-pair[0], pair[1]))[:MAX_NEAR]
+        for tokens, index in sorted(
+            [
+                (sizer.count_message(message), index)
+                for index, message in enumerate(rendered.messages)
+            ],
+            key=lambda pair: (-pair[0], pair[1]),
+        )[:MAX_NEAR]
     ]
 
 
@@ -483,28 +501,19 @@ Outcome: TypeAlias = Literal["kept", "dropped", "empty"]
 rendered anything."""
 
 
-@attrs.frozen
-class _MatchedElement:
-    """An element of the prompt, or a string in one, and its outcome."""
-
-    path: str
-    outcome: Outcome
-
-
-def _find_elements_or_fail(rendered: Rendered, path: str) -> list[_MatchedElement]:
+def _find_elements_or_fail(rendered: Rendered, path: str) -> list[tuple[str, Outcome]]:
     __tracebackhide__ = True
     found = _find_elements(rendered, path)
     if not found:
-        last = path.rpartition(PATH_SEPARATOR)[2]
-        near = difflib.get_close_matches(last, _list_labels(rendered), n=MAX_NEAR, cutoff=0.5)
-        paths = [
-            element.path for label in near for element in _find_elements(rendered, label)[:MAX_NEAR]
-        ]
+        near = difflib.get_close_matches(
+            path.rpartition(PATH_SEPARATOR)[2], _list_labels(rendered), n=MAX_NEAR, cutoff=0.5
+        )
+        paths = [place for label in near for place, _ in _find_elements(rendered, label)[:MAX_NEAR]]
         _fail(f"No element is at {path!r}.", "Near:", paths, rendered)
     return found
 
 
-def _find_elements(rendered: Rendered, pattern: str) -> list[_MatchedElement]:
+def _find_elements(rendered: Rendered, pattern: str) -> list[tuple[str, Outcome]]:
     """Find the elements whose paths end as a pattern says, in written order.
 
     `assert_kept` describes the pattern.
@@ -515,7 +524,7 @@ def _find_elements(rendered: Rendered, pattern: str) -> list[_MatchedElement]:
     ]
     paths = Paths()
     return [
-        _MatchedElement(paths.format(node, position), outcome)
+        (paths.format(node, position), outcome)
         for node, position, outcome in _iter_outcomes(rendered)
         if _path_ends_with(node, position, steps)
         or f"{PATH_SEPARATOR}{paths.shorten(node, position)}".endswith(f"{PATH_SEPARATOR}{pattern}")

@@ -68,9 +68,11 @@ _BASELINES: pytest.StashKey[dict[Path, str]] = pytest.StashKey()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that writes baselines."""
-    help_text = "write the baselines of tests that use prompt_bench instead of comparing with them"
     parser.getgroup("promptkit").addoption(
-        OPTION, action="store_true", default=False, help=help_text
+        OPTION,
+        action="store_true",
+        default=False,
+        help="write the baselines of tests that use prompt_bench instead of comparing with them",
     )
 
 

@@ -19,7 +19,6 @@ from promptkit.compaction import (
     KeepLastRound,
     LastRequest,
     NoAction,
-    Plan,
     Policy,
     PolicyState,
     Promote,
@@ -69,8 +68,12 @@ def check_policy(policy: Policy) -> None:
         if state.phase == "manual":
             _check(decision, isinstance(decision, Compact), "is not what the user asks for", state)
         elif not state.enabled:
-            off = isinstance(decision, NoAction | DiscardSummary | RenderPruned | Fail)
-            _check(decision, off, "was made although compaction is off", state)
+            _check(
+                decision,
+                isinstance(decision, NoAction | DiscardSummary | RenderPruned | Fail),
+                "was made although compaction is off",
+                state,
+            )
         if state.phase in TOO_LARGE:
             _check(decision, _ends(policy, state), "is repeated without an end", state)
 
@@ -128,10 +131,12 @@ def _ends(policy: Policy, state: PolicyState) -> bool:
             case ApplySummary() | DiscardSummary():
                 state = attrs.evolve(state, background="idle", compacted=True)
             case Compact(extract=extract):
-                attempts = state.attempts.after_attempt("not reduced")
-                extracted = extract or state.extracted
                 state = attrs.evolve(
-                    state, compacted=True, attempts=attempts, extracted=extracted, background="idle"
+                    state,
+                    compacted=True,
+                    attempts=state.attempts.after_attempt("not reduced"),
+                    extracted=extract or state.extracted,
+                    background="idle",
                 )
             case _:
                 return True
@@ -200,10 +205,11 @@ def _list_tasks(tokenizer: Tokenizer, max_tokens: int) -> Iterator[SummaryTask]:
                 Message(role="assistant", content=(f"Part {number} is sound.",)),
             )
         view = build_view(transcript.path())
-        plan: Plan = select(
-            view, leaf=transcript.leaf or "", tokenizer=tokenizer, keep=KeepLastRound()
-        )
-        request = LastRequest(messages=tuple(item.message for item in view.items))
         yield SummaryTask(
-            plan=plan, max_tokens=max_tokens, instructions=instructions, last_request=request
+            plan=select(
+                view, leaf=transcript.leaf or "", tokenizer=tokenizer, keep=KeepLastRound()
+            ),
+            max_tokens=max_tokens,
+            instructions=instructions,
+            last_request=LastRequest(messages=tuple(item.message for item in view.items)),
         )

@@ -6,14 +6,11 @@ only where a test needs it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from promptkit.testing.network_guard import Refusal
+from promptkit.testing.network_guard import Refusal
 
 _OPTION = "promptkit_loopback_only"
 _MARKER = "loopback_only"
@@ -71,9 +68,11 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object
 
 def _is_on(item: pytest.Item) -> bool:
     marker = item.get_closest_marker(_MARKER)
-    if marker is None:
-        return bool(item.config.getini(_OPTION))
-    return bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
+    return (
+        bool(item.config.getini(_OPTION))
+        if marker is None
+        else bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
+    )
 
 
 def _report_refusals(item: pytest.Item) -> Generator[None, object, object]:

@@ -33,9 +33,8 @@ from promptkit.providers.model import (
     with_options,
 )
 from promptkit.reprs import describe
-from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import shorten_media
-from promptkit.testing.snapshots.markdown import fence_json
+from promptkit.testing.snapshots.markdown import diff_lines, fence_json, show_first
 from promptkit.testing.snapshots.requests import HttpRequest, format_request
 from promptkit.testing.snapshots.stabilize import MachineFolders, StabilizeOptions, Stabilizer
 from promptkit.tokens.models import model_name
@@ -172,11 +171,6 @@ class RecordedModel:
     def __repr__(self) -> str:
         return describe(self, name=self.name, folder=str(self.folder), records=self._records)
 
-    @property
-    def is_recording(self) -> bool:
-        """Whether requests are sent to the model, because the folder had no records."""
-        return self._model is not None
-
     def with_options(self, **options: Unpack[ModelOptions]) -> Model:
         """Return the same model with these options, over the same records."""
         changed = copy.copy(self)
@@ -231,16 +225,18 @@ class RecordedModel:
         self._records[request] = _Record(path, request, answer)
 
     def _format(self, messages: Sequence[Message], tools: Sequence[ToolDefinition]) -> str:
-        options = StabilizeOptions(
-            functions=(_hide_location,), ids=True, dates=True, find_folders=_find_folders
+        stabilizer = Stabilizer(
+            StabilizeOptions(
+                functions=(_hide_location,), ids=True, dates=True, find_folders=_find_folders
+            )
         )
-        stabilizer = Stabilizer(options)
-        stable = stabilizer.stabilize_messages(messages)
         body = {
             "model": self.name,
             **self._select_options(),
             "tools": [attrs.asdict(tool) for tool in tools],
-            "messages": [message_to_json(message) for message in stable],
+            "messages": [
+                message_to_json(message) for message in stabilizer.stabilize_messages(messages)
+            ],
         }
         request = HttpRequest(body=json.loads(json.dumps(body), object_pairs_hook=shorten_media))
         return format_request(request, stabilizer, redactor=self._redactor)
@@ -259,10 +255,13 @@ class RecordedModel:
 
     def _describe_miss(self, request: str) -> NotRecordedError:
         """Compare a request with each record, and take the one with the fewest lines that differ."""
-        differences = [
-            (diff_lines(record.request, request), record.path) for record in self._records.values()
-        ]
-        difference, path = min(differences, key=lambda each: len(each[0]))
+        difference, path = min(
+            [
+                (diff_lines(record.request, request), record.path)
+                for record in self._records.values()
+            ],
+            key=lambda each: len(each[0]),
+        )
         return NotRecordedError(self.folder, path, tuple(difference))
 
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeGuard, Unpack
+from types import TracebackType
+from typing import Self, TypeAlias, TypeGuard, Unpack
 
 import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.summarizers.summarizer import SECTIONS
+from promptkit.lab.replay.message_counts import MessageCounts, count_overhead
+from promptkit.lab.replay.prompt_cache import PrefixTree
 from promptkit.providers.model import Model, ModelOptions, Reply, pass_text
-from promptkit.rendering.expand.sizing import Sizer
 from promptkit.reprs import describe, describe_fields
 from promptkit.testing.assertions import format_messages, shorten
 from promptkit.testing.word_tokenizer import WordTokenizer
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True)
@@ -137,9 +137,9 @@ class ScriptedModel:
         self._steps: tuple[Step, ...] = tuple(steps)
         for step in self._steps:
             _read_step(step)
-        self._sizer = Sizer(tokenizer or WordTokenizer())
+        self._counts = MessageCounts(tokenizer or WordTokenizer())
         self._usage = usage
-        self._prefixes = _PrefixNode(None)
+        self._prefixes: defaultdict[str, PrefixTree] = defaultdict(PrefixTree)
 
     def __repr__(self) -> str:
         return describe(self, name=self.name, steps=len(self._steps), requests=len(self.requests))
@@ -159,8 +159,12 @@ class ScriptedModel:
             NoStepLeftError: No step is left.
             BaseException: The step, if it is an error.
         """
-        request = Request(messages=tuple(messages), tools=tuple(tools), options=self.options)
-        return pass_text(await self._answer(request), self.options)
+        return pass_text(
+            await self._answer(
+                Request(messages=tuple(messages), tools=tuple(tools), options=self.options)
+            ),
+            self.options,
+        )
 
     async def _answer(self, request: Request) -> Reply:
         """Return the next step as the reply to a request, and record the request."""
@@ -178,12 +182,16 @@ class ScriptedModel:
             raise step
         if isinstance(step, Reply):
             return step
-        usage = self._usage or Usage(
-            input_tokens=read,
-            output_tokens=self._sizer.count_message(step),
-            cached_tokens=cached,
+        return Reply(
+            message=step,
+            usage=self._usage
+            or Usage(
+                input_tokens=read,
+                output_tokens=self._counts.count_messages([step])[0].tokens,
+                cached_tokens=cached,
+            ),
+            finish="tool_calls" if step.tool_calls else "stop",
         )
-        return Reply(message=step, usage=usage, finish="tool_calls" if step.tool_calls else "stop")
 
     def check(self) -> None:
         """Check that the script was used up, where no `with` block does it.
@@ -217,37 +225,14 @@ class ScriptedModel:
 
         Each message is counted once.
         """
-        system = next(
-            (message.text for message in request.messages if message.role == "system"), False
-        )
-        overhead = self._sizer.tokenizer.count_overhead(request.tools, system=system).tokens
-        node, is_new = self._prefixes.find(request.tools)
-        tokens, cached = overhead, 0 if is_new else overhead
-        for message in request.messages:
-            node, is_new = node.find(message)
-            if is_new:
-                node.tokens = self._sizer.count_message(message)
-            else:
-                cached += node.tokens
-            tokens += node.tokens
-        return tokens, cached
-
-
-@attrs.define(eq=False)
-class _PrefixNode:
-    """A node in the tree of request prefixes: the tools at a root, a message below it, with its tokens and what followed it."""
-
-    value: object
-    tokens: int = 0
-    children: list[_PrefixNode] = attrs.field(factory=list["_PrefixNode"])
-
-    def find(self, value: object) -> tuple[_PrefixNode, bool]:
-        """Return the node of a value that follows this one, and whether it is new."""
-        for child in self.children:
-            if child.value is value or child.value == value:
-                return child, False
-        self.children.append(_PrefixNode(value))
-        return self.children[-1], True
+        tools = json.dumps([attrs.asdict(tool) for tool in request.tools], sort_keys=True)
+        overhead = count_overhead(self._counts.tokenizer, request.tools, request.messages)
+        cached = overhead if tools in self._prefixes else 0
+        prefixes = self._prefixes[tools]
+        counts = self._counts.count_messages(request.messages)
+        known = prefixes.add_path(counts, prefixes.count_kept(counts))
+        tokens = [each.tokens for each in counts]
+        return overhead + sum(tokens), cached + sum(tokens[:known])
 
 
 def _read_step(step: object) -> Message | Reply | BaseException | Callable[[Request], object]:

@@ -426,10 +426,11 @@ def _all_kinds() -> list[Entry]:
         Label(target="e0", label="start"),
         Observation(name="seen", data=None),
     ]
-    parents = [None, *(f"e{at}" for at in range(len(payloads)))]
     return [
         Entry(id=f"e{at}", parent_id=parent, time=1_790_000_000.25 + at, payload=payload)
-        for at, (parent, payload) in enumerate(zip(parents, payloads, strict=False))
+        for at, (parent, payload) in enumerate(
+            zip([None, *(f"e{at}" for at in range(len(payloads)))], payloads, strict=False)
+        )
     ]
 
 

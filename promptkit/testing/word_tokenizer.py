@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import attrs
 
 from promptkit import DocumentPart, ImagePart, OpaquePart, ToolCall
+from promptkit.messages import Role
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import Role
 
 _EDGE_OF_SPACE = re.compile(r"(?=\s)|(?<=\s)")
 

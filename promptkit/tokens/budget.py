@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NoReturn, Self
+from collections.abc import Sequence
+from typing import NoReturn, Self
 
 import attrs
 
@@ -16,12 +17,8 @@ from promptkit.errors import (
 from promptkit.reprs import describe_fields
 from promptkit.sizes import parse_tokens as parse_tokens, read_limit, read_tokens  # noqa: PLC0414  # the stub re-exports it
 from promptkit.tokens.models import NamedModel, model_info, model_name, tokenizer_for
+from promptkit.tokens.tokenizer import Tokenizer
 from promptkit.tools import AnyTool, tool_definitions
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.tokens.tokenizer import Tokenizer
 
 DEFAULT_BUDGET = 128_000
 """Budget in tokens of a render without a budget and a model: the context window of gpt-4o, whose
@@ -47,8 +44,6 @@ _RESERVE_SHARE = 0.15  # share of a window that is smaller than the reserve
 _MIN_THRESHOLD_TOKENS = 100  # the smallest threshold that is read as a number of tokens
 _SUMMARY_TOKENS = 16_384
 _SUMMARY_FRACTION = 5
-_KEEP_TOKENS = 20_000
-_KEEP_FRACTION = 4
 _RESULT_FRACTION = 2
 
 
@@ -193,32 +188,29 @@ class ContextBudget:
     @property
     def limit(self) -> int | None:
         """The most tokens that the input of a request may have."""
-        sizes = [] if self.window is None else [self.window - (self.output_reserve or 0)]
-        if self.max_input is not None:
-            sizes.append(self.max_input)
-        if (chosen := self._chosen_tokens) is not None:
-            sizes.append(chosen)
-        return min(sizes, default=None)
+        room = None if self.window is None else self.window - (self.output_reserve or 0)
+        return _find_least(room, self.max_input, self._chosen_tokens)
 
     @property
     def base(self) -> int | None:
         """The limit, or a threshold below it, in tokens, tool definitions included."""
         limit = self.limit
-        sizes = [] if limit is None else [limit]
-        resolved = resolve_threshold(self.threshold, limit)
-        if resolved is not None:
-            sizes.append(resolved)
-        if self.reserve_tokens is not None and self.window is not None:
-            sizes.append(self.window - self.reserve_tokens)
-        return min(sizes, default=None)
+        room = (
+            None
+            if self.reserve_tokens is None or self.window is None
+            else self.window - self.reserve_tokens
+        )
+        return _find_least(limit, resolve_threshold(self.threshold, limit), room)
 
     @property
     def message_budget(self) -> int | None:
         """Tokens that messages may take: the base, or with tools the share `safety` of what they leave."""
         base = self.base
-        if base is None or not self.tools:
-            return base
-        return max(1, math.floor((base - self.tools) * self.safety))
+        return (
+            base
+            if base is None or not self.tools
+            else max(1, math.floor((base - self.tools) * self.safety))
+        )
 
     @property
     def render_budget(self) -> int | None:
@@ -247,18 +239,7 @@ class ContextBudget:
         """
         messages = self.message_budget
         share = None if messages is None else messages // _SUMMARY_FRACTION
-        sizes = (_SUMMARY_TOKENS, self.max_output_tokens, share)
-        return max(1, min(size for size in sizes if size is not None))
-
-    @property
-    def keep_tokens(self) -> int:
-        """Tokens of recent messages that may stay beside a summary: a quarter of the message budget, and 20,000 at most."""
-        messages = self.message_budget
-        return (
-            _KEEP_TOKENS
-            if messages is None
-            else max(1, min(_KEEP_TOKENS, messages // _KEEP_FRACTION))
-        )
+        return max(1, _find_least(_SUMMARY_TOKENS, self.max_output_tokens, share) or 0)
 
     @property
     def result_tokens(self) -> int | None:
@@ -281,38 +262,35 @@ overflows above 10,900
             text += f"; {self.tools:,} for tools and {self.safety:g} of the rest, {self.message_budget or 0:,}, for messages"
         return f"{text}; overflows above {self.render_budget or 0:,}"
 
-    def __str__(self) -> str:
-        return self.explain()
+    __str__ = explain
 
     def _steps(self) -> list[str]:
         owner = f"{self.model} has a" if self.model else "a"
-        steps = ["no window is known"]
-        if self.window is not None:
-            steps = [
-                f"{owner} window of {self.window:,}, less {self.output_reserve or 0:,} for the reply"
-            ]
-        if self.max_input is not None:
-            steps.append(f"at most {self.max_input:,} of input")
-        if (chosen := self._chosen_tokens) is not None and chosen == self.limit:
-            steps.append(f"the chosen limit {chosen:,}")
-        resolved = resolve_threshold(self.threshold, self.limit)
-        if resolved is not None:
-            share = (
-                ""
-                if self.threshold is None or self.threshold > 1
-                else f"{self.threshold:g} of it, "
-            )
-            steps.append(f"the threshold is {share}{resolved:,}")
-        if self.reserve_tokens is not None and self.window is not None:
-            steps.append(f"{self.reserve_tokens:,} kept free")
-        return steps
+        chosen, resolved = self._chosen_tokens, resolve_threshold(self.threshold, self.limit)
+        share = (
+            "" if self.threshold is None or self.threshold > 1 else f"{self.threshold:g} of it, "
+        )
+        steps = [
+            "no window is known"
+            if self.window is None
+            else f"{owner} window of {self.window:,}, less {self.output_reserve or 0:,} for the reply",
+            None if self.max_input is None else f"at most {self.max_input:,} of input",
+            None if chosen is None or chosen != self.limit else f"the chosen limit {chosen:,}",
+            None if resolved is None else f"the threshold is {share}{resolved:,}",
+            None
+            if self.reserve_tokens is None or self.window is None
+            else f"{self.reserve_tokens:,} kept free",
+        ]
+        return [step for step in steps if step]
 
     @property
     def _chosen_tokens(self) -> int | None:
         chosen = self.max_tokens
-        if chosen is None or isinstance(chosen, bool) or not 1 <= chosen < math.inf:
-            return None
-        return int(chosen)
+        return (
+            None
+            if chosen is None or isinstance(chosen, bool) or not 1 <= chosen < math.inf
+            else int(chosen)
+        )
 
 
 @attrs.frozen
@@ -328,8 +306,7 @@ class RenderBudget:
         """Describe in one line how the limit came about."""
         return self.explanation
 
-    def __str__(self) -> str:
-        return self.explanation
+    __str__ = explain
 
 
 def resolve_render_budget(
@@ -425,17 +402,19 @@ def resolve_budget(
             else attrs.evolve(budget, tools=_count_tools(tools, name, tokenizer))
         )
     tokens = None if budget is None else read_budget(budget, least=1)
-    if name is not None:
-        return ContextBudget.for_model(name, tokenizer=tokenizer, tools=tools, max_tokens=tokens)
-    return ContextBudget(max_tokens=tokens, tools=_count_tools(tools, name, tokenizer))
+    return (
+        ContextBudget(max_tokens=tokens, tools=_count_tools(tools, name, tokenizer))
+        if name is None
+        else ContextBudget.for_model(name, tokenizer=tokenizer, tools=tools, max_tokens=tokens)
+    )
 
 
 def _count_tools(tools: Sequence[AnyTool], model: str | None, tokenizer: Tokenizer | None) -> int:
     """Count the tokens of tool definitions, with the framing of the request; 0 if there are none."""
     definitions = tool_definitions(tools)
-    if not definitions:
-        return 0
-    return (tokenizer or tokenizer_for(model)).count_overhead(definitions).tokens
+    return (
+        (tokenizer or tokenizer_for(model)).count_overhead(definitions).tokens if definitions else 0
+    )
 
 
 def read_budget(budget: object, *, least: int = 0) -> int:
@@ -504,10 +483,11 @@ class LearnedBudget:
         beside = math.ceil(max(0, least - given.tools) / given.safety)
         floor = max(given.tools + max(1, beside), 0 if given.window is None else given.window // 2)
         buffered = max(floor, int(refused * BUFFER_STEP))
-        if buffered >= refused:
-            return learned
-        return attrs.evolve(
-            learned, buffered=buffered, refused=max(refused, learned.refused), successes=0
+        most = max(refused, learned.refused)
+        return (
+            learned
+            if buffered >= refused
+            else attrs.evolve(learned, buffered=buffered, refused=most, successes=0)
         )
 
     def after_success(self) -> LearnedBudget:
@@ -541,6 +521,10 @@ class LearnedBudget:
                 f"the provider refused a request of {refused:,} tokens, and no smaller one is possible: {error}"
             ) from error
         return attrs.evolve(self, given=given)
+
+
+def _find_least(*sizes: int | None) -> int | None:
+    return min((size for size in sizes if size is not None), default=None)
 
 
 def _below(tokens: int | None, window: int) -> int | None:

@@ -158,9 +158,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def replace_surrogates(text: str) -> str:
     """Replace lone surrogates by U+FFFD, as tiktoken does: Rust has no strings with them."""
-    if text.isascii() or not _SURROGATE.search(text):
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return (
+        text
+        if text.isascii() or not _SURROGATE.search(text)
+        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    )
 
 
 def get_engine(encoding: str) -> EncodingEngine:
@@ -212,11 +214,12 @@ def _build(name: str) -> Encoding:
         return loaded[name]
     bundle = BUNDLED.get(name)
     if bundle is not None:
-        vocabulary = load_vocabulary(bundle.vocabulary)
         return tiktoken.Encoding(
             name,
             pat_str=bundle.words,
-            mergeable_ranks={token: rank for rank, token in enumerate(vocabulary)},
+            mergeable_ranks={
+                token: rank for rank, token in enumerate(load_vocabulary(bundle.vocabulary))
+            },
             special_tokens=dict(bundle.special),
         )
     _refuse_download(name)
@@ -249,8 +252,9 @@ def unpack_vocabulary(blob: bytes) -> tuple[bytes, ...]:
     """
     data = zlib.decompress(blob)
     start = _HEADER + int.from_bytes(data[:_HEADER], "little")
-    places = accumulate(data[_HEADER:start], initial=start)
-    return tuple(data[low:high] for low, high in pairwise(places))
+    return tuple(
+        data[low:high] for low, high in pairwise(accumulate(data[_HEADER:start], initial=start))
+    )
 
 
 def _refuse_download(name: str) -> None:

@@ -13,16 +13,13 @@ import binascii
 import math
 import re
 from base64 import b64decode
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import attrs
 
+from promptkit.messages import ImagePart
 from promptkit.tokens.tokenizer import Count
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from promptkit.messages import ImagePart
 
 _TILE = 512  # pixels
 _TILE_SIDE = 2048
@@ -253,10 +250,6 @@ def _read_jpeg(data: bytes) -> tuple[int, int] | None:
             return int.from_bytes(data[place + 7 : place + 9], "big"), int.from_bytes(
                 data[place + 5 : place + 7], "big"
             )
-        if marker == _JPEG_MARKER:
-            place += 1
-        elif marker in _JPEG_BARE:
-            place += 2
-        else:
-            place += 2 + int.from_bytes(data[place + 2 : place + 4], "big")
+        length = int.from_bytes(data[place + 2 : place + 4], "big")
+        place += 1 if marker == _JPEG_MARKER else 2 if marker in _JPEG_BARE else 2 + length
     return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import attrs
 
@@ -14,11 +15,7 @@ from promptkit.sizes import read_tokens
 from promptkit.tokens.estimates import CalibratedTokenizer
 from promptkit.tokens.images import ImageRule, find_image_rule
 from promptkit.tokens.openai_tokenizer import CACHE_BYTES, CountCache, OpenAITokenizer
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from promptkit.tokens.tokenizer import Tokenizer
+from promptkit.tokens.tokenizer import Tokenizer
 
 DEFAULT_ENCODING = "o200k_base"
 
@@ -268,13 +265,6 @@ def tokenizer_for(model: str | NamedModel | None, *, mean: bool = False) -> Toke
     return _tokenizer(info.encoding, info.images, exact=info.exact and info.framing)
 
 
-def encoding_for(name: str) -> str:
-    """Return the encoding of an OpenAI model by its name without prefixes."""
-    if name.startswith("gpt-oss"):
-        return "o200k_harmony"
-    return "cl100k_base" if _CL100K.match(name) else DEFAULT_ENCODING
-
-
 def _find(name: str) -> ModelInfo | None:
     base = _strip_provider(name)
     if base in _registered:
@@ -301,7 +291,11 @@ def _describe(name: str, row: Row = _NO_ROW) -> ModelInfo:
         window=row[0],
         max_input=row[1],
         max_output_tokens=row[2],
-        encoding=encoding_for(name) if is_openai else DEFAULT_ENCODING,
+        encoding="o200k_harmony"
+        if name.startswith("gpt-oss")
+        else "cl100k_base"
+        if _CL100K.match(name)
+        else DEFAULT_ENCODING,
         images=find_image_rule(name),
         exact=is_openai and row is not _NO_ROW,
         framing=is_openai and _FRAMED.match(name) is not None,

@@ -9,9 +9,10 @@ Framing: OpenAI cookbook, "How to count tokens with tiktoken". Tools and images:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from promptkit.errors import TextTooLongError
 from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall, ToolDefinition
@@ -31,10 +32,6 @@ from promptkit.tokens.tool_schemas import (
     count_line_break,
     count_tool_calls,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 MAX_TEXT_BYTES = 64 * 1024 * 1024
 """The longest text in bytes that is counted by default."""
@@ -211,12 +208,14 @@ class OpenAITokenizer(Tokenizer):
         Without `tokens`, an opaque part counts the text in it, and a document nothing; that is
         exact only for a refusal.
         """
-        if isinstance(part, ImagePart):
-            tokens, exact = count_image(part, self._images)
-            return Count(tokens, exact and self._exact)
-        if isinstance(part, OpaquePart):
-            return count_opaque(part, self.count)
-        return Count(0, exact=False) if part.tokens is None else Count(part.tokens)
+        match part:
+            case ImagePart():
+                tokens, exact = count_image(part, self._images)
+                return Count(tokens, exact and self._exact)
+            case OpaquePart():
+                return count_opaque(part, self.count)
+            case DocumentPart():
+                return Count(part.tokens or 0, part.tokens is not None)
 
     def count_overhead(
         self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
@@ -323,9 +322,8 @@ class OpenAITokenizer(Tokenizer):
         return tokens
 
     def _encode(self, piece: str) -> Sequence[int]:
-        if len(piece) > _PANIC and _RUN.search(piece):
-            return self._encode_words(piece)
-        return self.encoding.encode_ordinary(piece)
+        is_run = len(piece) > _PANIC and _RUN.search(piece)
+        return self._encode_words(piece) if is_run else self.encoding.encode_ordinary(piece)
 
     def _encode_words(self, text: str) -> list[int]:
         """Encode a text with a run of white space that is too long for tiktoken's splitter: split here, merge in tiktoken."""
@@ -367,16 +365,18 @@ class CountCache:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = self._room = max_bytes
+        self._max_text = max_bytes // 2
         self.counts: dict[str, int] = {}
         """It is always the same dict, so that a counter may look into it directly."""
 
     def put(self, text: str, tokens: int) -> None:
         """Cache a count. A text larger than half of the cache is not cached."""
         size = text.__sizeof__() + _ENTRY
-        if size > self._max_bytes // 2:
+        if size > self._max_text:
             return
-        self._room -= size
-        if self._room < 0:
+        room = self._room - size
+        if room < 0:
             self.counts.clear()
-            self._room = self._max_bytes - size
+            room = self._max_bytes - size
+        self._room = room
         self.counts[text] = tokens

@@ -14,14 +14,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
+from promptkit.messages import Json, ToolCall, ToolDefinition
 from promptkit.tokens.tokenizer import Count
-
-if TYPE_CHECKING:
-    from promptkit.messages import Json, ToolCall, ToolDefinition
 
 Dialect: TypeAlias = Literal["functions", "tools"]
 """The way in which declarations are written: for the older `functions` of a request, or for its
@@ -94,9 +92,9 @@ def count_tool_calls(calls: Sequence[ToolCall], count: Counter) -> Count:
 
     The prompt holds arguments as compact JSON. The count is exact for one call.
     """
-    tokens = sum(
-        _CALL + 2 * count(call.name) + count(compact_arguments(call.arguments)) for call in calls
-    )
+    tokens = 0
+    for call in calls:
+        tokens += _CALL + 2 * count(call.name) + count(compact_arguments(call.arguments))
     return Count(tokens + _PARALLEL if len(calls) > 1 else tokens, exact=len(calls) <= 1)
 
 
@@ -105,12 +103,13 @@ def compact_arguments(arguments: str) -> str:
     return (_compact_short if len(arguments) <= _SHORT else _compact_long)(arguments)
 
 
+_read = json.JSONDecoder().decode
 _write_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _rewrite(arguments: str) -> str:
     try:
-        return _write_compact(json.loads(arguments))
+        return _write_compact(_read(arguments))
     except (ValueError, RecursionError):
         return arguments
 
@@ -143,8 +142,9 @@ class _Declaration:
     dialect: Dialect
 
     def format_tool(self, tool: ToolDefinition) -> str:
-        schema = read_object(tool.parameters)
-        properties = "".join(f"{line}\n" for line in self.format_properties(schema, 0))
+        properties = "".join(
+            f"{line}\n" for line in self.format_properties(read_object(tool.parameters), 0)
+        )
         comment = "".join(f"{line}\n" for line in self.format_comment(tool.description))
         arguments = f"_: {{\n{properties}}}" if properties else ""
         return f"{comment}type {tool.name} = ({arguments}) => any;\n\n"
@@ -181,20 +181,20 @@ class _Declaration:
             return " | ".join(self.format_type(option, depth, level + 1) for option in options)
         if isinstance(values := schema.get("enum"), Sequence):
             return " | ".join(json.dumps(value, ensure_ascii=False) for value in values)
-        kind = schema.get("type")
-        if kind == "object":
-            return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
-        if kind == "array":
-            return self.format_array(read_object(schema.get("items")), depth, level)
-        return _TYPES.get(str(kind), "any")
+        match schema.get("type"):
+            case "object":
+                return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
+            case "array":
+                return self.format_array(read_object(schema.get("items")), depth, level)
+            case kind:
+                return _TYPES.get(str(kind), "any")
 
     def format_array(self, items: Mapping[str, Json], depth: int, level: int) -> str:
         if not items:
             return "any[]"
         inner = self.format_type(items, depth, level + 1)
-        if self.dialect == "tools" and items.get("type") in {"object", "array"}:
-            return f"Array<\n{inner}\n>"
-        return f"{inner}[]"
+        is_long = self.dialect == "tools" and items.get("type") in {"object", "array"}
+        return f"Array<\n{inner}\n>" if is_long else f"{inner}[]"
 
 
 def _options(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:

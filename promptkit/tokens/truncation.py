@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
-if TYPE_CHECKING:
-    from promptkit.tokens.tokenizer import Tokenizer
+from promptkit.tokens.tokenizer import Tokenizer
 
 _LINE = 0.15  # share of the kept text that may be dropped to end at a line
 _LOOK_BACK = 64  # characters

@@ -62,9 +62,7 @@ _STARTS = {"never": "n", "always": "a", "first": "f"}
 def build_columns(trace: Trace) -> dict[str, object]:
     """Return the trace as columns of JSON values, for `json.dumps` and the viewer's `openRecord`."""
     names = _NameTable()
-    ids: dict[str, int] = {}
-    for item in trace.items:
-        ids.setdefault(item.path, item.id)
+    ids = {item.path: item.id for item in reversed(trace.items)}  # the first of each path
     return {
         "budget": trace.budget,
         "state": trace.state,

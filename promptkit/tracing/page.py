@@ -93,8 +93,12 @@ def values_by_number(items: Sequence[T], fact: Callable[[T], object]) -> dict[in
 
 def _dump_json(data: Mapping[str, object]) -> str:
     """Return JSON in ASCII without special characters of HTML, so that it cannot end the block around it."""
-    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+    return (
+        json.dumps(data, separators=(",", ":"), allow_nan=False)
+        .replace("&", "\\u0026")
+        .replace("<", "\\u003c")
+        .replace(">", "\\u003e")
+    )
 
 
 def _hash_for_csp(text: str) -> str:
@@ -143,8 +147,11 @@ def _describe_opaque(part: OpaquePart) -> Facts:
     text = next((text for name in _TEXT_FIELDS if (text := _read_text(value.get(name)))), None)
     if text is not None:
         return {"kind": kind, "text": text}
-    source = {"provider": part.provider} if part.provider else {}
-    return {"kind": kind, **source, **_describe_json(part.value)}
+    return {
+        "kind": kind,
+        **({"provider": part.provider} if part.provider else {}),
+        **_describe_json(part.value),
+    }
 
 
 def _read_text(value: object) -> str:

@@ -1,16 +1,21 @@
-"""Messages and tools in the wire format of Anthropic's Messages API."""
+"""Messages and tools in the wire format of Anthropic's Messages API, and the ends of its cached prefixes.
+
+Anthropic's prompt cache only holds what a request marks. The marks belong to the wire: no message
+of a conversation has them, and nothing stays in a request because of them.
+"""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
-from typing import NotRequired, TypedDict
+from itertools import groupby, islice
+from typing import NotRequired, Protocol, TypedDict
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
+    ANTHROPIC_CACHE_TTLS,
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
@@ -26,29 +31,26 @@ from promptkit.messages import (
     is_instance,
     read_cache_breakpoints,
 )
-from promptkit.wire.breakpoints import HOUR, MAX_BREAKPOINTS, to_cache_control
 from promptkit.wire.parts import (
+    AssistantContent,
     Payload,
     WireDict,
+    WireMessage,
+    WireRecord,
     check_messages,
     collect_message_fields,
+    fields_part,
     has_text_borders,
+    omit_fields,
     parse_arguments,
     parse_data_url,
+    read_call,
     read_call_fields,
+    read_content,
+    read_records,
     select_parts,
     unsupported_error,
     unsupported_part_error,
-)
-from promptkit.wire.records import (
-    AssistantContent,
-    WireMessage,
-    WireRecord,
-    fields_part,
-    omit_fields,
-    read_call,
-    read_content,
-    read_records,
 )
 
 
@@ -319,10 +321,10 @@ IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 def _to_image_source(index: int, message: Message, part: ImagePart) -> WireDict:
+    if part.url[:8].lower().startswith(("https://", "http://")):
+        return {"type": "url", "url": part.url}
     inline = parse_data_url(part.url)
     if inline is None:
-        if part.url[:8].lower().startswith(("https://", "http://")):
-            return {"type": "url", "url": part.url}
         raise unsupported_error(
             index,
             message,
@@ -398,11 +400,9 @@ def _limit_breakpoints(blocks: Payload, marked: Payload) -> None:
     after_shorter = False
     for block in blocks:
         control = _find_cache_control(block)
-        if control is None:
-            continue
-        if control.get("ttl") != HOUR:
+        if control is not None and control.get("ttl") != HOUR:
             after_shorter = True
-        elif after_shorter and id(block) in ids:
+        elif control is not None and after_shorter and id(block) in ids:
             del block["cache_control"]["ttl"]
 
 
@@ -416,11 +416,13 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
     if role == "assistant":
         return _read_answer(where, content)
     if role == "system":
-        fields = fields_part({"role": "system"}, "anthropic.message")
         return [
             Message(
                 role="system",
-                content=(*fields, *read_content(content, "anthropic", where, attachments=False)),
+                content=(
+                    *fields_part({"role": "system"}, "anthropic.message"),
+                    *read_content(content, "anthropic", where, attachments=False),
+                ),
             )
         ]
     if role != "user":
@@ -436,8 +438,9 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
         for record in records
         if isinstance(record, Mapping) and record.get("type") == "tool_result"
     ]
-    others = [record for record in records if _find_type(record) != "tool_result"]
-    parts = read_content(others, "anthropic", where)
+    parts = read_content(
+        [record for record in records if _find_type(record) != "tool_result"], "anthropic", where
+    )
     return [*results, Message(role="user", content=parts)] if parts or not results else results
 
 
@@ -448,8 +451,10 @@ def _read_answer(where: str, content: Json) -> list[Message]:
     for is_call, run in groupby(records, key=lambda record: _find_type(record) == "tool_use"):
         if is_call:
             for record in map(as_wire_object, run):
-                fields = omit_fields(record or {}, "type", "id", "name", "input")
-                answer.add_call(read_call(record, where), fields)
+                answer.add_call(
+                    read_call(record, where),
+                    omit_fields(record or {}, "type", "id", "name", "input"),
+                )
         else:
             answer.add_parts(read_content(list(run), "anthropic", where, attachments=False))
     return [answer.build_message() or Message(role="assistant")]
@@ -474,3 +479,85 @@ def _read_result(where: str, block: WireRecord) -> Message:
         tool_call_id=call_id,
         content=(*fields_part(fields, "anthropic.message"), *parts, *(end or ())),
     )
+
+
+MAX_BREAKPOINTS = 4
+"""The maximum number of cache breakpoints in one request. The API rejects more."""
+
+HOUR = "1h"
+"""The longest time to live. The API rejects it after a shorter one."""
+
+
+class HasRole(Protocol):
+    """A message, or what stands for one."""
+
+    @property
+    def role(self) -> str:
+        """Who speaks."""
+        ...
+
+
+def find_breakpoints(messages: Sequence[HasRole]) -> list[int]:
+    """Return the indexes of the messages after which a request of a conversation has a breakpoint, in order.
+
+    They are the end of the instructions, and the three newest places where a request ended: before
+    a reply, and at the last message.
+    """
+    last = len(messages) - 1
+    ends = (
+        at
+        for at in range(last, -1, -1)
+        if messages[at].role != "assistant" and (at == last or messages[at + 1].role == "assistant")
+    )
+    instructions = next((at for at in range(last + 1) if messages[at].role != "system"), 0) - 1
+    places = {instructions, *islice(ends, MAX_BREAKPOINTS - 1)}
+    return sorted(place for place in places if place >= 0)
+
+
+def mark_prefix(messages: Sequence[Message], count: int, ttl: str | None = None) -> list[Message]:
+    """Return messages with cache breakpoints after their first `count`, and after what earlier requests have sent of these.
+
+    Args:
+        messages: The messages of a request.
+        count: The number of messages that the cache holds or should hold. 0: no breakpoint is
+            added.
+        ttl: How long the cache keeps them without use. None: as the provider decides, but no
+            shorter than a breakpoint of the prompt that follows, which the API requires.
+    """
+    own = [
+        at
+        for at, message in enumerate(messages)
+        if any(
+            isinstance(part, CacheBreakpointPart) and part.ttl == HOUR for part in message.content
+        )
+    ]
+    marked = list(messages)
+    for at in find_breakpoints(messages[:count]):
+        content = marked[at].content
+        if not (content and isinstance(content[-1], CacheBreakpointPart)):
+            lasting = HOUR if any(at < place for place in own) else ttl
+            marked[at] = attrs.evolve(
+                marked[at],
+                content=(*content, CacheBreakpointPart(kind="ephemeral", ttl=lasting)),
+            )
+    return marked
+
+
+def mark_tools(tools: Payload, messages: Sequence[Message]) -> None:
+    """Mark the end of the tools of a request without instructions, if its messages are marked and leave a breakpoint."""
+    marks = [
+        part
+        for message in messages
+        for part in message.content
+        if isinstance(part, CacheBreakpointPart)
+    ]
+    if tools and 0 < len(marks) < MAX_BREAKPOINTS and messages[0].role != "system":
+        tools[-1]["cache_control"] = to_cache_control(marks[0])
+
+
+def to_cache_control(part: CacheBreakpointPart) -> WireDict:
+    """Return the value of `cache_control`.
+
+    `ephemeral` is its only type. A `ttl` that only other providers accept is not sent.
+    """
+    return {"type": "ephemeral", **({"ttl": part.ttl} if part.ttl in ANTHROPIC_CACHE_TTLS else {})}

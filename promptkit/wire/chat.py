@@ -23,30 +23,28 @@ from promptkit.messages import (
     copy_json,
 )
 from promptkit.wire.parts import (
+    AssistantContent,
     Payload,
     WireDict,
+    WireMessage,
+    WireRecord,
     check_messages,
     collect_message_fields,
+    fields_part,
     has_text_borders,
     have_media,
     is_media,
     merge_system_messages,
     move_media,
+    omit_fields,
     parse_arguments,
     place_parts,
-    read_call_fields,
-    to_file_fields,
-    unsupported_part_error,
-)
-from promptkit.wire.records import (
-    AssistantContent,
-    WireMessage,
-    WireRecord,
-    fields_part,
-    omit_fields,
     read_call,
+    read_call_fields,
     read_content,
     read_records,
+    to_file_fields,
+    unsupported_part_error,
 )
 
 
@@ -199,14 +197,21 @@ def _convert_part(part: Part) -> WireDict:
 
 
 def _convert_call(call: ToolCall, fields: WireDict) -> WireDict:
+    if not fields:
+        function = {"name": call.name, "arguments": call.arguments}
+        return {"id": call.id, "type": "function", "function": function}
     if fields.get("type") == "custom":
         return {
             "id": call.id,
             **fields,
             "custom": {"name": call.name, "input": _read_input(call.arguments)},
         }
-    function = {"name": call.name, "arguments": call.arguments, **fields.get("function", {})}
-    return {"id": call.id, "type": "function", **fields, "function": function}
+    return {
+        "id": call.id,
+        "type": "function",
+        **fields,
+        "function": {"name": call.name, "arguments": call.arguments, **fields.get("function", {})},
+    }
 
 
 def _read_input(arguments: str) -> str:

@@ -1,4 +1,4 @@
-"""Helpers of all emitters: check messages, select parts, collect the fields of one format, read arguments and `data:` URLs."""
+"""Helpers of all wire formats: check messages, select and read their parts, read arguments and `data:` URLs, remove reasoning, replace halves of surrogate pairs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import attrs
 
-from promptkit.errors import EmitError
+from promptkit.errors import EmitError, InvalidArgumentError
 from promptkit.messages import (
     OPENAI_CACHE_TTLS,
     CacheBreakpointPart,
@@ -20,8 +20,15 @@ from promptkit.messages import (
     Message,
     OpaquePart,
     Part,
+    SdkObject,
+    ToolCall,
+    as_wire_object,
     copy_json,
+    is_instance,
+    read_part,
+    read_tool_call,
 )
+from promptkit.tokens.tokenizer import find_texts
 
 WireFormat: TypeAlias = Literal["chat", "responses", "anthropic"]
 """The wire format of a provider's API."""
@@ -204,9 +211,7 @@ def replace_media(
         return message
     content: list[Part] = []
     for at, part in enumerate(message.content):
-        written = part
-        if isinstance(part, ImagePart | DocumentPart):
-            written = write(at, part) or part
+        written = write(at, part) or part if isinstance(part, ImagePart | DocumentPart) else part
         last = content[-1] if content else None
         beside = is_media(part) or (at > 0 and is_media(message.content[at - 1]))
         if beside and isinstance(written, str) and isinstance(last, str):
@@ -230,9 +235,11 @@ and many servers refuse."""
 def begin_with_user(messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages of which the first besides system messages is the user's."""
     start = next((at for at, each in enumerate(messages) if each.role != "system"), None)
-    if start is None or messages[start].role == "user":
-        return messages
-    return (*messages[:start], BEGINNING, *messages[start:])
+    return (
+        messages
+        if start is None or messages[start].role == "user"
+        else (*messages[:start], BEGINNING, *messages[start:])
+    )
 
 
 def is_foreign(part: Part, target: WireFormat) -> bool:
@@ -268,8 +275,10 @@ def collect_message_fields(message: Message, *providers: str) -> WireDict:
 
 def has_text_borders(message: Message, target: WireFormat) -> bool:
     """Return whether a wire format has texts of this message apart, so that it needs a list of parts even for texts alone."""
-    border = f"{target}.part"
-    return any(isinstance(part, OpaquePart) and part.provider == border for part in message.content)
+    return any(
+        isinstance(part, OpaquePart) and part.provider == f"{target}.part"
+        for part in message.content
+    )
 
 
 def read_call_fields(part: OpaquePart) -> tuple[str, WireDict]:
@@ -356,12 +365,10 @@ def parse_arguments(text: str) -> dict[str, Json]:
         )
     except RecursionError:
         raise ValueError("they are nested too deeply") from None
-    match value:
-        case dict():
-            return value
-        case _:
-            more = "…" if len(text) > _SHOWN else ""
-            raise ValueError(f"they are JSON but not an object: {text[:_SHOWN]}{more}")
+    if isinstance(value, dict):
+        return value
+    more = "…" if len(text) > _SHOWN else ""
+    raise ValueError(f"they are JSON but not an object: {text[:_SHOWN]}{more}")
 
 
 _SHOWN = 40  # characters of wrong arguments that an error shows
@@ -409,3 +416,272 @@ def parse_data_url(url: str) -> DataUrl | None:
         is_base64="base64" in {field.strip().lower() for field in fields},
         data=data,
     )
+
+
+WireMessage: TypeAlias = Mapping[str, object] | SdkObject
+"""A message of a provider: a dict, or an object of its SDK."""
+
+WireRecord: TypeAlias = "Mapping[str, Json]"
+"""A message or an item of a provider as JSON."""
+
+
+def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[str, WireRecord]]:
+    """Yield each message as a JSON object, with its place for errors, such as `messages[3]`.
+
+    Raises TypeError for what is none.
+    """
+    if is_instance(messages, (str, Mapping)):
+        raise TypeError(f"{name} must be a list of dicts or SDK objects, not {messages!r:.80}.")
+    for index, message in enumerate(messages):
+        record = as_wire_object(message)
+        if record is None:
+            raise TypeError(
+                f"{name}[{index}] must be a dict or an SDK object, not {message!r:.80}."
+            )
+        yield f"{name}[{index}]", record
+
+
+_ANTHROPIC_BLOCKS = {
+    "tool_use",
+    "tool_result",
+    "thinking",
+    "redacted_thinking",
+    "image",
+    "document",
+    "search_result",
+    "server_tool_use",
+}
+_RESPONSES_PARTS = {"input_text", "output_text", "input_image", "input_file"}
+
+
+def find_format(record: WireRecord) -> WireFormat | None:
+    """Detect the wire format of a message or an item; None if it fits every format, as plain text does."""
+    content = record.get("content")
+    blocks = [as_wire_object(block) or {} for block in content] if isinstance(content, list) else []
+    kinds = {kind for block in blocks if isinstance(kind := block.get("type"), str)}
+    if kinds & _ANTHROPIC_BLOCKS or (record.get("type") == "message" and "text" in kinds):
+        return "anthropic"
+    if isinstance(record.get("type"), str) or kinds & _RESPONSES_PARTS:
+        return "responses"
+    return "chat" if record.get("tool_calls") or record.get("role") == "tool" else None
+
+
+def read_content(
+    content: Json,
+    target: WireFormat,
+    where: str,
+    *,
+    attachments: bool = True,
+    breakpoints: bool = True,
+) -> list[Part]:
+    """Read the content of a message: None, a text or a list of parts.
+
+    Texts that the format has apart stay apart.
+
+    Args:
+        content: The content.
+        target: The wire format.
+        where: The place of the message, for errors.
+        attachments: Whether the emitter accepts images and documents in this message. If not, they
+            are opaque parts.
+        breakpoints: Whether the emitter sends cache breakpoints at their place in this message. If
+            not, their parts are opaque parts.
+
+    Raises:
+        InvalidArgumentError: The content is none of these.
+    """
+    if content is None or isinstance(content, str):
+        return [content] if content else []
+    if not isinstance(content, Sequence):
+        raise InvalidArgumentError(
+            f"the content of {where} must be a string or a list of parts, not {content!r:.80}."
+        )
+    refused: tuple[type[Part], ...] = () if attachments else (ImagePart, DocumentPart)
+    refused = refused if breakpoints else (*refused, CacheBreakpointPart)
+    parts: list[Part] = []
+    for block in content:
+        read = (block,) if isinstance(block, str) else _read_block(block, target, where, refused)
+        if parts and read and isinstance(parts[-1], str) and isinstance(read[0], str):
+            parts.append(OpaquePart(value={}, tokens=0, provider=f"{target}.part"))
+        parts.extend(read)
+    return parts
+
+
+def _read_block(
+    block: Json, target: WireFormat, where: str, refused: tuple[type[Part], ...]
+) -> tuple[Part, ...]:
+    record = as_wire_object(block)
+    if record is None:
+        raise InvalidArgumentError(
+            f"the content of {where} must have dicts such as {{'type': 'text', 'text': 'Hello'}}, not {block!r:.80}."
+        )
+    try:
+        parts = read_part(record, target)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"the content of {where}: {error}") from error
+    return (
+        (OpaquePart(value=record, provider=target),)
+        if any(isinstance(part, refused) for part in parts)
+        else parts
+    )
+
+
+def read_call(call: Json, where: str) -> ToolCall:
+    """Read a tool call. Raises InvalidArgumentError with its place for what is none."""
+    try:
+        return read_tool_call(call)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{where}: {error}") from error
+
+
+def omit_fields(record: WireRecord, *names: str) -> dict[str, Json]:
+    """Return the fields of a record with a value, without those of these names."""
+    return {
+        name: value for name, value in record.items() if value is not None and name not in names
+    }
+
+
+def fields_part(fields: Mapping[str, Json], provider: str) -> tuple[Part, ...]:
+    """Return the opaque part with fields that promptkit's messages do not have; none without fields.
+
+    Text in it counts, as a refusal does.
+    """
+    return (
+        (OpaquePart(value=fields, tokens=None if find_texts(fields) else 0, provider=provider),)
+        if fields
+        else ()
+    )
+
+
+class AssistantContent:
+    """The parts and tool calls of an assistant message in the order of the wire.
+
+    A message has its calls after its content. Where the wire has them elsewhere, or with more
+    fields, an opaque part keeps their place.
+    """
+
+    def __init__(self, target: WireFormat) -> None:
+        self.target = target
+        self.parts: list[Part] = []
+        self.calls: list[ToolCall] = []
+        self.unplaced: list[str] = []
+        """The ids of the calls that have no place in `parts` yet."""
+
+    def add_parts(self, parts: Iterable[Part]) -> None:
+        """Append content."""
+        added = tuple(parts)
+        if added:
+            self._place_calls()
+            self.parts.extend(added)
+
+    def add_call(self, call: ToolCall, fields: Mapping[str, Json]) -> None:
+        """Append a tool call, with its other fields."""
+        if fields:
+            self._place_calls()
+            self.parts.extend(fields_part({"call": call.id, **fields}, f"{self.target}.call"))
+        else:
+            self.unplaced.append(call.id)
+        self.calls.append(call)
+
+    def build_message(self) -> Message | None:
+        """Return the message, or None if nothing was added."""
+        return (
+            Message(role="assistant", content=tuple(self.parts), tool_calls=tuple(self.calls))
+            if self.parts or self.calls
+            else None
+        )
+
+    def _place_calls(self) -> None:
+        for call_id in self.unplaced:
+            self.parts.extend(fields_part({"call": call_id}, f"{self.target}.call"))
+        self.unplaced.clear()
+
+
+REASONING_TYPES = frozenset({"thinking", "redacted_thinking", "reasoning"})
+"""The types of reasoning in Anthropic's Messages API and in the Responses API."""
+
+REASONING_FIELDS = frozenset({"reasoning_details", "thinking_blocks"})
+"""Fields of a message of Chat Completions that hold sealed reasoning, of OpenRouter and of LiteLLM."""
+
+
+def has_reasoning(message: Message) -> bool:
+    """Return whether a message has encrypted or signed reasoning."""
+    return any(isinstance(part, OpaquePart) and _is_reasoning(part) for part in message.content)
+
+
+def remove_reasoning(message: Message) -> Message:
+    """Return a message without encrypted and signed reasoning; the same message if it has none.
+
+    In the Responses API other items of the reply name the reasoning that they followed by their ids,
+    and are refused without it. They lose their ids, and the provider's own items leave.
+    """
+    if not has_reasoning(message):
+        return message
+    return attrs.evolve(
+        message,
+        content=[stripped for part in message.content if (stripped := _strip(part)) is not None],
+    )
+
+
+def _is_reasoning(part: OpaquePart) -> bool:
+    value = part.value
+    return isinstance(value, Mapping) and (
+        value.get("type") in REASONING_TYPES or not REASONING_FIELDS.isdisjoint(value)
+    )
+
+
+def _strip(part: Part) -> Part | None:
+    """Return a part of a message whose reasoning is removed; None if it leaves."""
+    if not isinstance(part, OpaquePart) or not isinstance(part.value, Mapping):
+        return part
+    if part.value.get("type") in REASONING_TYPES or (
+        part.provider == "responses" and "id" in part.value
+    ):
+        return None
+    dropped = {*REASONING_FIELDS, *(("id",) if part.provider in PLACED_FIELDS["responses"] else ())}
+    return attrs.evolve(
+        part, value={name: value for name, value in part.value.items() if name not in dropped}
+    )
+
+
+def replace_lone_surrogates(messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages with U+FFFD for each lone surrogate, as tokenizers count it.
+
+    Other messages stay the same objects.
+
+    A request with a lone surrogate is refused or cannot be sent, and so every later request of that
+    conversation. They are in names of files that are not UTF-8, in replies that were cut inside a
+    pair, and in recordings of both.
+    """
+    replaced = list(messages)
+    for at, message in enumerate(messages):
+        try:  # the codec tells it ten times faster than a search
+            for part in message.content:
+                if isinstance(part, str) and not part.isascii():
+                    part.encode()
+            for call in message.tool_calls:
+                if not (call.name.isascii() and call.arguments.isascii()):
+                    call.name.encode()
+                    call.arguments.encode()
+        except UnicodeEncodeError:
+            replaced[at] = _replace_in_message(message)
+    return replaced
+
+
+def _replace_in_message(message: Message) -> Message:
+    return attrs.evolve(
+        message,
+        content=tuple(
+            _replace_in_text(part) if isinstance(part, str) else part for part in message.content
+        ),
+        tool_calls=tuple(
+            attrs.evolve(
+                call, name=_replace_in_text(call.name), arguments=_replace_in_text(call.arguments)
+            )
+            for call in message.tool_calls
+        ),
+    )
+
+
+def _replace_in_text(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -21,26 +21,24 @@ from promptkit.messages import (
 )
 from promptkit.wire.parts import (
     PLACED_FIELDS,
+    AssistantContent,
     Payload,
     WireDict,
-    check_messages,
-    collect_message_fields,
-    has_text_borders,
-    merge_system_messages,
-    place_parts,
-    read_call_fields,
-    to_file_fields,
-    unsupported_part_error,
-)
-from promptkit.wire.records import (
-    AssistantContent,
     WireMessage,
     WireRecord,
+    check_messages,
+    collect_message_fields,
     fields_part,
+    has_text_borders,
+    merge_system_messages,
     omit_fields,
+    place_parts,
     read_call,
+    read_call_fields,
     read_content,
     read_records,
+    to_file_fields,
+    unsupported_part_error,
 )
 
 CONTENT_TYPES = ("input_audio", "input_file", "input_image", "input_text", "output_text", "refusal")
@@ -90,9 +88,17 @@ def to_responses(
             continue
         parts = [(part, placed.get(at) if placed else None) for at, part in enumerate(content)]
         if message.role == "tool":
-            shown = [(part, mark) for part, mark in parts if not _is_placed(part)]
-            result = _convert_result(message, _convert_content(index, message, shown))
-            items.append(result | collect_message_fields(message, "responses.message"))
+            shown = [
+                (part, mark)
+                for part, mark in parts
+                if not (
+                    isinstance(part, OpaquePart) and part.provider in PLACED_FIELDS["responses"]
+                )
+            ]
+            items.append(
+                _convert_result(message, _convert_content(index, message, shown))
+                | collect_message_fields(message, "responses.message")
+            )
         else:
             items += _convert_message(index, message, parts)
     return items
@@ -116,9 +122,11 @@ def messages_from_responses(items: str | Iterable[WireMessage]) -> list[Message]
     >>> messages_from_responses([{"role": "user", "content": "Hello"}])[0].text
     'Hello'
     """
-    if isinstance(items, str):
-        return [Message(role="user", content=items)]
-    return [message for message, _ in group_responses(items)]
+    return (
+        [Message(role="user", content=items)]
+        if isinstance(items, str)
+        else [message for message, _ in group_responses(items)]
+    )
 
 
 def group_responses(items: Iterable[WireMessage]) -> list[tuple[Message, tuple[int, ...]]]:
@@ -198,10 +206,6 @@ def _convert_message(
 
 def _convert_result(message: Message, output: Part | Payload) -> WireDict:
     return {"type": "function_call_output", "call_id": message.tool_call_id, "output": output}
-
-
-def _is_placed(part: Part) -> bool:
-    return isinstance(part, OpaquePart) and part.provider in PLACED_FIELDS["responses"]
 
 
 def _convert_content(
@@ -285,8 +289,9 @@ class _ItemReader:
                     *fields_part(fields, "responses.message"),
                     *read_content(item.get("output"), "responses", where),
                 )
-                result = Message(role="tool", tool_call_id=call_id, content=content)
-                self.messages.append((result, (at,)))
+                self.messages.append(
+                    (Message(role="tool", tool_call_id=call_id, content=content), (at,))
+                )
                 return
             case _:
                 self.answer.add_parts([OpaquePart(value=item, provider="responses")])
@@ -326,5 +331,10 @@ def _read_input_message(where: str, item: WireRecord) -> Message:
             f"{where} must have the role user, assistant, system or developer, not {item.get('role')!r:.80}."
         )
     fields = omit_fields(item, "type", "role", "content")
-    content = read_content(item.get("content"), "responses", where, attachments=role == "user")
-    return Message(role=role, content=(*fields_part(fields, "responses.message"), *content))
+    return Message(
+        role=role,
+        content=(
+            *fields_part(fields, "responses.message"),
+            *read_content(item.get("content"), "responses", where, attachments=role == "user"),
+        ),
+    )

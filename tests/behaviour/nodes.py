@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Literal
 
 import attrs
 
-from promptkit.elements.chat import (
+from promptkit.elements.builtin import (
     AssistantMessage,
+    CacheBreakpoint,
+    Chunk,
+    Group,
+    Image,
+    KeepWith,
+    LegacyPrioritization,
     MessageElement,
+    Opaque,
+    PrioritizedList,
+    Reserve,
     SystemMessage,
+    Text,
+    TextChunk,
+    TokenLimit,
     ToolMessage,
     UserMessage,
 )
 from promptkit.elements.element import Child, PromptElement, Sizing, flatten
-from promptkit.elements.layout import (
-    CacheBreakpoint,
-    Chunk,
-    Group,
-    KeepWith,
-    LegacyPrioritization,
-    PrioritizedList,
-    Reserve,
-    TokenLimit,
-)
-from promptkit.elements.media import Image, Opaque
-from promptkit.elements.text import Text, TextChunk
 from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, Role, ToolCall
 
 if TYPE_CHECKING:

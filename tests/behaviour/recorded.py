@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from promptkit.elements.layout import (
+from promptkit.elements.builtin import (
+    AssistantMessage,
     CacheBreakpoint,
     Chunk,
     Group,
+    Image,
     KeepWith,
     LegacyPrioritization,
+    Opaque,
     PrioritizedList,
+    SystemMessage,
+    TextChunk,
     TokenLimit,
+    ToolMessage,
+    UserMessage,
 )
-from promptkit.elements.media import Image, Opaque
-from promptkit.elements.text import TextChunk
 from promptkit.messages import CacheBreakpointPart, ImagePart, Message, OpaquePart, ToolCall
 from tests.paths import SHARED
 

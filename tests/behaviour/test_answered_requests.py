@@ -11,7 +11,7 @@ import pytest
 
 from promptkit.agent import AgentSession, ContextWindow
 from promptkit.compaction import PRESETS, KeepUserMessages
-from promptkit.compaction.presets.copilot_cli import CopilotCLI, copilot_cli
+from promptkit.compaction.presets.coding_agents import CopilotCLI, copilot_cli
 from promptkit.messages import Message, ToolCall
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.tokens import ContextBudget

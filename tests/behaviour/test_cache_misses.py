@@ -23,7 +23,7 @@ from promptkit import (
 from promptkit.agent import Conversation, TurnHooks
 from promptkit.cli.commands.transcript_stats import collect_stats, print_stats
 from promptkit.compaction import CacheMissed, Events
-from promptkit.compaction.policy.decisions import NoAction, Reason
+from promptkit.compaction.policy.state import NoAction, Reason
 from promptkit.lab.replay import LogOptions, log_path
 from promptkit.messages import CacheBreakpointPart
 from promptkit.providers import AnthropicModel

@@ -19,14 +19,14 @@ from promptkit import (
     Usage,
 )
 from promptkit.agent.session.session import AgentSession
-from promptkit.agent.window.continuation import ask_to_continue
+from promptkit.agent.window.continuation import CONTINUE, CUT_OFF
 from promptkit.compaction import Events
 from promptkit.compaction.planning.blocks import find_open_user_requests
 from promptkit.providers import Reply
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.testing.server import serve
 from promptkit.tokens.budget import ContextBudget
-from promptkit.transcript.log.entries import Checkpoint, MessageEntry
+from promptkit.transcript.log.entries import Checkpoint, CustomMessage, MessageEntry
 from promptkit.transcript.log.view import ViewBuilder, build_view
 from promptkit.wire import to_anthropic
 from tests.conversations import words
@@ -204,7 +204,7 @@ def test_the_request_stays_open_while_the_model_continues_its_answer() -> None:
     )
     items = build_view(transcript.path()).items
     assert find_open_user_requests(items) == []
-    transcript.append(ask_to_continue(Message(role="assistant", content="half")))
+    transcript.append(CustomMessage(name=CUT_OFF, message=Message(role="user", content=CONTINUE)))
     assert find_open_user_requests(build_view(transcript.path()).items) == [0]
     transcript.append_messages(
         Message(role="assistant", content="rest"), Message(role="user", content="And?")

@@ -47,7 +47,7 @@ from promptkit import (
 )
 from promptkit.bench.sweep import measure
 from promptkit.elements import LegacyPrioritization
-from promptkit.elements.rounds import Rounds
+from promptkit.elements.builtin import Rounds
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering import Removal, from_json, to_json
 from promptkit.testing import WordTokenizer

@@ -12,7 +12,6 @@ import pytest
 from promptkit import ContextBudget, Message, ToolCall, Transcript, Usage
 from promptkit.compaction import CompactionCommitted
 from promptkit.compaction.planning.selection import KeepLastMessages, KeepRecentTokens, select
-from promptkit.compaction.policy.decisions import Compact, Decision, Promote
 from promptkit.compaction.policy.rules import (
     compact_above,
     compact_on_demand,
@@ -20,7 +19,7 @@ from promptkit.compaction.policy.rules import (
     on_overflow,
     promote,
 )
-from promptkit.compaction.policy.state import Phase, PolicyState
+from promptkit.compaction.policy.state import Compact, Decision, Phase, PolicyState, Promote
 from promptkit.compaction.policy.usage import UsageMeter
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults, prune_outputs
 from promptkit.compaction.run.compactor import Compactor

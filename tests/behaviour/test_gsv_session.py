@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from promptkit.agent.session.session import AgentSession
-from promptkit.compaction.presets.gsv import GSV, gsv
+from promptkit.compaction.presets.pi import GSV, gsv
 from promptkit.compaction.run.reset import find_due_reset
-from promptkit.compaction.storage.archives import ArchiveDirectory
-from promptkit.compaction.storage.memories import (
+from promptkit.compaction.storage import (
     CURATED_FILE,
+    ArchiveDirectory,
     MemoryDirectory,
     MemoryExtractionHook,
     StatedMemoryExtractor,

@@ -30,7 +30,7 @@ from promptkit import (
     component,
     render,
 )
-from promptkit.elements.rounds import Rounds
+from promptkit.elements.builtin import Rounds
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting import RecordedMessages
 from promptkit.rendering.tree import Node

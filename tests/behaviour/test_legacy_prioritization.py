@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from promptkit import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage, render
 from promptkit.elements import LegacyPrioritization
-from promptkit.elements.rounds import Rounds
+from promptkit.elements.builtin import Rounds
 from promptkit.testing import WordTokenizer
 
 

@@ -153,6 +153,19 @@ def test_a_list_of_names_names_a_path_and_gives_it_no_context() -> None:
         assert fact.level == level, text
 
 
+def test_what_the_oldest_of_many_messages_says_counts_as_well() -> None:
+    oldest = Message(role="user", content="The file src/io.py has 4096 rows.")
+    newer = [Message(role="user", content=f"And then? {words(9)}") for _ in range(500)]
+    facts = Facts(read=("src/io.py",), figures=("src/io.py has 4096 rows",))
+    for text, levels in (
+        ("The file src/io.py", ["in_context", "lost"]),
+        ("I know of src/io.py and of 4096", ["named", "named"]),
+    ):
+        after = [Message(role="user", content=text)]
+        measured = measure_facts(facts, before=[oldest, *newer], after=after, has_way_back=False)
+        assert [fact.level for fact in measured] == levels, text
+
+
 def test_a_fact_that_is_only_in_the_transcript_is_reachable_where_the_model_is_told_the_way(
     tmp_path: Path,
 ) -> None:

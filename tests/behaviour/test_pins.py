@@ -21,7 +21,7 @@ from promptkit import (
 )
 from promptkit.compaction import PRESETS, Summary, SummaryTask
 from promptkit.compaction.planning.user_messages import find_constraints, mark_invented_quotes
-from promptkit.elements.rounds import describe_rounds
+from promptkit.elements.builtin import describe_rounds
 from promptkit.errors import InvalidArgumentError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from tests.conversations import words

@@ -12,21 +12,19 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.compaction.policy.decisions import (
+from promptkit.compaction.policy.rules import Thresholds, default_policy
+from promptkit.compaction.policy.state import (
     ApplySummary,
+    Attempts,
+    BackgroundState,
     Compact,
     DiscardSummary,
     NoAction,
+    Phase,
+    PolicyState,
     RenderPruned,
     StartBackground,
     Wait,
-)
-from promptkit.compaction.policy.rules import Thresholds, default_policy
-from promptkit.compaction.policy.state import (
-    Attempts,
-    BackgroundState,
-    Phase,
-    PolicyState,
     judge_attempt,
 )
 from promptkit.tokens.budget import ContextBudget

@@ -14,15 +14,20 @@ import pytest
 
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.break_even import break_even
-from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
-from promptkit.compaction.presets.codex import codex
-from promptkit.compaction.presets.copilot_cli import CopilotCLI, copilot_cli
-from promptkit.compaction.presets.gsv import GSVProcess, gsv, gsv_process
-from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
-from promptkit.compaction.presets.opencode import OpenCode, opencode
-from promptkit.compaction.presets.pi import pi
-from promptkit.compaction.presets.vscode import vscode
-from promptkit.compaction.presets.without_summaries import amp, off, truncate_only
+from promptkit.compaction.presets.coding_agents import (
+    ClaudeCode,
+    CopilotCLI,
+    OpenCode,
+    amp,
+    claude_code,
+    codex,
+    copilot_cli,
+    off,
+    opencode,
+    truncate_only,
+    vscode,
+)
+from promptkit.compaction.presets.pi import GSVProcess, OhMyPi, gsv, gsv_process, oh_my_pi, pi
 from promptkit.compaction.recall.tool import build_excerpt
 from promptkit.compaction.run.branches import SummaryWriter, handoff
 from promptkit.compaction.summarizers.defaults import (

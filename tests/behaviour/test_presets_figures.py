@@ -12,15 +12,16 @@ import pytest
 from promptkit.compaction.planning.selection import KeepLastTurns, KeepNothing
 from promptkit.compaction.policy.state import Attempts, Phase, PolicyState
 from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.presets.claude_code import ClaudeCode
-from promptkit.compaction.presets.codex import Codex
-from promptkit.compaction.presets.copilot_cli import CopilotCLI
-from promptkit.compaction.presets.gsv import GSV, GSVProcess, gsv_process
-from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
-from promptkit.compaction.presets.opencode import OpenCode, opencode
-from promptkit.compaction.presets.pi import Pi, pi
+from promptkit.compaction.presets.coding_agents import (
+    ClaudeCode,
+    Codex,
+    CopilotCLI,
+    OpenCode,
+    VSCode,
+    opencode,
+)
+from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi, gsv_process, oh_my_pi, pi
 from promptkit.compaction.presets.settings import load_settings
-from promptkit.compaction.presets.vscode import VSCode
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer

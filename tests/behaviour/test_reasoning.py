@@ -14,7 +14,7 @@ from promptkit.providers import Reply
 from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry, Setting, build_view
 from promptkit.transcript.log.view import MODEL_SETTING
 from promptkit.wire import messages_from_responses, to_responses
-from promptkit.wire.reasoning import has_reasoning, remove_reasoning
+from promptkit.wire.parts import has_reasoning, remove_reasoning
 from tests.conversations import ConversationBuilder, result_message, user_message
 
 if TYPE_CHECKING:

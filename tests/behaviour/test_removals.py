@@ -24,7 +24,7 @@ from promptkit import (
     UserMessage,
     render,
 )
-from promptkit.elements.rounds import Rounds
+from promptkit.elements.builtin import Rounds
 from promptkit.fitting import RecordedMessages
 from promptkit.rendering import Removal
 from promptkit.rendering.paths import MAX_PATH_STEPS

@@ -23,7 +23,7 @@ from promptkit import (
     render,
 )
 from promptkit.elements import LegacyPrioritization
-from promptkit.elements.rounds import Rounds
+from promptkit.elements.builtin import Rounds
 from promptkit.testing import WordTokenizer
 
 

@@ -31,7 +31,7 @@ from promptkit import (
     render,
     render_async,
 )
-from promptkit.elements.rounds import Rounds
+from promptkit.elements.builtin import Rounds
 from promptkit.fitting import RecordedMessages
 from promptkit.messages import ImagePart
 from promptkit.rendering.paths import MAX_PATH_STEPS

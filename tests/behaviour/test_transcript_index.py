@@ -95,7 +95,6 @@ def answers(transcript: Transcript, *, every: int) -> Iterator[tuple[str, Any]]:
     yield "leaves", transcript.leaves()
     yield "path", tuple(transcript.path())
     yield "path backwards", tuple(reversed(transcript.path()))
-    yield "roots", transcript.children(None)
     yield (
         "unknown",
         (
@@ -112,7 +111,6 @@ def answers(transcript: Transcript, *, every: int) -> Iterator[tuple[str, Any]]:
             f"entry {entry.id}",
             (transcript.get(entry.id), entry.id in transcript, transcript.parent(entry.id)),
         )
-        yield f"children of {entry.id}", transcript.children(entry.id)
         yield (
             f"path to {entry.id}",
             (

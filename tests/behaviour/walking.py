@@ -25,7 +25,7 @@ from promptkit.compaction import (
     SummaryDiscarded,
 )
 from promptkit.compaction.planning.worker import run_in_worker
-from promptkit.compaction.policy.decisions import NoAction
+from promptkit.compaction.policy.state import NoAction
 from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.errors import ContextLengthExceededError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
@@ -41,9 +41,8 @@ from tests.conversations import summary_reply, summary_text, words
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from promptkit.compaction.policy.decisions import Decision
     from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.policy.state import PolicyState
+    from promptkit.compaction.policy.state import Decision, PolicyState
     from promptkit.compaction.presets.preset import Preset
     from promptkit.testing import Request
     from promptkit.testing.scripted_model import Answer

@@ -8,21 +8,29 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from promptkit.elements.component import component
-from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.layout import (
+from promptkit.elements.builtin import (
+    AssistantMessage,
     CacheBreakpoint,
     Chunk,
+    Document,
+    Expandable,
     Group,
     IfEmpty,
+    Image,
     KeepWith,
     LegacyPrioritization,
+    Metadata,
+    Opaque,
     PrioritizedList,
+    Reference,
+    SystemMessage,
+    TextChunk,
     TokenLimit,
+    ToolMessage,
+    UserMessage,
 )
-from promptkit.elements.media import Document, Image, Metadata, Opaque, Reference
-from promptkit.elements.text import Expandable, TextChunk
+from promptkit.elements.component import component
+from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.messages import ToolCall
 from promptkit.rendering.serialize import from_json, to_json
 from tests.conformance.schema import Node, Spec, is_fragment, is_node

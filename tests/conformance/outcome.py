@@ -21,7 +21,7 @@ from tests.conformance.tokenizers import make_tokenizer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from promptkit.elements.media import Reference
+    from promptkit.elements.builtin import Reference
     from tests.conformance.schema import Job, Outcome
 
 __all__ = ["outcome", "outcome_at"]

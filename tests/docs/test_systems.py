@@ -16,15 +16,15 @@ import pytest
 
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.break_even import BreakEven
-from promptkit.compaction.presets.claude_code import ClaudeCode
-from promptkit.compaction.presets.codex import Codex
-from promptkit.compaction.presets.copilot_cli import CopilotCLI
-from promptkit.compaction.presets.gsv import GSV, GSVProcess
-from promptkit.compaction.presets.oh_my_pi import OhMyPi
-from promptkit.compaction.presets.opencode import OpenCode
-from promptkit.compaction.presets.pi import Pi
+from promptkit.compaction.presets.coding_agents import (
+    ClaudeCode,
+    Codex,
+    CopilotCLI,
+    OpenCode,
+    VSCode,
+)
+from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi
 from promptkit.compaction.presets.settings import original_names
-from promptkit.compaction.presets.vscode import VSCode
 from tests.paths import ROOT
 
 if TYPE_CHECKING:

@@ -12,15 +12,29 @@ from hypothesis import strategies as st
 from promptkit import Group, SystemMessage, TextChunk, UserMessage, render
 from promptkit.bench.plot import format_run
 from promptkit.bench.results import Element
-from promptkit.compaction.presets.claude_code import ClaudeCode, claude_code
-from promptkit.compaction.presets.codex import Codex, codex
-from promptkit.compaction.presets.copilot_cli import CopilotCLI, copilot_cli
-from promptkit.compaction.presets.gsv import GSV, GSVProcess, gsv, gsv_process
-from promptkit.compaction.presets.oh_my_pi import OhMyPi, oh_my_pi
-from promptkit.compaction.presets.opencode import OpenCode, opencode
-from promptkit.compaction.presets.pi import Pi, pi
+from promptkit.compaction.presets.coding_agents import (
+    ClaudeCode,
+    Codex,
+    CopilotCLI,
+    OpenCode,
+    VSCode,
+    claude_code,
+    codex,
+    copilot_cli,
+    opencode,
+    vscode,
+)
+from promptkit.compaction.presets.pi import (
+    GSV,
+    GSVProcess,
+    OhMyPi,
+    Pi,
+    gsv,
+    gsv_process,
+    oh_my_pi,
+    pi,
+)
 from promptkit.compaction.presets.settings import load_settings, original_names
-from promptkit.compaction.presets.vscode import VSCode, vscode
 from promptkit.errors import PromptKitError, SettingsError, ToolsFillBudgetError
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget

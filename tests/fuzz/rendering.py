@@ -19,7 +19,7 @@ from promptkit.errors import BudgetExceededError, PromptKitError
 from promptkit.messages import ToolCall
 from promptkit.rendering.serialize import from_json, to_json
 from promptkit.testing import WordTokenizer, strategies
-from promptkit.testing.strategies.generate import RepeatedWord, SizedText
+from promptkit.testing.strategies import RepeatedWord, SizedText
 from promptkit.tokens import CalibratedTokenizer
 from tests.behaviour.assembly import count_messages
 from tests.behaviour.oracle import DoesNotFitError, oracle

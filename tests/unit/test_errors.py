@@ -8,8 +8,7 @@ import pickle
 import pytest
 
 from promptkit import errors
-from promptkit.elements.chat import UserMessage
-from promptkit.elements.media import Metadata
+from promptkit.elements.builtin import Metadata, UserMessage
 from promptkit.errors import (
     BadPropError,
     BudgetExceededError,

@@ -6,7 +6,7 @@ import base64
 import html
 from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias, cast
 
 import attrs
 
@@ -15,10 +15,8 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.tokens.truncation import truncate_text
-
-if TYPE_CHECKING:
-    from promptkit.tokens import ContextBudget, Tokenizer
 
 
 @attrs.frozen(kw_only=True)
@@ -161,8 +159,9 @@ def parse_attachment(name: str, data: bytes) -> str | ImagePart | DocumentPart:
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         media_type = "image/webp"
     if media_type is not None:
-        url = f"data:{media_type};base64,{base64.b64encode(data).decode()}"
-        return ImagePart(url=url, media_type=media_type)
+        return ImagePart(
+            url=f"data:{media_type};base64,{base64.b64encode(data).decode()}", media_type=media_type
+        )
     if data.startswith(b"%PDF-"):
         return DocumentPart(
             data=base64.b64encode(data).decode(),

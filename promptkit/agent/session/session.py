@@ -9,7 +9,8 @@ import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 from promptkit.agent.session.attachments import (
     Attachment,
@@ -17,8 +18,6 @@ from promptkit.agent.session.attachments import (
     fit_attachments,
     read_attachments,
 )
-from promptkit.agent.session.hooks import TurnHooks, run_before_request
-from promptkit.agent.session.result import TurnResult
 from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.subagents import (
     FORK_NOTE,
@@ -34,15 +33,42 @@ from promptkit.agent.session.subagents import (
     link,
     open_beside,
 )
-from promptkit.agent.session.tools import ToolRunner, tools_by_name
-from promptkit.agent.settings import WindowSettings, check_content, check_tools, check_type
+from promptkit.agent.session.tools import (
+    ToolRunner,
+    TurnHooks,
+    TurnResult,
+    run_before_request,
+    tools_by_name,
+)
+from promptkit.agent.settings import (
+    WindowSettings,
+    check_content,
+    check_tools,
+    check_type,
+    resolve_preset,
+)
 from promptkit.agent.window.continuation import (
     ask_to_go_on,
     find_pending_calls,
     may_go_on,
 )
+from promptkit.agent.window.prompt import ContextUsage, Prompt
 from promptkit.agent.window.window import ContextWindow
-from promptkit.compaction.config import resolve_preset
+from promptkit.compaction import (
+    ArchiveDirectory,
+    CarriedContext,
+    CompactionController,
+    CompactionHooks,
+    Events,
+    LeastSize,
+    MediaLimits,
+    Pin,
+    Policy,
+    Preset,
+    ReduceToolResults,
+    Summarizer,
+)
+from promptkit.compaction.planning.selection import Keep
 from promptkit.compaction.recall.tool import (
     PAGE_TOKENS,
     RECALL,
@@ -55,7 +81,9 @@ from promptkit.compaction.run.events import (
     TurnStarted,
     get_conversation_id,
 )
+from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
 from promptkit.compaction.summarizers.summarizer import sum_usage
+from promptkit.elements.element import Child
 from promptkit.errors import (
     CompactionInProgressError,
     ContextLengthExceededError,
@@ -68,39 +96,13 @@ from promptkit.errors import (
 from promptkit.messages import Message, Part, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
+from promptkit.rendering import Rendered
+from promptkit.rendering.renderer import Defaults
 from promptkit.reprs import describe
+from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.tools import AnyTool, Tool, parse_content
-from promptkit.transcript import Entry, InMemoryStore, Reset
+from promptkit.transcript import Entry, InMemoryStore, Redactor, Reset, Transcript, TranscriptStore
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from promptkit.agent.window.prompt import Prompt
-    from promptkit.agent.window.usage import ContextUsage
-    from promptkit.compaction import (
-        ArchiveDirectory,
-        CarriedContext,
-        CompactionController,
-        CompactionHooks,
-        Events,
-        LeastSize,
-        MediaLimits,
-        MemoryDirectory,
-        Policy,
-        Preset,
-        ReduceToolResults,
-        Summarizer,
-    )
-    from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.storage.memories import MemoryExtractor
-    from promptkit.compaction.summarizers.facts import Pin
-    from promptkit.elements.element import Child
-    from promptkit.rendering import Rendered
-    from promptkit.rendering.renderer import Defaults
-    from promptkit.tokens import ContextBudget, Tokenizer
-    from promptkit.transcript import Redactor, Transcript, TranscriptStore
-
 
 COMPACT = ToolDefinition(
     name="compact",
@@ -902,9 +904,10 @@ class AgentSession:
         """
         window = self.window
         shown = window.budget.result_tokens
-        max_tokens = PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2)
         return RecallSettings(
-            transcript=window.transcript, tokenizer=window.tokenizer, max_tokens=max_tokens
+            transcript=window.transcript,
+            tokenizer=window.tokenizer,
+            max_tokens=PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2),
         )
 
     async def _add_attachments(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from typing import TypeAlias
 
 import attrs
 
 from promptkit.agent.session.subagents import in_subagent
+from promptkit.agent.session.tools import TurnResult
+from promptkit.compaction import Event, Events
 from promptkit.compaction.run.events import (
     CacheMissed,
     CompactionCancelled,
@@ -27,13 +30,7 @@ from promptkit.compaction.run.events import (
     WindowLearned,
     get_conversation_id,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-
-    from promptkit.agent.session.result import TurnResult
-    from promptkit.compaction import Event, Events
-    from promptkit.transcript import Transcript
+from promptkit.transcript import Transcript
 
 
 @attrs.frozen

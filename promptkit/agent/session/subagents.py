@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 from uuid import uuid4
 
 import attrs
 
+from promptkit.agent.session.tools import TurnResult
 from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.compaction.run.branches import PARENT_SETTING, build_branch_items
 from promptkit.compaction.summarizers.facts import Facts, extend_facts
 from promptkit.compaction.summarizers.summarizer import sum_usage
+from promptkit.elements.element import Child
 from promptkit.errors import ToolError
-from promptkit.transcript import InMemoryStore, Observation, Setting, Transcript, open_store
+from promptkit.messages import Usage
+from promptkit.providers import Model
+from promptkit.tools import AnyTool
+from promptkit.transcript import (
+    InMemoryStore,
+    Observation,
+    Setting,
+    Transcript,
+    TranscriptStore,
+    open_store,
+)
 from promptkit.transcript.stores.addresses import is_url
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
-    from promptkit.agent.session.result import TurnResult
-    from promptkit.elements.element import Child
-    from promptkit.messages import Usage
-    from promptkit.providers import Model
-    from promptkit.tools import AnyTool
-    from promptkit.transcript import TranscriptStore
 
 SUBAGENT = "subagent"
 """The name of the observation that says which transcript a sub-agent has."""
@@ -157,8 +160,12 @@ def link(parent: Transcript, child: Transcript, task: SubagentTask, leaf: str | 
     mode, store = type(task).__name__.lower(), child.store
     about = {"mode": mode, "task": task.task}
     parent.append(Observation(name=SUBAGENT, data={**about, "transcript": store.address}))
-    above = {**about, "transcript": parent.store.address, "leaf": leaf}
-    child.append(Setting(name=PARENT_SETTING, value=above))
+    child.append(
+        Setting(
+            name=PARENT_SETTING,
+            value={**about, "transcript": parent.store.address, "leaf": leaf},
+        )
+    )
 
 
 def build_result(transcript: Transcript, start: str | None, turn: TurnResult) -> SubagentResult:

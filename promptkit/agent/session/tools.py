@@ -1,4 +1,4 @@
-"""Run the tool calls of a reply, concurrently, and answer them in order."""
+"""The tool calls of a turn, run concurrently and answered in order, its hooks, before each request and before and after each call, and its result."""
 
 from __future__ import annotations
 
@@ -6,23 +6,172 @@ import asyncio
 import contextvars
 import inspect
 import json
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeAlias, TypeVar
 
 import attrs
 
-from promptkit.agent.session.hooks import TurnHooks, run_after_tool, run_before_tool
-from promptkit.compaction import Events
-from promptkit.compaction.run.events import ToolCalled, ToolReturned
+from promptkit.agent.window.requests import WindowRequest
+from promptkit.compaction import Events, ToolCalled, ToolReturned
 from promptkit.errors import ToolError
-from promptkit.messages import Message, ToolCall, as_mapping
+from promptkit.messages import Message, ToolCall, Usage, as_mapping
+from promptkit.reprs import describe_fields
 from promptkit.tools import Tool, ToolOutput, ToolResult
 
-Output = TypeVar("Output")
+T = TypeVar("T")
+
+MaybeAsync: TypeAlias = T | Awaitable[T]
+"""The result of a plain function, or of an `async` one."""
+
+_LOGGER = logging.getLogger("promptkit")
+
+
+@attrs.frozen(kw_only=True)
+class TurnResult:
+    """The result of one turn: a user message, and everything until the model's last reply."""
+
+    text: str
+    """The text of the model's last reply. If a reply was cut off and the model continued it, both
+    texts. If the model was asked to go on after a compaction, its replies of before and after, with
+    a blank line between them."""
+    steps: int
+    """The number of requests of the turn."""
+    usages: tuple[Usage, ...]
+    """The cost of each request, in order."""
+    finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
+    """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
+    `content_filter`: the provider withheld the rest."""
+
+    __repr__ = describe_fields
+
+
+@attrs.frozen(kw_only=True)
+class ToolDecision:
+    """The decision of a hook about a tool call. The default approves it."""
+
+    refusal: str | None = None
+    """Do not run the call, for this reason: the model is told it as the call's error."""
+    arguments: Mapping[str, object] | None = None
+    """Run the call with these arguments instead. The transcript keeps what the model wrote, and the
+    result begins with the changes."""
+
+
+class TurnHooks:
+    """Base class of hooks around the rounds of a turn, which does nothing.
+
+    Subclass it and override the methods you need.
+
+    Each method is a plain or an `async` one. A plain one blocks the event loop: what waits for a
+    user should be `async`. If what it waits for is cancelled, such as the answer of a dialog that
+    is closed, that counts as an error that the method raises.
+
+    >>> class AskFirst(TurnHooks):
+    ...     async def before_tool(self, call):
+    ...         if call.name == "delete_file" and not await ask_user(call):
+    ...             return ToolDecision(refusal="The user does not want this file to be deleted.")
+    """
+
+    def before_request(self, request: WindowRequest) -> MaybeAsync[WindowRequest | None]:
+        """Handle a request that is about to be sent.
+
+        An error that it raises ends the turn, which `resume` can continue.
+
+        Args:
+            request: The request. It fits the window.
+
+        Returns:
+            The request to send instead, such as `attrs.evolve(request, messages=…)`. None sends the
+            request as it is.
+        """
+        return None
+
+    def before_tool(self, call: ToolCall) -> MaybeAsync[ToolDecision | None]:
+        """Decide about a tool call: approve it, change its arguments, or refuse it.
+
+        The calls of one reply are decided about one after the other, in their order, and then run
+        concurrently. A call of an unknown tool, or with arguments that are wrong, is an error without
+        this decision. If the method raises, the call is refused and the error is logged.
+
+        Args:
+            call: The tool call. Its arguments are a JSON object, as text: those that the tool's
+                `check` returned.
+
+        Returns:
+            The decision. None approves the call.
+        """
+        return None
+
+    def after_tool(self, call: ToolCall, result: ToolResult) -> MaybeAsync[ToolResult | None]:
+        """Handle the result of a call that was run, when all calls of its reply are finished, in their order.
+
+        If the method raises, the error is logged and the result stays.
+
+        Args:
+            call: The tool call, as the model wrote it.
+            result: What the tool returned, or the error that it raised.
+
+        Returns:
+            The result to record and to show instead. None keeps the result.
+        """
+        return None
+
+
+async def run_before_request(hooks: TurnHooks, request: WindowRequest) -> WindowRequest:
+    """Return the request to send.
+
+    Raises what the hook raises, and TypeError if it returns something else.
+    """
+    return await _ask(hooks.before_request(request), type(request), "before_request") or request
+
+
+async def run_before_tool(hooks: TurnHooks, call: ToolCall) -> ToolDecision:
+    """Return the decision about a call.
+
+    An exception refuses the call: a check that failed has approved nothing.
+    """
+    try:
+        return await _ask(hooks.before_tool(call), ToolDecision, "before_tool") or ToolDecision()
+    except Exception as error:
+        _LOGGER.exception("a hook raised before a call of %s, which is refused", call.name)
+        return ToolDecision(refusal=f"the check before it failed with {type(error).__name__}.")
+
+
+async def run_after_tool(hooks: TurnHooks, call: ToolCall, result: ToolResult) -> ToolResult:
+    """Return the result to record. An exception is logged, and the result stays."""
+    try:
+        return await _ask(hooks.after_tool(call, result), type(result), "after_tool") or result
+    except Exception:
+        _LOGGER.exception("a hook raised after a call of %s, whose result stays", call.name)
+        return result
+
+
+async def _ask(answer: object, kind: type[T], method: str) -> T | None:
+    """Return the answer of a hook, which may be waited for.
+
+    Raises TypeError if it is of another type. If what it waits for is cancelled, and the turn is
+    not, that is an error of the hook.
+    """
+    if inspect.isawaitable(answer):
+        try:
+            answer = await answer
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise RuntimeError(
+                "what the hook waited for was cancelled, and the turn was not."
+            ) from error
+    if answer is None or isinstance(answer, kind):
+        return answer
+    raise TypeError(
+        f"{method} of the turn hooks must return a {kind.__name__} or None, not {answer!r:.80}."
+    )
+
 
 UNKNOWN_EFFECT = "Whether it had an effect is not known."
 
@@ -72,8 +221,7 @@ class ToolRunner:
         results: list[ToolResult | None] = [None] * len(calls)
         tasks: dict[int, asyncio.Future[ToolResult]] = {}
         try:
-            runs = [await self._prepare(call) for call in calls]
-            for at, run in enumerate(runs):
+            for at, run in enumerate([await self._prepare(call) for call in calls]):
                 if isinstance(run, ToolResult):
                     results[at] = run
                 else:
@@ -154,11 +302,12 @@ class ToolRunner:
                 )
             )
             raise
-        text = "".join(part for part in result.content if isinstance(part, str))
-        error_type = "tool_error" if result.is_error else None
         self.events.emit(
             ToolReturned(
-                number=number, seconds=time.monotonic() - started, error=error_type, result=text
+                number=number,
+                seconds=time.monotonic() - started,
+                error="tool_error" if result.is_error else None,
+                result="".join(part for part in result.content if isinstance(part, str)),
             )
         )
         return result
@@ -193,8 +342,11 @@ class _Run:
         return attrs.evolve(result, content=(self.note, *result.content)) if self.note else result
 
     async def _call(self) -> ToolOutput:
-        is_async = inspect.iscoroutinefunction(self.tool.run)
-        output = self._call_plain() if is_async else await _run_in_thread(self._call_plain)
+        output = (
+            self._call_plain()
+            if inspect.iscoroutinefunction(self.tool.run)
+            else await _run_in_thread(self._call_plain)
+        )
         return await output if inspect.isawaitable(output) else output
 
     def _call_plain(self) -> ToolOutput | Awaitable[ToolOutput]:
@@ -240,14 +392,14 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ToolError(f"{name} is no number in JSON.")
 
 
-async def _run_in_thread(function: Callable[[], Output]) -> Output:
+async def _run_in_thread(function: Callable[[], T]) -> T:
     """Return what a function returns in a thread of its own, with a copy of the context variables.
 
     asyncio's own threads are few, so that functions that hang would keep others from starting, and
     the event loop waits for them when it is closed. This thread is a daemon: nothing waits for it.
     `function` must not raise StopIteration.
     """
-    outcome: Future[Output] = Future()
+    outcome: Future[T] = Future()
     context = contextvars.copy_context()
 
     def work() -> None:
@@ -289,6 +441,5 @@ def _describe_change(before: Mapping[str, object], after: Mapping[str, object]) 
 
 def _read_result(task: asyncio.Future[ToolResult]) -> ToolResult:
     """Return the result of a task, or CANCELLED: a tool may also cancel itself."""
-    if not task.done() or task.cancelled() or task.exception() is not None:
-        return ToolResult(CANCELLED, is_error=True)
-    return task.result()
+    is_lost = not task.done() or task.cancelled() or task.exception() is not None
+    return ToolResult(CANCELLED, is_error=True) if is_lost else task.result()

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
+from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.tool_list import describe_tool_changes
+from promptkit.compaction import LastRequest
 from promptkit.compaction.policy.usage import find_last_reply
 from promptkit.compaction.run.events import CacheMissed
-from promptkit.messages import CacheBreakpointPart, Message
+from promptkit.messages import CacheBreakpointPart, Message, Usage
 from promptkit.tokens.models import cache_minimum
-from promptkit.transcript import Checkpoint, Edit, MessageEntry, Reset
+from promptkit.transcript import (
+    Checkpoint,
+    Edit,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    Reset,
+    Transcript,
+)
 from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.entry_sequence import find_entry
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from promptkit.agent.window.requests import WindowRequest
-    from promptkit.compaction import LastRequest
-    from promptkit.messages import Usage
-    from promptkit.transcript import Entry, EntryPayload, Transcript
 
 BLOCK_TOKENS = 128
 """OpenAI caches prompts in blocks of so many tokens."""
@@ -113,8 +115,11 @@ class CacheMonitor:
         elif is_late and not (missed.block and _is_enough(cached, missed.common)):
             missed = attrs.evolve(missed, reason="expired")
         elif missed.block is None:
-            is_evidenced = may_be_cached and last.content is not None
-            return attrs.evolve(missed, reason="provider") if is_evidenced else None
+            return (
+                attrs.evolve(missed, reason="provider")
+                if may_be_cached and last.content is not None
+                else None
+            )
         return missed
 
     def _compare(
@@ -197,8 +202,10 @@ def _is_enough(cached: int | None, expected: int) -> bool:
 
 
 def _unmark(message: Message) -> Message:
-    content = [part for part in message.content if not isinstance(part, CacheBreakpointPart)]
-    return attrs.evolve(message, content=content)
+    return attrs.evolve(
+        message,
+        content=[part for part in message.content if not isinstance(part, CacheBreakpointPart)],
+    )
 
 
 def find_path(request: WindowRequest, difference: FirstDifference) -> str | None:

@@ -7,19 +7,15 @@ the transcript, so that a program that is started again goes on in the same way.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
+from promptkit.compaction import CompactionController
 from promptkit.messages import Message, ToolCall
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.transcript import CustomMessage, Edit, Entry, MessageEntry, Reset, Transcript
 from promptkit.transcript.log.view import CUT_FINISH, INCOMPLETE_FINISHES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.compaction import CompactionController
-    from promptkit.tokens import ContextBudget, Tokenizer
 
 CUT_OFF = "cut_off"
 """The name of the message that asks the model to continue, and the reason of the edit that takes a
@@ -85,7 +81,10 @@ async def retry_cut_reply(
     if not fills_window(
         cut[0], request_tokens, Sizer(tokenizer).count_message(reply), budget=compaction.budget
     ):
-        transcript.append(ask_to_continue(reply))
+        request = CALL_AGAIN if reply.tool_calls else CONTINUE
+        transcript.append(
+            CustomMessage(name=CUT_OFF, message=Message(role="user", content=(request,)))
+        )
         return True
     (edit,) = transcript.append(Edit(target=cut[0].id, content=None, reason=CUT_OFF))
     if await compaction.make_room_for_reply():
@@ -128,14 +127,6 @@ def join_reply_text(path: Sequence[Entry]) -> str:
     )
     shown = [entry for entry in replies[:-1] if entry.id not in taken_out] + replies[-1:]
     return "".join(entry.message.text for entry in shown if entry.message is not None)
-
-
-def ask_to_continue(reply: Message) -> CustomMessage:
-    """Make the message that asks the model to continue a reply that was cut off at the output limit, or to repeat its tool calls."""
-    return CustomMessage(
-        name=CUT_OFF,
-        message=Message(role="user", content=(CALL_AGAIN if reply.tool_calls else CONTINUE,)),
-    )
 
 
 def ask_to_go_on() -> CustomMessage:

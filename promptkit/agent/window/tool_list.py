@@ -79,8 +79,10 @@ def describe_tool_changes(before: Sequence[ToolDefinition], after: Sequence[Tool
         "removed": removed,
         "changed": [tool.name for tool in changed],
     }
-    listed = "; ".join(f"{verb} {', '.join(names)}" for verb, names in changes.items() if names)
-    return listed or "other order"
+    return (
+        "; ".join(f"{verb} {', '.join(names)}" for verb, names in changes.items() if names)
+        or "other order"
+    )
 
 
 def _compare(
@@ -109,8 +111,15 @@ def build_announcement(
     if removed:
         lines.append(f"From now on there is no tool {', '.join(removed)}: do not call it.")
     text = "\n".join(("<reminder>", *lines, "</reminder>"))
-    message = Message(role="user", content=(text,))
-    return CustomMessage(name=TOOLS_MESSAGE, message=message, tools=tuple(after)) if lines else None
+    return (
+        CustomMessage(
+            name=TOOLS_MESSAGE,
+            message=Message(role="user", content=(text,)),
+            tools=tuple(after),
+        )
+        if lines
+        else None
+    )
 
 
 def find_asked(
@@ -124,8 +133,11 @@ def find_asked(
     at = next((at for at, item in enumerate(items) if item.entry_id == announcement), len(items))
     texts = [item.message.text for item in items[at + 1 :] if item.message.role != "tool"]
     for name in names:
-        is_word = re.fullmatch(r"[A-Za-z]+", name)
-        pattern = f"`{name}`" if is_word else rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+        pattern = (
+            f"`{name}`"
+            if re.fullmatch("[A-Za-z]+", name)
+            else rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+        )
         if any(re.search(pattern, text) for text in texts):
             return name
     return None

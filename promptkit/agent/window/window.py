@@ -13,7 +13,8 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Self
+from types import TracebackType
+from typing import Self
 
 import attrs
 
@@ -21,7 +22,7 @@ from promptkit.agent.settings import WindowSettings, check_origins, check_types
 from promptkit.agent.window.branches import Branches, find_branch
 from promptkit.agent.window.cache_misses import CacheMonitor, find_answered
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
-from promptkit.agent.window.refusals import SMALLEST_BODY, find_newest
+from promptkit.agent.window.prompt import ContextUsage, Prompt
 from promptkit.agent.window.requests import (
     Origin,
     RequestBuilder,
@@ -35,19 +36,46 @@ from promptkit.agent.window.tool_list import (
     describe_tool_changes,
     find_asked,
 )
-from promptkit.agent.window.usage import ContextUsage, find_threshold
 from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
-from promptkit.compaction import LeastSize, MediaLimits, UsageByPart
+from promptkit.compaction import (
+    ArchiveDirectory,
+    CacheMissed,
+    CarriedContext,
+    CompactionController,
+    CompactionHooks,
+    Events,
+    LeastSize,
+    MediaLimits,
+    Pin,
+    Policy,
+    Preset,
+    ReduceToolResults,
+    RequestPruned,
+    Summarizer,
+    SummarizerContext,
+    ToolsChanged,
+    UsageByPart,
+    WindowLearned,
+)
 from promptkit.compaction.planning.blocks import find_last_user_request, is_user_request
+from promptkit.compaction.planning.selection import Keep
 from promptkit.compaction.planning.worker import run_in_worker, take_turn
-from promptkit.compaction.policy.usage import compacts_overflow, count_newest, describe_largest
+from promptkit.compaction.policy.state import Phase
+from promptkit.compaction.policy.usage import (
+    compacts_overflow,
+    count_newest,
+    describe_largest,
+    find_threshold,
+)
+from promptkit.compaction.pruning.media import SMALLEST_BODY, find_newest
 from promptkit.compaction.recall.tool import build_note
 from promptkit.compaction.run.compactor import MAX_LOOK_UP
-from promptkit.compaction.run.events import CacheMissed, RequestPruned, ToolsChanged, WindowLearned
 from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
 from promptkit.compaction.run.replacement import count_pins
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
+from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
+from promptkit.elements.element import Child
 from promptkit.errors import (
     BudgetExceededError,
     ContextWindowFullError,
@@ -55,53 +83,30 @@ from promptkit.errors import (
     NoPendingMessageError,
     TranscriptError,
 )
+from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
+from promptkit.providers import Model
 from promptkit.providers.errors import Overflow, overflow_from_error
+from promptkit.rendering import Rendered
 from promptkit.rendering.expand.render_cache import RequestRuns
+from promptkit.rendering.renderer import Defaults
 from promptkit.reprs import describe
-from promptkit.tokens import ContextBudget, resolve_budget, tokenizer_for
+from promptkit.tokens import ContextBudget, Tokenizer, resolve_budget, tokenizer_for
 from promptkit.tokens.budget import BUFFER_STEP, LAPSE_SUCCESSES, LearnedBudget
 from promptkit.tokens.models import model_name
-from promptkit.tools import tool_definitions
+from promptkit.tools import AnyTool, tool_definitions
 from promptkit.transcript import (
     Entry,
     MessageEntry,
+    Redactor,
+    RequestBudget,
     Reset,
     Setting,
     SyncingStore,
     Transcript,
+    TranscriptStore,
+    TranscriptView,
 )
-from promptkit.transcript.log.entries import RequestBudget
 from promptkit.transcript.log.view import MODEL_SETTING
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from promptkit.agent.window.prompt import Prompt
-    from promptkit.compaction import (
-        ArchiveDirectory,
-        CarriedContext,
-        CompactionController,
-        CompactionHooks,
-        Events,
-        MemoryDirectory,
-        Policy,
-        Preset,
-        ReduceToolResults,
-        Summarizer,
-    )
-    from promptkit.compaction.planning.selection import Keep
-    from promptkit.compaction.policy.state import Phase
-    from promptkit.compaction.storage.memories import MemoryExtractor
-    from promptkit.compaction.summarizers.defaults import SummarizerContext
-    from promptkit.compaction.summarizers.facts import Pin
-    from promptkit.elements.element import Child
-    from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
-    from promptkit.providers import Model
-    from promptkit.rendering import Rendered
-    from promptkit.rendering.renderer import Defaults
-    from promptkit.tokens import Tokenizer
-    from promptkit.tools import AnyTool
-    from promptkit.transcript import Redactor, TranscriptStore, TranscriptView
 
 _LOGGER = logging.getLogger("promptkit")
 
@@ -358,9 +363,10 @@ class ContextWindow:
         Instructions that are not a text count once they were rendered.
         """
         compaction, budget, fixed = self.compaction, self.budget, self._count_fixed()
-        summarizes = compaction.enabled and self._settings.policy is None
-        summarizes = summarizes and compacts_overflow(
-            self._settings.preset.policy(lambda: 0.5), budget
+        summarizes = (
+            compaction.enabled
+            and self._settings.policy is None
+            and compacts_overflow(self._settings.preset.policy(lambda: 0.5), budget)
         )
         return LeastSize(
             instructions=fixed.system,
@@ -398,7 +404,7 @@ class ContextWindow:
         if self._threshold is None or self._threshold[0] != key:
             # the middle of a threshold that is drawn
             policy = self._settings.preset.policy(lambda: 0.5)
-            self._threshold = key, find_threshold(policy, budget, warm=compaction.warm)
+            self._threshold = (key, find_threshold(policy, budget, warm=compaction.warm))
         return self._threshold[1]
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
@@ -569,10 +575,12 @@ class ContextWindow:
         if edits:
             size = self.compaction.usage().local
             self.transcript.append(*edits)
-            after = self.compaction.usage().local
             self._settings.events.emit(
                 RequestPruned(
-                    messages=len(edits), before=size, after=after, by=(MediaLimits.__name__,)
+                    messages=len(edits),
+                    before=size,
+                    after=self.compaction.usage().local,
+                    by=(MediaLimits.__name__,),
                 )
             )
         return bool(edits)
@@ -581,15 +589,21 @@ class ContextWindow:
         """Put a note with what was said before behind the user's message, if that is the newest one."""
         view, tokens = self.view, self._settings.recall_tokens
         newest = view.items[-1] if view.items else None
-        if tokens <= 0 or view.checkpoint_id is None or newest is None:
-            return
-        if not is_user_request(newest) or newest.kind != "message":
+        if (
+            tokens <= 0
+            or view.checkpoint_id is None
+            or newest is None
+            or not is_user_request(newest)
+            or newest.kind != "message"
+        ):
             return
         shown = {item.entry_id for item in view.items}
         path = self.transcript.path()
         newest_entries = path[-MAX_LOOK_UP:]
-        resets = [at for at, each in enumerate(newest_entries) if isinstance(each.payload, Reset)]
-        start = resets[-1] if resets else 0
+        start = max(
+            (at for at, each in enumerate(newest_entries) if isinstance(each.payload, Reset)),
+            default=0,
+        )
         dropped = [entry for entry in newest_entries[start:] if entry.id not in shown]
         note = await run_in_worker(
             build_note,
@@ -783,8 +797,9 @@ class ContextWindow:
             context=self._settings.build_context(self.model, self.budget, self.tokenizer),
             last_request=None if last is None else last.as_last_request(),
         )
-        settings = self._settings if carries else attrs.evolve(self._settings, carry=None)
-        window = self._reopen(settings, transcript)
+        window = self._reopen(
+            self._settings if carries else attrs.evolve(self._settings, carry=None), transcript
+        )
         await self.wait_synced()
         await window.wait_synced()
         return window
@@ -797,8 +812,9 @@ class ContextWindow:
             at: The last entry to copy; by default the latest.
         """
         copy = self.transcript.fork(store, at=at)
-        hooks = self.compaction.compactor.hooks.fork(copy)
-        return self._reopen(attrs.evolve(self._settings, hooks=hooks), copy)
+        return self._reopen(
+            attrs.evolve(self._settings, hooks=self.compaction.compactor.hooks.fork(copy)), copy
+        )
 
     def isolate(
         self,
@@ -831,8 +847,9 @@ class ContextWindow:
             settings = attrs.evolve(settings, instructions=instructions, prompt=None)
         if tools is not None:
             settings = attrs.evolve(settings, tools=tools)
-        hooks = self.compaction.compactor.hooks.fork(transcript)
-        settings = attrs.evolve(settings, hooks=hooks, carry=None)
+        settings = attrs.evolve(
+            settings, hooks=self.compaction.compactor.hooks.fork(transcript), carry=None
+        )
         return self._reopen(settings, transcript, model)
 
     def _reopen(
@@ -860,10 +877,12 @@ class ContextWindow:
         ):
             return request
         self.last_request = changed = recount(request, self.tokenizer)
-        pending = attrs.evolve(
-            state.pending, content=changed.as_last_request(), tokens=changed.tokens
+        self.compaction.state = attrs.evolve(
+            state,
+            pending=attrs.evolve(
+                state.pending, content=changed.as_last_request(), tokens=changed.tokens
+            ),
         )
-        self.compaction.state = attrs.evolve(state, pending=pending)
         return changed
 
     def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
@@ -969,11 +988,10 @@ class ContextWindow:
             roomier.
         """
         await self.wait_synced()
-        request_tokens = self.last_request.tokens if self.last_request else 0
         return await retry_cut_reply(
             self.transcript,
             self.compaction,
-            request_tokens=request_tokens,
+            request_tokens=self.last_request.tokens if self.last_request else 0,
             tokenizer=self.tokenizer,
         )
 
@@ -1033,12 +1051,17 @@ class ContextWindow:
         limit = learned.budget.limit
         return limit is not None and limit < refused
 
+    def _update_budget(
+        self, budget: ContextBudget, *, holder: SummarizerContext | None = None
+    ) -> None:
+        context = self._settings.build_context(self.model, budget, self.tokenizer)
+        self._settings.update_budget(self.compaction, context, holder=holder)
+
     def _apply(self, learned: LearnedBudget, why: str) -> None:
         """Continue with what was learned of the budget, and report a changed limit."""
         before, self._learned = self._learned.budget, learned
         if learned.budget != before:
-            context = self._settings.build_context(self.model, learned.budget, self.tokenizer)
-            self._settings.update_budget(self.compaction, context)
+            self._update_budget(learned.budget)
             self._settings.events.emit(
                 WindowLearned(before=before.limit, after=self.budget.limit, why=why)
             )
@@ -1104,8 +1127,9 @@ class ContextWindow:
         """
         name = model_name(model)
         tokenizer = self._settings.tokenizer or tokenizer_for(name)
-        tools = self._requests.tools
-        resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=tools)
+        resolved = resolve_budget(
+            budget, model=name, tokenizer=tokenizer, tools=self._requests.tools
+        )
         if budget is None:
             _check_known(model, resolved)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
@@ -1166,8 +1190,9 @@ class ContextWindow:
         if tools.given == tools.offered == tools.announced:
             return
         why = None if tools.given == tools.offered else self._find_reason_to_offer(tools)
-        change = describe_tool_changes(tools.offered, tools.given)
-        told = ToolsChanged(change=change, offered=True, why=why or "")
+        told = ToolsChanged(
+            change=describe_tool_changes(tools.offered, tools.given), offered=True, why=why or ""
+        )
         if why is not None:
             self._offer(tools.offer())
         elif tools.given == tools.announced or self.pending_calls:
@@ -1197,8 +1222,11 @@ class ContextWindow:
             return "the prompt cache is cold"
         if self.view.checkpoint_id != tools.checkpoint_id:
             return "the conversation was compacted"
-        names = [tool.name for tool in tools.given if tool not in tools.offered]
-        asked = find_asked(items, tools.announcement, names)
+        asked = find_asked(
+            items,
+            tools.announcement,
+            [tool.name for tool in tools.given if tool not in tools.offered],
+        )
         return asked and f"{asked} was asked for"
 
     def _shows_calls(self) -> bool:
@@ -1212,10 +1240,8 @@ class ContextWindow:
             tools.offered, limits=settings.result_tokens, supersedes=settings.supersedes
         )
         if self._counts_tools:
-            given = self._count_tools(tools.offered)
-            self._learned = attrs.evolve(self._learned, given=given)
-            context = self._settings.build_context(self.model, self._learned.budget, self.tokenizer)
-            self._settings.update_budget(self.compaction, context, holder=self._holder)
+            self._learned = attrs.evolve(self._learned, given=self._count_tools(tools.offered))
+            self._update_budget(self._learned.budget, holder=self._holder)
 
     def _count_tools(self, tools: Sequence[ToolDefinition]) -> ContextBudget:
         """Return the budget with what tool definitions take. Raises ToolsFillBudgetError."""
@@ -1228,8 +1254,7 @@ class ContextWindow:
         if self._holder is not None:
             self._holder = None
             self.compaction.state = attrs.evolve(self.compaction.state, answered=None)
-            context = self._settings.build_context(self.model, self.budget, self.tokenizer)
-            self._settings.update_budget(self.compaction, context)
+            self._update_budget(self.budget)
 
     async def run_maintenance(
         self, *, idle_seconds: float = 0.0, memory_pressure: bool = False
@@ -1320,13 +1345,15 @@ class ContextWindow:
 
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""
-        promotion = find_promotion(
-            self._settings.promotions,
-            self.budget.window,
-            switch=self.set_model,
-            tokenizer=self._settings.tokenizer,
+        self.compaction.state = attrs.evolve(
+            self.compaction.state,
+            promotion=find_promotion(
+                self._settings.promotions,
+                self.budget.window,
+                switch=self.set_model,
+                tokenizer=self._settings.tokenizer,
+            ),
         )
-        self.compaction.state = attrs.evolve(self.compaction.state, promotion=promotion)
 
 
 def sync_later(store: TranscriptStore, *, later: bool = True) -> None:

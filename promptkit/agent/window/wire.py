@@ -14,7 +14,7 @@ from promptkit.providers import Reply
 from promptkit.providers.anthropic.response import FINISHES, count_thinking, read_usage
 from promptkit.providers.openai.response import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
-from promptkit.wire.records import WireMessage, WireRecord, find_format
+from promptkit.wire.parts import WireMessage, WireRecord, find_format
 
 AnyMessage: TypeAlias = Message | WireMessage
 """A message, or one of a provider: a dict or an SDK object."""
@@ -155,8 +155,11 @@ def _read_reasoning_tokens(record: WireRecord) -> int:
 
 def _are_accepted(items: Sequence[object], *, stored: bool) -> bool:
     """Return whether OpenAI takes these items again: it does not know the ids of reasoning that it has not stored."""
-    reasoning = [item for each in items if (item := as_mapping(each)).get("type") == "reasoning"]
-    return stored or all(item.get("encrypted_content") or item.get("content") for item in reasoning)
+    return stored or all(
+        item.get("encrypted_content") or item.get("content")
+        for item in map(as_mapping, items)
+        if item.get("type") == "reasoning"
+    )
 
 
 def is_recorded(recorded: Message | None, message: Message) -> bool:
@@ -164,9 +167,7 @@ def is_recorded(recorded: Message | None, message: Message) -> bool:
 
     Only a reply tells the tokens of its opaque parts.
     """
-    if recorded == message:
-        return True
-    return (
+    return recorded == message or (
         recorded is not None
         and recorded.role == message.role
         and _forget_tokens(recorded) == _forget_tokens(message)
@@ -174,11 +175,13 @@ def is_recorded(recorded: Message | None, message: Message) -> bool:
 
 
 def _forget_tokens(message: Message) -> Message:
-    parts = [
-        attrs.evolve(part, tokens=None) if isinstance(part, OpaquePart) else part
-        for part in message.content
-    ]
-    return attrs.evolve(message, content=parts)
+    return attrs.evolve(
+        message,
+        content=[
+            attrs.evolve(part, tokens=None) if isinstance(part, OpaquePart) else part
+            for part in message.content
+        ],
+    )
 
 
 def _read_usage(record: WireRecord) -> Usage | None:

@@ -10,18 +10,18 @@ from promptkit.cli.input.model import missing_key
 from promptkit.cli.input.params import MODEL, PRESET, TranscriptFile, window_option
 from promptkit.cli.output.terminal import usage_error
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit chat
-  promptkit chat talk.jsonl --folder src --model gpt-5-mini
-  promptkit chat talk.jsonl --window 16k --write
-  promptkit chat --demo -m "List the files." -m /context
-  echo "What is in notes.md?" | promptkit chat --quiet
-"""
 
-
-@click.command(short_help="Chat with a model about the files of a folder.", epilog=EXAMPLES)
+@click.command(
+    short_help="Chat with a model about the files of a folder.",
+    epilog="""
+    Examples:
+      promptkit chat
+      promptkit chat talk.jsonl --folder src --model gpt-5-mini
+      promptkit chat talk.jsonl --window 16k --write
+      promptkit chat --demo -m "List the files." -m /context
+      echo "What is in notes.md?" | promptkit chat --quiet
+    """,
+)
 @click.argument("transcript", required=False, type=TranscriptFile())
 @click.option(
     "--folder",

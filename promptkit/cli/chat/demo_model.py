@@ -58,14 +58,20 @@ class ScriptedChatModel:
             if calls
             else Message(role="assistant", content=(_answer(messages),))
         )
-        usage = self._usage(messages, tools, message)
-        return Reply(message=message, usage=usage, finish="tool_calls" if calls else "stop")
+        return Reply(
+            message=message,
+            usage=self._usage(messages, tools, message),
+            finish="tool_calls" if calls else "stop",
+        )
 
     def _usage(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], answer: Message
     ) -> Usage:
-        pairs = zip(self._last, messages, strict=False)
-        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        same = len(
+            list(
+                takewhile(lambda pair: pair[0] == pair[1], zip(self._last, messages, strict=False))
+            )
+        )
         self._last = tuple(messages)
         system = next((message.text for message in messages if message.role == "system"), False)
         overhead = self._sizer.tokenizer.count_overhead(tools, system=system).tokens
@@ -138,7 +144,9 @@ def _answer(messages: Sequence[Message]) -> str:
 
 
 def _describe_result(call: ToolCall | None, text: str) -> str:
-    what = "The call" if call is None else _subject(call)
+    what = "The search" if call else "The call"
+    if call and call.name != "search":
+        what = str(json.loads(call.arguments).get("path", "The folder"))
     if text.startswith("Error: "):
         return f"{what}: that failed. {text.removeprefix('Error: ')}"
     lines = text.splitlines()
@@ -148,8 +156,3 @@ def _describe_result(call: ToolCall | None, text: str) -> str:
     return (
         f"{what} gave {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{excerpt}"
     )
-
-
-def _subject(call: ToolCall) -> str:
-    path = json.loads(call.arguments).get("path", "The folder")
-    return "The search" if call.name == "search" else str(path)

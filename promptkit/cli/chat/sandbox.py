@@ -289,9 +289,11 @@ def _explain_error(path: str, error: OSError) -> str:
     """Return why a path could not be opened. Systems report links in different ways."""
     if isinstance(error, FileNotFoundError):
         return f"there is no {path}."
-    if isinstance(error, NotADirectoryError) or error.errno in {errno.ELOOP, errno.EMLINK}:
-        return f"{path} leads through a file or a link. Links are not followed."
-    return f"{path}: {error.strerror}."
+    return (
+        f"{path} leads through a file or a link. Links are not followed."
+        if isinstance(error, NotADirectoryError) or error.errno in {errno.ELOOP, errno.EMLINK}
+        else f"{path}: {error.strerror}."
+    )
 
 
 # Paths that a model may not write, because a program runs what stands in them without being asked.

@@ -115,13 +115,14 @@ class Screen:
         share = tokens / base
         filled = min(BAR, round(BAR * share))
         style = "green" if share < STARTED else "yellow" if share < NEEDED else "red"
-        line = Text.assemble(
-            ("context ", "bright_black"),
-            (full * filled, style),
-            (empty * (BAR - filled), "bright_black"),
-            (f" {tokens:,} of {base:,} tokens{rest}", "bright_black"),
+        self.print_line(
+            Text.assemble(
+                ("context ", "bright_black"),
+                (full * filled, style),
+                (empty * (BAR - filled), "bright_black"),
+                (f" {tokens:,} of {base:,} tokens{rest}", "bright_black"),
+            )
         )
-        self.print_line(line)
 
     def _take(self, part: str) -> None:
         if part == "\n":
@@ -168,8 +169,6 @@ def _line_begun() -> bool:
     readline = sys.modules.get("readline")
     return readline is None or bool(readline.get_line_buffer())
 
-
-NOTICE_STYLE = "magenta"
 
 TRIGGERS = {
     "background": "in the background",
@@ -242,4 +241,4 @@ class CompactionNotices:
             self.announce_ready()
 
     def _note(self, text: str) -> None:
-        self._screen.print_note(f"  ~ {text}", NOTICE_STYLE)
+        self._screen.print_note(f"  ~ {text}", "magenta")

@@ -44,19 +44,62 @@ def file_tools(
             describes its outcome.
     """
     tools: list[tuple[ToolDefinition, Run]] = [
-        (_LIST, partial(_list, folder)),
-        (_READ, partial(_read, folder, characters)),
-        (_SEARCH, partial(_search, folder, characters)),
+        (_definition("list_files", "List a folder.", [], {"path": PATH}), partial(_list, folder)),
+        (
+            _definition(
+                "read_file",
+                "Read lines of a text file, numbered from 1.",
+                ["path"],
+                {
+                    "path": PATH,
+                    "start": {"type": "integer"},
+                    "end": {
+                        "type": "integer",
+                        "description": "The last line; by default as many as fit.",
+                    },
+                },
+            ),
+            partial(_read, folder, characters),
+        ),
+        (
+            _definition(
+                "search",
+                "Find lines that hold a text, in a file or in all files below a folder. Not case-sensitive, no regular expression.",
+                ["text"],
+                {"text": {"type": "string"}, "path": PATH},
+            ),
+            partial(_search, folder, characters),
+        ),
     ]
     if write:
-        tools += [(_WRITE, partial(_write, folder)), (_EDIT, partial(_edit, folder))]
+        tools += [
+            (
+                _definition(
+                    "write_file",
+                    "Write a whole file, new or in the place of the old one.",
+                    ["path", "content"],
+                    {"path": PATH, "content": {"type": "string"}},
+                ),
+                partial(_write, folder),
+            ),
+            (
+                _definition(
+                    "edit_file",
+                    "Replace a text, which must stand in the file exactly once, by another.",
+                    ["path", "old", "new"],
+                    {"path": PATH, "old": {"type": "string"}, "new": {"type": "string"}},
+                ),
+                partial(_edit, folder),
+            ),
+        ]
 
     def create_tool(definition: ToolDefinition, run: Run) -> Tool:
         def run_and_report(arguments: Mapping[str, object]) -> str:
             try:
                 subject, outcome, result = run(arguments)
             except RefusedError as error:
-                on_tool_call(f"{definition.name} {_subject(arguments)}", f"refused: {error}")
+                about = (str(arguments[name]) for name in arguments if name in {"path", "text"})
+                on_tool_call(" ".join([definition.name, *about]), f"refused: {error}")
                 return f"Error: {error}"
             on_tool_call(f"{definition.name} {subject}", outcome)
             return result
@@ -76,42 +119,13 @@ def _definition(
     )
 
 
-_LIST = _definition("list_files", "List a folder.", [], {"path": PATH})
-_READ = _definition(
-    "read_file",
-    "Read lines of a text file, numbered from 1.",
-    ["path"],
-    {
-        "path": PATH,
-        "start": {"type": "integer"},
-        "end": {"type": "integer", "description": "The last line; by default as many as fit."},
-    },
-)
-_SEARCH = _definition(
-    "search",
-    "Find lines that hold a text, in a file or in all files below a folder. Not case-sensitive, no regular expression.",
-    ["text"],
-    {"text": {"type": "string"}, "path": PATH},
-)
-_WRITE = _definition(
-    "write_file",
-    "Write a whole file, new or in the place of the old one.",
-    ["path", "content"],
-    {"path": PATH, "content": {"type": "string"}},
-)
-_EDIT = _definition(
-    "edit_file",
-    "Replace a text, which must stand in the file exactly once, by another.",
-    ["path", "old", "new"],
-    {"path": PATH, "old": {"type": "string"}, "new": {"type": "string"}},
-)
-
-
 def _list(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, str]:
     path = _text(arguments, "path", ".")
     entries = folder.list_entries(path)
     lines = [
-        f"{each.name}/" if each.kind == "folder" else f"{each.name}  {_size(each.size, each.kind)}"
+        f"{each.name}/"
+        if each.kind == "folder"
+        else f"{each.name}  {f'{each.size:,} bytes' if each.kind == 'file' else f'({each.kind})'}"
         for each in entries[:MAX_NAMES]
     ]
     if len(entries) > MAX_NAMES:
@@ -226,11 +240,3 @@ def _number(arguments: Mapping[str, object], name: str, default: int | None) -> 
     if (number := read_integer(value)) is None:
         refuse(f"{name} must be a whole number.")
     return number
-
-
-def _subject(arguments: Mapping[str, object]) -> str:
-    return " ".join(str(value) for name, value in arguments.items() if name in {"path", "text"})
-
-
-def _size(size: int, kind: str) -> str:
-    return f"{size:,} bytes" if kind == "file" else f"({kind})"

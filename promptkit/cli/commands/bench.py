@@ -23,16 +23,6 @@ from promptkit.cli.output.terminal import check_output, show_spinner, usage_erro
 if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit bench prompt.py:Review --props props.json
-  promptkit bench prompt.py:Review --budgets 1k:32k:log12 --models gpt-5,gpt-4.1
-  promptkit bench prompt.py:Review --plot review.svg
-  promptkit bench prompt.py:Review --repeat 0 -o baseline.json
-  promptkit bench prompt.py:Review --repeat 0 --baseline baseline.json
-"""
-
 
 def _parse_budgets(text: str) -> tuple[int, ...]:
     from promptkit.bench import parse_budgets
@@ -40,7 +30,17 @@ def _parse_budgets(text: str) -> tuple[int, ...]:
     return parse_budgets(text)
 
 
-@click.command(short_help="Measure a prompt at many budgets.", epilog=EXAMPLES)
+@click.command(
+    short_help="Measure a prompt at many budgets.",
+    epilog="""
+    Examples:
+      promptkit bench prompt.py:Review --props props.json
+      promptkit bench prompt.py:Review --budgets 1k:32k:log12 --models gpt-5,gpt-4.1
+      promptkit bench prompt.py:Review --plot review.svg
+      promptkit bench prompt.py:Review --repeat 0 -o baseline.json
+      promptkit bench prompt.py:Review --repeat 0 --baseline baseline.json
+    """,
+)
 @click.argument("target", type=TARGET, metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @props_option
 @click.option(

@@ -10,19 +10,16 @@ from promptkit.cli.input.model import missing_key
 from promptkit.cli.input.params import MODEL, TranscriptFile, json_option, window_option
 from promptkit.cli.output.terminal import usage_error
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit compact talk.jsonl --dry-run
-  promptkit compact talk.jsonl --extractive --window 32k
-  promptkit compact talk.jsonl --model gpt-5-mini --instructions "Keep the error texts."
-"""
 
-NO_MODEL = "No --model was given: the summary is extracted from the transcript, without a model."
-NO_KEY = "{key} is not set: the summary is extracted from the transcript, without a model."
-
-
-@click.command(short_help="Summarize the older part of a transcript.", epilog=EXAMPLES)
+@click.command(
+    short_help="Summarize the older part of a transcript.",
+    epilog="""
+    Examples:
+      promptkit compact talk.jsonl --dry-run
+      promptkit compact talk.jsonl --extractive --window 32k
+      promptkit compact talk.jsonl --model gpt-5-mini --instructions "Keep the error texts."
+    """,
+)
 @click.argument("file", type=TranscriptFile(), metavar="FILE")
 @click.option(
     "--instructions", metavar="TEXT", help="Additional instructions for the summary. Needs --model."
@@ -66,9 +63,12 @@ def compact(  # noqa: PLR0913  # one argument for each option of the command
         usage_error(f"there is no file {file}.")
     note = None
     if model and (key := missing_key(model)):
-        model, note = None, NO_KEY.format(key=key)
+        model = None
+        note = f"{key} is not set: the summary is extracted from the transcript, without a model."
     elif not model and not extractive:
-        note = NO_MODEL
+        note = (
+            "No --model was given: the summary is extracted from the transcript, without a model."
+        )
     if instructions and not model:
         note = f"{note or 'No model is used.'} --instructions has no effect."
     from promptkit.cli.commands.compact_file import CompactOptions, compact_file

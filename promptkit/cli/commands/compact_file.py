@@ -180,15 +180,18 @@ def _make_summarizer(
         budget = attrs.evolve(budget, window=DEFAULT_WINDOW)
     max_tokens = budget.summary_tokens
     if options.model is None:
-        most = min(max_tokens, max(1, dropped_tokens // EXTRACTIVE_DIVISOR))
-        return ExtractiveSummarizer(tokenizer=tokenizer), most
+        return ExtractiveSummarizer(tokenizer=tokenizer), min(
+            max_tokens, max(1, dropped_tokens // EXTRACTIVE_DIVISOR)
+        )
     model, close = open_model(options.model)
     stack.push_async_callback(close)
     window = (budget.limit or DEFAULT_WINDOW) + (budget.output_reserve or 0)
     fits = dropped_tokens + max_tokens + MARGIN <= window
-    kinds = (FullSummarizer if fits else ChunkedSummarizer, SimpleSummarizer)
     return FallbackSummarizer(
-        [kind(model=model, window=window, tokenizer=tokenizer) for kind in kinds]
+        [
+            kind(model=model, window=window, tokenizer=tokenizer)
+            for kind in (FullSummarizer if fits else ChunkedSummarizer, SimpleSummarizer)
+        ]
     ), max_tokens
 
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from promptkit import Message, Transcript
     from promptkit.transcript import Entry
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit export talk.jsonl --to chat -o messages.json
-  promptkit export talk.jsonl --to anthropic --leaf "task 3"
-  promptkit export session.jsonl --to promptkit --full -o talk.jsonl
-"""
 
-
-@click.command(short_help="Write a conversation as OpenAI or Anthropic messages.", epilog=EXAMPLES)
+@click.command(
+    short_help="Write a conversation as OpenAI or Anthropic messages.",
+    epilog="""
+    Examples:
+      promptkit export talk.jsonl --to chat -o messages.json
+      promptkit export talk.jsonl --to anthropic --leaf "task 3"
+      promptkit export session.jsonl --to promptkit --full -o talk.jsonl
+    """,
+)
 @click.argument("file", type=read_address, metavar="FILE")
 @click.option(
     "--to",
@@ -76,8 +76,10 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         transcript = read_transcript(file)
     path = find_path(transcript, leaf)
-    chunks = _encode(transcript, path, to=to, full=full, redact=redact_secrets if redact else None)
-    write_json(output, chunks)
+    write_json(
+        output,
+        _encode(transcript, path, to=to, full=full, redact=redact_secrets if redact else None),
+    )
 
 
 def read_transcript(file: Path | str) -> Transcript:
@@ -103,8 +105,11 @@ def find_path(transcript: Transcript, leaf: str | None) -> Sequence[Entry]:
     if leaf in transcript.labels:
         target = transcript.labels[leaf]
         paths = (transcript.path(end.id) for end in transcript.leaves())
-        through = (path for path in paths if any(entry.id == target for entry in path))
-        return max(through, key=len, default=transcript.path(target))
+        return max(
+            (path for path in paths if any(entry.id == target for entry in path)),
+            key=len,
+            default=transcript.path(target),
+        )
     if len(found) != 1:
         usage_error(
             f"--leaf {leaf!r} matches {'no entry and no label' if not found else f'{len(found):,} entries'} of this transcript."
@@ -122,15 +127,20 @@ def _encode(
 ) -> Iterable[bytes]:
     from promptkit.lab.recordings import encode_transcript, messages_from_entries
 
-    if to == "promptkit":
-        return encode_transcript(transcript.entries if full else path, redact=redact)
-    return encode_messages(messages_from_entries(path, full=full, redact=redact), to=to)
+    return (
+        encode_transcript(transcript.entries if full else path, redact=redact)
+        if to == "promptkit"
+        else encode_messages(messages_from_entries(path, full=full, redact=redact), to=to)
+    )
 
 
 def encode_messages(messages: Sequence[Message], *, to: str) -> Iterable[bytes]:
     """Encode messages as JSON in the format `chat` or `anthropic`."""
     from promptkit.lab.recordings import to_anthropic_json, to_chat_json
 
-    converted = to_chat_json(messages) if to == "chat" else to_anthropic_json(messages)
-    text = json.dumps(converted, ensure_ascii=False, indent=2)
+    text = json.dumps(
+        to_chat_json(messages) if to == "chat" else to_anthropic_json(messages),
+        ensure_ascii=False,
+        indent=2,
+    )
     return [f"{text}\n".encode("utf-8", errors="backslashreplace")]

@@ -31,15 +31,6 @@ if TYPE_CHECKING:
     from promptkit import Fitted, Message
     from promptkit.messages import Json
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit fit messages.json --budget 8k --model gpt-5 -o fitted.json
-  promptkit fit session.jsonl --budget 32k --to anthropic
-  promptkit fit session.jsonl --budget 8k --whole
-  promptkit fit "logs/**/*.jsonl" --budget 8k --model gpt-5 -o windows.jsonl
-"""
-
 
 FILES = """a JSON list of messages, such as [{"role": "user", "content": "Hello"}], or a recording that `promptkit import` reads"""
 
@@ -55,12 +46,23 @@ def _find_json_problem(file: Path) -> str:
 
 def _describe_unknown(value: Json) -> str:
     """Describe a JSON value of a list of messages that is none."""
-    if isinstance(value, Mapping) and "role" in value:
-        return f"{value['role']!r:.80} is no role (system, developer, user, assistant, tool or function)"
-    return f"{value!r:.80} is no message"
+    return (
+        f"{value['role']!r:.80} is no role (system, developer, user, assistant, tool or function)"
+        if isinstance(value, Mapping) and "role" in value
+        else f"{value!r:.80} is no message"
+    )
 
 
-@click.command(short_help="Write the messages of conversations that fit a budget.", epilog=EXAMPLES)
+@click.command(
+    short_help="Write the messages of conversations that fit a budget.",
+    epilog="""
+    Examples:
+      promptkit fit messages.json --budget 8k --model gpt-5 -o fitted.json
+      promptkit fit session.jsonl --budget 32k --to anthropic
+      promptkit fit session.jsonl --budget 8k --whole
+      promptkit fit "logs/**/*.jsonl" --budget 8k --model gpt-5 -o windows.jsonl
+    """,
+)
 @click.argument("files", nargs=-1, required=True, type=read_address, metavar="FILE...")
 @click.option(
     "--budget",

@@ -31,16 +31,6 @@ if TYPE_CHECKING:
     from promptkit.lab.recordings import ImportResult
     from promptkit.messages import Json
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit import session.jsonl
-  promptkit import session.jsonl -o talk.jsonl
-  promptkit import rollout.jsonl.gz --format codex --json
-  promptkit import talk.jsonl -o "sqlite:///talks.db#42"
-  promptkit import "logs/**/*.jsonl" -o talks/ --rows counts.jsonl
-"""
-
 LABELS = {
     "attachments": "attachments shown to the model",
     "tool_errors": "tool results that are errors",
@@ -62,7 +52,14 @@ MAX_KEPT_KINDS = 8
 @click.command(
     "import",
     short_help="Read a recording of another agent, and write it as a transcript.",
-    epilog=EXAMPLES,
+    epilog="""
+    Examples:
+      promptkit import session.jsonl
+      promptkit import session.jsonl -o talk.jsonl
+      promptkit import rollout.jsonl.gz --format codex --json
+      promptkit import talk.jsonl -o "sqlite:///talks.db#42"
+      promptkit import "logs/**/*.jsonl" -o talks/ --rows counts.jsonl
+    """,
 )
 @click.argument("files", nargs=-1, required=True, type=read_address, metavar="FILE...")
 @click.option(

@@ -22,16 +22,14 @@ if TYPE_CHECKING:
     from promptkit.messages import Json
     from promptkit.transcript import Entry, Redactor
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit mcp talk.jsonl
-  promptkit mcp talk.jsonl other.jsonl --redact
-"""
-
 
 @click.command(
-    short_help="Serve the search of transcripts to other agents, over MCP.", epilog=EXAMPLES
+    short_help="Serve the search of transcripts to other agents, over MCP.",
+    epilog="""
+    Examples:
+      promptkit mcp talk.jsonl
+      promptkit mcp talk.jsonl other.jsonl --redact
+    """,
 )
 @click.argument(
     "files", type=click.Path(path_type=Path), metavar="FILE...", nargs=-1, required=True
@@ -180,13 +178,15 @@ def _build_schema(parameters: Mapping[str, Json], names: Sequence[str]) -> dict[
     properties = parameters.get("properties")
     if len(names) == 1 or not isinstance(properties, dict):
         return dict(parameters)
-    choice: Json = {
-        "type": "string",
-        "enum": list(names),
-        "description": "The transcript to search or to read.",
-    }
     return {
         **parameters,
-        "properties": {"transcript": choice, **properties},
+        "properties": {
+            "transcript": {
+                "type": "string",
+                "enum": list(names),
+                "description": "The transcript to search or to read.",
+            },
+            **properties,
+        },
         "required": ["transcript"],
     }

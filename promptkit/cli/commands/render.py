@@ -33,16 +33,15 @@ if TYPE_CHECKING:
 Format = Literal["text", "chat", "responses", "anthropic", "tree"]
 
 
-# \b keeps click from joining the lines.
-RENDER_EXAMPLES = """\b
-Examples:
-  promptkit render prompt.py:Review --props props.json --budget 4k
-  promptkit render package.prompts:Review --model gpt-5 --to chat
-  promptkit render system.md.j2 --props values.json
-"""
-
-
-@click.command(short_help="Render a component or a template.", epilog=RENDER_EXAMPLES)
+@click.command(
+    short_help="Render a component or a template.",
+    epilog="""
+    Examples:
+      promptkit render prompt.py:Review --props props.json --budget 4k
+      promptkit render package.prompts:Review --model gpt-5 --to chat
+      promptkit render system.md.j2 --props values.json
+    """,
+)
 @click.argument("source", type=TARGET, metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @props_option
 @budget_option
@@ -99,15 +98,15 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
         click.echo(escape_control_chars(rendered.explain()), err=True)
 
 
-TRACE_EXAMPLES = """\b
-Examples:
-  promptkit trace prompt.py:Review --props props.json --budget 4k
-  promptkit trace package.prompts:Review --model gpt-5 -o review.html
-  promptkit trace system.md.j2 --budget 500 -o - > page.html
-"""
-
-
-@click.command(short_help="Write a page that shows what was kept, and why.", epilog=TRACE_EXAMPLES)
+@click.command(
+    short_help="Write a page that shows what was kept, and why.",
+    epilog="""
+    Examples:
+      promptkit trace prompt.py:Review --props props.json --budget 4k
+      promptkit trace package.prompts:Review --model gpt-5 -o review.html
+      promptkit trace system.md.j2 --budget 500 -o - > page.html
+    """,
+)
 @click.argument("source", type=TARGET, metavar="FILE.py:COMPONENT|TEMPLATE.j2")
 @props_option
 @budget_option

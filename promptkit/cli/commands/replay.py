@@ -40,26 +40,14 @@ from promptkit.cli.output.terminal import (
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
 
     from promptkit.lab.corpus import CorpusSummary
     from promptkit.lab.replay import FailedFile, FileResult, ReplayOptions
     from promptkit.lab.replay.advice import Advice
     from promptkit.messages import Json
     from promptkit.tokens import Prices
-
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit replay session.jsonl
-  promptkit replay session.jsonl --policy all --window 32k
-  promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k -o replay.json
-  promptkit replay session.jsonl --model claude-sonnet-4-5 --cache anthropic-1h
-  promptkit replay session.jsonl --policy vscode,prompt_poet --plot replay.svg
-  promptkit replay logs/*.jsonl --policy vscode,break_even:beta=1 --oracle --lookups 1
-  promptkit replay logs/*.jsonl --advise --window 64k --window 128k
-  promptkit replay logs/*.jsonl --assume fixed_tokens=30k --assume cache_misses=0.02 --assume summary_tokens=2600
-  promptkit replay "s3://bucket/logs/**/*.jsonl" --engine dask://scheduler:8786 -o replay.parquet
-"""
 
 DEFAULT_WINDOW = 128_000
 """The context window in tokens, if none is named."""
@@ -118,7 +106,21 @@ def _read_assumptions(
     return assumed
 
 
-@click.command(short_help="Play recordings again under other compaction policies.", epilog=EXAMPLES)
+@click.command(
+    short_help="Play recordings again under other compaction policies.",
+    epilog="""
+    Examples:
+      promptkit replay session.jsonl
+      promptkit replay session.jsonl --policy all --window 32k
+      promptkit replay logs/*.jsonl --policy vscode,langchain --window 64k -o replay.json
+      promptkit replay session.jsonl --model claude-sonnet-4-5 --cache anthropic-1h
+      promptkit replay session.jsonl --policy vscode,prompt_poet --plot replay.svg
+      promptkit replay logs/*.jsonl --policy vscode,break_even:beta=1 --oracle --lookups 1
+      promptkit replay logs/*.jsonl --advise --window 64k --window 128k
+      promptkit replay logs/*.jsonl --assume fixed_tokens=30k --assume cache_misses=0.02 --assume summary_tokens=2600
+      promptkit replay "s3://bucket/logs/**/*.jsonl" --engine dask://scheduler:8786 -o replay.parquet
+    """,
+)
 @click.argument("files", nargs=-1, required=True, type=read_address, metavar="FILE...")
 @click.option(
     "--policy",
@@ -286,19 +288,18 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     if give_advice:
         _check_advice(ctx, others=bool(rows or plot or each or oracle))
     table = read_prices(prices)
-    rules = ReplayRules(
-        model=model,
-        window=windows[0],
-        cache=cache_rule_for(model) if cache == "auto" else cache,
-        cache_lifetime=ttl,
-        # A real model is sent the messages, and no part that only stands for tokens.
-        fixed_tokens=0 if summaries == "model" else assumed.fixed_tokens,
-        cache_misses=assumed.cache_misses,
-        summary_tokens=assumed.summary_tokens,
-    )
     options = ReplayOptions(
         policies=policy_names,
-        rules=rules,
+        rules=ReplayRules(
+            model=model,
+            window=windows[0],
+            cache=cache_rule_for(model) if cache == "auto" else cache,
+            cache_lifetime=ttl,
+            # A real model is sent the messages, and no part that only stands for tokens.
+            fixed_tokens=0 if summaries == "model" else assumed.fixed_tokens,
+            cache_misses=assumed.cache_misses,
+            summary_tokens=assumed.summary_tokens,
+        ),
         price=table.for_model(model),
         prices=table,
         timeline=plot is not None,
@@ -307,17 +308,25 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         summarize_with_model=summaries == "model",
     )
     if rows is not None:
-        summary = _write_rows(
-            files, options, rows, engine=engine, workers=workers, state=state, force=force
+        ctx.exit(
+            1
+            if _write_rows(
+                files, options, rows, engine=engine, workers=workers, state=state, force=force
+            ).failures
+            else 0
         )
-        ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
     _check_outputs(found, results_file, plot, views=views, force=force)
-    if give_advice:
-        advice = _advise(found, options, windows, engine, workers)
-        _show_advice(advice, model, as_json=as_json, output=results_file)
-        return
-    all_results = _play(found, options, engine, workers)
+    with _open_engine(engine, workers, len(found)) as executor:
+        if give_advice:
+            _show_advice(
+                [_advise(found, options, window, executor) for window in windows],
+                model,
+                as_json=as_json,
+                output=results_file,
+            )
+            return
+        all_results = _play(found, options, executor, "Replaying")
     results = [result for result in all_results if not isinstance(result, FailedFile)]
     failures = [result for result in all_results if isinstance(result, FailedFile)]
     if not results:
@@ -356,36 +365,30 @@ def _check_advice(ctx: click.Context, *, others: bool) -> None:
         )
 
 
-def _advise(
-    files: list[Path | str],
-    options: ReplayOptions,
-    windows: tuple[int, ...],
-    engine: str,
-    workers: int | None,
-) -> list[Advice]:
-    """Return a recommendation for each window."""
+def _open_engine(name: str, workers: int | None, files: int) -> AbstractContextManager[Executor]:
     from promptkit.lab.engines import open_engine
-    from promptkit.lab.replay.advice import CANDIDATES, advise
-    from promptkit.lab.replay.runner import replay_each
 
-    found: list[Advice] = []
-    with open_engine(
-        engine,
-        workers=workers or (min(os.cpu_count() or 1, len(files)) if engine == "local" else None),
-    ) as executor:
-        for window in windows:
-            chosen = attrs.evolve(
-                options, policies=CANDIDATES, rules=attrs.evolve(options.rules, window=window)
-            )
-            with show_bar(f"Replaying at {window:,}") as update:
-                results = replay_each(
-                    files,
-                    chosen,
-                    executor=executor,
-                    on_file_done=lambda done: update(done, len(files)),
-                )
-            found.append(advise(results, chosen))
-    return found
+    return open_engine(
+        name, workers=min(workers or os.cpu_count() or 1, files) if name == "local" else workers
+    )
+
+
+def _advise(
+    files: list[Path | str], options: ReplayOptions, window: int, executor: Executor
+) -> Advice:
+    """Return a recommendation for a window."""
+    from promptkit.lab.replay import FailedFile
+    from promptkit.lab.replay.advice import CANDIDATES, advise
+
+    chosen = attrs.evolve(
+        options, policies=CANDIDATES, rules=attrs.evolve(options.rules, window=window)
+    )
+    results: list[FileResult] = []
+    for result in _play(files, chosen, executor, f"Replaying at {window:,}"):
+        if isinstance(result, FailedFile):
+            usage_error(result.describe())
+        results.append(result)
+    return advise(results, chosen)
 
 
 def _show_advice(found: list[Advice], model: str, *, as_json: bool, output: Path | None) -> None:
@@ -457,15 +460,12 @@ def _write_rows(  # noqa: PLR0913  # keywords
 
 
 def _play(
-    files: list[Path | str], options: ReplayOptions, engine: str, workers: int | None
+    files: list[Path | str], options: ReplayOptions, executor: Executor, title: str
 ) -> list[FileResult | FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
-    from promptkit.lab.engines import open_engine
     from promptkit.lab.replay import replay as play
 
-    if engine == "local":
-        workers = min(workers or os.cpu_count() or 1, len(files))
-    with show_bar("Replaying") as update, open_engine(engine, workers=workers) as executor:
+    with show_bar(title) as update:
         done = count(1)
         update(0, len(files))
         return play(
@@ -498,10 +498,12 @@ def _write_views(
             name = re.sub(r"[^\w.-]+", "-", f"{number}-{Path(result.file).name}-{policy}.html")
             path = pages[result.file, policy] = folder / name
             check_output(path, force=force)
-            options = LogOptions(
-                prices=prices, sources=(policy,), model=result.model, window=result.window
+            log = log_conversation(
+                file,
+                LogOptions(
+                    prices=prices, sources=(policy,), model=result.model, window=result.window
+                ),
             )
-            log = log_conversation(file, options)
             write_file(path, conversation_to_html(log, title=Path(result.file).name).encode())
     return pages
 

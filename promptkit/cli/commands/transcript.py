@@ -29,18 +29,6 @@ from promptkit.cli.output.terminal import (
 )
 from promptkit.errors import TranscriptFormatError
 
-# \b keeps click from joining the lines.
-EXAMPLES = """\b
-Examples:
-  promptkit transcript show talk.jsonl
-  promptkit transcript show talk.jsonl --all --full
-  promptkit transcript grep "TypeError|AssertionError" talk.jsonl
-  promptkit transcript validate talk.jsonl && promptkit transcript stats talk.jsonl
-  promptkit transcript view talk.jsonl -o talk.html
-  promptkit transcript view session.jsonl --policy recorded --policy vscode --window 64k
-  promptkit transcript list sqlite:///talks.db && promptkit transcript show sqlite:///talks.db#42
-"""
-
 MAX_SOURCES = 2
 """Policies that a page shows side by side."""
 
@@ -52,7 +40,16 @@ FILE = click.argument("file", type=read_address, metavar="FILE")
 
 @click.group(
     short_help="Inspect a transcript: show, validate, grep, stats, view, tree, list.",
-    epilog=EXAMPLES,
+    epilog="""
+    Examples:
+      promptkit transcript show talk.jsonl
+      promptkit transcript show talk.jsonl --all --full
+      promptkit transcript grep "TypeError|AssertionError" talk.jsonl
+      promptkit transcript validate talk.jsonl && promptkit transcript stats talk.jsonl
+      promptkit transcript view talk.jsonl -o talk.html
+      promptkit transcript view session.jsonl --policy recorded --policy vscode --window 64k
+      promptkit transcript list sqlite:///talks.db && promptkit transcript show sqlite:///talks.db#42
+    """,
 )
 def transcript() -> None:
     """Inspect a transcript and its archives. Nothing is written.
@@ -189,14 +186,17 @@ def grep(  # noqa: PLR0913  # one argument for each option of the command
             for line in filter(regex.search, text.split("\n")):
                 count += 1
                 if as_json:
-                    found = {
-                        "line": item.line,
-                        "archive": item.archive,
-                        "id": item.entry.id,
-                        "role": entry_role(item.entry),
-                        "text": line,
-                    }
-                    click.echo(json.dumps(found))
+                    click.echo(
+                        json.dumps(
+                            {
+                                "line": item.line,
+                                "archive": item.archive,
+                                "id": item.entry.id,
+                                "role": entry_role(item.entry),
+                                "text": line,
+                            }
+                        )
+                    )
                     continue
                 place = f"{item.archive}:{item.line}" if item.archive else f"{item.line}"
                 click.echo(

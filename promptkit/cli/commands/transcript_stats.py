@@ -60,12 +60,19 @@ def collect_stats(
         else:
             problems += 1
     tree = totals.tree
-    wanted = set(tree.walk_to_root(tree.last_id)) if tree.last_id else set[str]()
-    path = [item.entry for item in read_entries(file, wanted)]
+    path = [
+        item.entry
+        for item in read_entries(
+            file, set(tree.walk_to_root(tree.last_id)) if tree.last_id else set[str]()
+        )
+    ]
     view = build_view(path)
     replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
-    counted = 0 < replies <= MAX_REQUESTS
-    log = log_path(path, LogOptions(prices=read_prices(), model=model)) if counted else None
+    log = (
+        log_path(path, LogOptions(prices=read_prices(), model=model))
+        if (0 < replies <= MAX_REQUESTS)
+        else None
+    )
     figures = {
         "file": str(file),
         "bytes": None if isinstance(file, str) else file.stat().st_size,

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from promptkit import Message, PromptElement
     from promptkit.cli.demo.replay import DemoReplay
 
-GROUP = "promptkit.demo"
 
 WINDOW = 12_000
 """The context window of the replay in tokens."""
@@ -25,25 +24,14 @@ WINDOW = 12_000
 class Demo(Protocol):
     """What the entry points of the group `promptkit.demo` return."""
 
-    @property
-    def title(self) -> str:
-        """A heading of one line."""
-        ...
-
-    @property
-    def prompt(self) -> PromptElement:
-        """The prompt that contains the conversation."""
-        ...
-
-    @property
-    def conversation(self) -> Sequence[Message]:
-        """The recorded messages, in order."""
-        ...
-
-    @property
-    def budgets(self) -> Sequence[int]:
-        """The budgets that `--all` renders at, in tokens, from large to small."""
-        ...
+    title: str
+    """A heading of one line."""
+    prompt: PromptElement
+    """The prompt that contains the conversation."""
+    conversation: Sequence[Message]
+    """The recorded messages, in order."""
+    budgets: Sequence[int]
+    """The budgets that `--all` renders at, in tokens, from large to small."""
 
 
 @click.command(
@@ -100,17 +88,19 @@ def demo(
     if report:
         from promptkit.cli.demo.replay import replay_to_json
 
-        figures = [
-            {
-                "budget": each.budget,
-                "tokens": each.tokens,
-                "messages": len(each.messages),
-                "removed": len(each.removals),
-            }
-            for each in renders
-        ]
         print_json(
-            {"renders": figures, "replay": None if replayed is None else replay_to_json(replayed)}
+            {
+                "renders": [
+                    {
+                        "budget": each.budget,
+                        "tokens": each.tokens,
+                        "messages": len(each.messages),
+                        "removed": len(each.removals),
+                    }
+                    for each in renders
+                ],
+                "replay": None if replayed is None else replay_to_json(replayed),
+            }
         )
         return
     if renders:
@@ -135,14 +125,16 @@ def demo(
 def _replay(demo_data: Demo, window: int) -> DemoReplay:
     import asyncio
 
-    from promptkit.cli.demo.replay import replay_conversation
+    from promptkit.cli.demo.replay import DemoReplay
 
     with show_spinner(f"Replaying in a window of {window:,} tokens"):
-        return asyncio.run(replay_conversation(demo_data.conversation, window=window))
+        replay = DemoReplay(demo_data.conversation, window=window)
+        asyncio.run(replay.run())
+    return replay
 
 
 def _load(name: str) -> Callable[[], Demo]:
-    known = {entry.name: entry for entry in entry_points(group=GROUP)}
+    known = {entry.name: entry for entry in entry_points(group="promptkit.demo")}
     if name not in known:
         hint = (
             f"use {', '.join(sorted(known))}"

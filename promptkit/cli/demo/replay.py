@@ -6,8 +6,8 @@ No model is called: the replies are the recorded ones.
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import count
 from textwrap import wrap
 
@@ -19,7 +19,6 @@ from promptkit import (
     AgentSession,
     ContextBudget,
     Message,
-    Rendered,
     Tool,
     ToolDefinition,
     Transcript,
@@ -44,72 +43,131 @@ END_OF_RECORDING = "(the recording ends here)"
 
 @attrs.frozen(kw_only=True)
 class DemoRequest:
-    """A request of the replay: its number, the number of its turn, its tokens, and the compaction events around it."""
+    """A request of the replay: its number, the number of its turn, its tokens, and notes about the compactions around it."""
 
     number: int
     turn: int
     tokens: int
-    before: tuple[CompactionCommitted | CompactionFailed, ...] = ()
-    after: tuple[CompactionStarted, ...] = ()
+    notes: list[str]
 
 
-@attrs.frozen(kw_only=True)
 class DemoReplay:
-    """The result of a replay. `turns` are the user's messages; `last` is the last request."""
-
-    budget: ContextBudget
-    turns: tuple[str, ...]
-    requests: tuple[DemoRequest, ...]
-    summaries: tuple[Checkpoint, ...]
-    last: Rendered | None
-    entries: int
-    full_request_tokens: int
-    """The tokens of a request with all messages of the conversation."""
-
-
-async def replay_conversation(conversation: Sequence[Message], *, window: int) -> DemoReplay:
-    """Send the user's messages again, and answer each with the recorded replies and tool results.
+    """A recorded conversation that is sent again in a session: the model, the tools, and the requests so far.
 
     Reads no file and no clock.
-
-    A background summary is awaited before the next request is answered, so that every run is the
-    same.
-
-    Raises:
-        ContextWindowFullError: The window is too small for a request.
-        ToolsFillBudgetError: The window is too small for the tool definitions.
     """
-    player = _RecordingPlayer(conversation)
-    numbers = count(1)
-    session = AgentSession(
-        model=player,
-        transcript=Transcript(_NamedStore(), clock=lambda: 0.0, new_id=lambda: f"e{next(numbers)}"),
-        tools=[
-            Tool(definition=definition, run=player.next_result) for definition in player.definitions
-        ],
-        budget=ContextBudget(window=window),
-        summarizer=ExtractiveSummarizer(),
-        tokenizer=tokenizer_for(None),
-        events=Events(player.on_event),
-        rng=random.Random(0).random,  # noqa: S311  # a threshold's jitter, the same each time
-    )
-    player.session = session
-    async with session:
-        for text in player.play_turns():
-            await session.run(text)
-    player.assign_started()
-    path = session.transcript.path()
-    sizer = Sizer(tokenizer_for(None))
-    return DemoReplay(
-        budget=session.compaction.budget,
-        turns=tuple(player.user_texts),
-        requests=tuple(player.requests),
-        summaries=tuple(entry.payload for entry in path if isinstance(entry.payload, Checkpoint)),
-        last=session.last_rendered,
-        entries=len(path),
-        full_request_tokens=sizer.tokenizer.count_overhead(player.definitions).tokens
-        + sum(sizer.count_message(entry.message) for entry in path if entry.message is not None),
-    )
+
+    def __init__(self, conversation: Sequence[Message], *, window: int) -> None:
+        self.name = "recorded"
+        self.turns: list[str] = []
+        self.requests: list[DemoRequest] = []
+        self._conversation = conversation
+        self._answers: Iterator[Message] = iter(())
+        self._results: Iterator[str] = iter(())
+        self._notes: list[str] = []
+        names = dict.fromkeys(call.name for message in conversation for call in message.tool_calls)
+        self._definitions = [ToolDefinition(name=name) for name in names]
+        numbers = count(1)
+        self.session = AgentSession(
+            model=self,
+            transcript=Transcript(
+                _NamedStore(), clock=lambda: 0.0, new_id=lambda: f"e{next(numbers)}"
+            ),
+            tools=[Tool(definition=each, run=self._next_result) for each in self._definitions],
+            budget=ContextBudget(window=window),
+            summarizer=ExtractiveSummarizer(),
+            tokenizer=tokenizer_for(None),
+            events=Events(self._on_event),
+            rng=random.Random(0).random,  # noqa: S311  # a threshold's jitter, the same each time
+        )
+
+    @property
+    def summaries(self) -> list[Checkpoint]:
+        """The summaries, in order."""
+        path = self.session.transcript.path()
+        return [entry.payload for entry in path if isinstance(entry.payload, Checkpoint)]
+
+    @property
+    def full_request_tokens(self) -> int:
+        """The tokens of a request with all messages of the conversation."""
+        sizer = Sizer(tokenizer_for(None))
+        return sizer.tokenizer.count_overhead(self._definitions).tokens + sum(
+            sizer.count_message(entry.message)
+            for entry in self.session.transcript.path()
+            if entry.message is not None
+        )
+
+    async def run(self) -> None:
+        """Send the user's messages that were answered, and answer each with the recorded replies and tool results.
+
+        Raises:
+            ContextWindowFullError: The window is too small for a request.
+            ToolsFillBudgetError: The window is too small for the tool definitions.
+        """
+        said = self._conversation
+        starts = [at for at, message in enumerate(said) if message.role == "user"]
+        async with self.session:
+            for start, end in zip(starts, [*starts[1:], len(said)], strict=True):
+                turn = said[start + 1 : end]
+                answers = [message for message in turn if message.role == "assistant"]
+                results = {
+                    message.tool_call_id: message.text for message in turn if message.role == "tool"
+                }
+                self._answers = iter(answers)
+                self._results = iter(
+                    [
+                        results.get(call.id, END_OF_RECORDING)
+                        for answer in answers
+                        for call in answer.tool_calls
+                    ]
+                )
+                if answers:
+                    self.turns.append(said[start].text)
+                    await self.session.run(said[start].text)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case CompactionStarted(messages=messages) if self.requests:
+                self.requests[-1].notes.append(f"{messages:,} messages: summary started")
+            case CompactionCommitted(tokens_before=before, tokens_after=after):
+                self._notes.append(f"summary applied: {before:,} → {after:,}")
+            case CompactionFailed(reason=reason):
+                self._notes.append(f"no summary ({reason})")
+            case _:
+                pass
+
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
+        """Return the next reply of the recording.
+
+        A background summary is awaited before, so that every run is the same.
+        """
+        _ = messages, tools
+        await self.session.compaction.background.wait()
+        rendered, notes, self._notes = self.session.last_rendered, self._notes, []
+        self.requests.append(
+            DemoRequest(
+                number=len(self.requests) + 1,
+                turn=len(self.turns),
+                tokens=rendered.tokens if rendered else 0,
+                notes=notes,
+            )
+        )
+        answer = next(self._answers, Message(role="assistant", content=(END_OF_RECORDING,)))
+        # An input of 0 tokens means that no provider has counted.
+        return Reply(
+            message=answer,
+            usage=Usage(input_tokens=0),
+            finish="tool_calls" if answer.tool_calls else "stop",
+        )
+
+    async def _next_result(self, _: object) -> str:
+        """Return the result of the next tool call.
+
+        The calls of a reply are started in the order in which it contains them.
+        """
+        return next(self._results, END_OF_RECORDING)
 
 
 class _NamedStore(InMemoryStore):
@@ -118,100 +176,6 @@ class _NamedStore(InMemoryStore):
     @property
     def address(self) -> str | None:
         return TRANSCRIPT_NAME
-
-
-class _RecordingPlayer:
-    """Plays the model and the tools of a recording, and records the requests."""
-
-    def __init__(self, conversation: Sequence[Message]) -> None:
-        self.name = "recorded"
-        self.session: AgentSession | None = None
-        self.user_texts: list[str] = []
-        self.requests: list[DemoRequest] = []
-        names = dict.fromkeys(call.name for message in conversation for call in message.tool_calls)
-        self.definitions = [ToolDefinition(name=name) for name in names]
-        self._conversation = conversation
-        self._answers: deque[Message] = deque()
-        self._results: deque[str] = deque()
-        self._ended: list[CompactionCommitted | CompactionFailed] = []
-        self._started: list[CompactionStarted] = []
-
-    def play_turns(self) -> Iterator[str]:
-        """Yield the user's messages that were answered, and queue the recorded replies and tool results of each."""
-        starts = [at for at, message in enumerate(self._conversation) if message.role == "user"]
-        for start, end in zip(starts, [*starts[1:], len(self._conversation)], strict=True):
-            turn_messages = self._conversation[start + 1 : end]
-            self._answers = deque(
-                message for message in turn_messages if message.role == "assistant"
-            )
-            results = {
-                message.tool_call_id: message.text
-                for message in turn_messages
-                if message.role == "tool"
-            }
-            self._results = deque(
-                results.get(call.id, END_OF_RECORDING)
-                for answer in self._answers
-                for call in answer.tool_calls
-            )
-            if self._answers:
-                self.user_texts.append(self._conversation[start].text)
-                yield self._conversation[start].text
-
-    def on_event(self, event: Event) -> None:
-        if isinstance(event, CompactionStarted):
-            self._started.append(event)
-        elif isinstance(event, CompactionCommitted | CompactionFailed):
-            self._ended.append(event)
-
-    def assign_started(self) -> None:
-        """Assign the compactions that have started since the last request to that request."""
-        if self.requests and self._started:
-            self.requests[-1] = attrs.evolve(
-                self.requests[-1], after=(*self.requests[-1].after, *self._started)
-            )
-            self._started.clear()
-
-    async def complete(
-        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
-    ) -> Reply:
-        """Return the next reply of the recording."""
-        _ = messages, tools
-        self.assign_started()
-        session = self.session
-        tokens = 0
-        if session is not None:
-            await session.compaction.background.wait()
-            tokens = session.last_rendered.tokens if session.last_rendered else 0
-        self.assign_started()
-        before, self._ended = tuple(self._ended), []
-        self.requests.append(
-            DemoRequest(
-                number=len(self.requests) + 1,
-                turn=len(self.user_texts),
-                tokens=tokens,
-                before=before,
-            )
-        )
-        answer = (
-            self._answers.popleft()
-            if self._answers
-            else Message(role="assistant", content=(END_OF_RECORDING,))
-        )
-        # An input of 0 tokens means that no provider has counted.
-        return Reply(
-            message=answer,
-            usage=Usage(input_tokens=0),
-            finish="tool_calls" if answer.tool_calls else "stop",
-        )
-
-    async def next_result(self, arguments: Mapping[str, object]) -> str:
-        """Return the result of the next tool call.
-
-        The calls of a reply are started in the order in which it contains them.
-        """
-        _ = arguments
-        return self._results.popleft() if self._results else END_OF_RECORDING
 
 
 BAR = 20
@@ -227,14 +191,16 @@ WIDTH = 78
 def print_replay(title: str, replay: DemoReplay) -> None:
     """Print a replay under a title."""
     console = Console(highlight=False)
-    limit = replay.budget.render_budget or 0
+    budget, full = replay.session.compaction.budget, replay.full_request_tokens
+    limit = budget.render_budget or 0
     console.print(Text(title, style="bold"))
     console.print(
-        f"{len(replay.turns):,} turns, replayed in a window of {replay.budget.window or 0:,} tokens\n"
+        f"{len(replay.turns):,} turns, replayed in a window of {budget.window or 0:,} tokens\n"
     )
     _print(
         console,
-        f"{_describe_start(replay, limit)} "
+        f"A request with all messages would have {full:,} tokens, and may have {limit:,}. "
+        f"{'A session summarizes the older messages.' if full > limit else 'All messages fit.'} "
         "No model is called: the replies are the recorded ones, and the summaries are extracted from the conversation.",
     )
     _print(
@@ -242,20 +208,24 @@ def print_replay(title: str, replay: DemoReplay) -> None:
     )
     console.print("\n  request  turn  tokens")
     # the first request, the last, and those at which a summary was started, applied or failed
-    ends = {1, len(replay.requests)}
     for request in replay.requests:
-        if request.number in ends or request.before or request.after:
+        if request.notes or request.number in {1, len(replay.requests)}:
             _print_request(console, request, limit)
-    if replay.summaries:
-        _print_summary(console, replay.summaries[-1], replay.entries)
-    _print(console, f"\n{_describe_last_request(replay, limit)}")
+    if summaries := replay.summaries:
+        _print_summary(console, summaries[-1], len(replay.session.transcript.path()))
+    if rendered := replay.session.last_rendered:
+        _print(
+            console,
+            f"\nThe last request contains {_list_contents(rendered.messages)}: {rendered.tokens:,} of {limit:,} tokens.",
+        )
 
 
 def replay_to_json(replay: DemoReplay) -> dict[str, object]:
     """Return the figures of a replay as a JSON object. All figures are tokens or counts."""
+    budget = replay.session.compaction.budget
     return {
-        "window": replay.budget.window,
-        "limit": replay.budget.render_budget,
+        "window": budget.window,
+        "limit": budget.render_budget,
         "full_request_tokens": replay.full_request_tokens,
         "turns": len(replay.turns),
         "requests": [request.tokens for request in replay.requests],
@@ -270,30 +240,17 @@ def replay_to_json(replay: DemoReplay) -> dict[str, object]:
     }
 
 
-def _describe_start(replay: DemoReplay, limit: int) -> str:
-    figures = f"A request with all messages would have {replay.full_request_tokens:,} tokens, and may have {limit:,}."
-    return f"{figures} {'A session summarizes the older messages.' if replay.full_request_tokens > limit else 'All messages fit.'}"
-
-
 def _print_request(console: Console, request: DemoRequest, limit: int) -> None:
     full, empty = "█░" if console.encoding.startswith("utf") else "#."
     filled = min(BAR, round(BAR * request.tokens / limit)) if limit else BAR
-    notes = [_describe_end(each) for each in request.before]
-    notes += [f"{each.messages:,} messages: summary started" for each in request.after]
     start = f"  {request.number:>7}  {request.turn:>4}  {request.tokens:>6,}  "
     line = Text.assemble(start, (full * filled, "green"), (empty * (BAR - filled), "bright_black"))
-    for note in notes:
+    for note in request.notes:
         if line.cell_len + 2 + len(note) > console.width:
             console.print(line, soft_wrap=True)
             line = Text(" " * (len(start) - 2))
         line.append(f"  {note}", "magenta")
     console.print(line, soft_wrap=True)
-
-
-def _describe_end(event: CompactionCommitted | CompactionFailed) -> str:
-    if isinstance(event, CompactionFailed):
-        return f"no summary ({event.reason})"
-    return f"summary applied: {event.tokens_before:,} → {event.tokens_after:,}"
 
 
 def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> None:
@@ -318,19 +275,15 @@ def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> No
         console.print(Text(f"  {line}", style="green"), soft_wrap=True)
 
 
-def _describe_last_request(replay: DemoReplay, limit: int) -> str:
-    messages = replay.last.messages if replay.last else ()
-    roles = Counter[str](
-        message.role for message in messages if extract_summary_text(message) is None
+def _list_contents(messages: Sequence[Message]) -> str:
+    counts = Counter(
+        "summary" if extract_summary_text(message) is not None else message.role
+        for message in messages
     )
-    contents = [
-        "the summary"
-        if any(extract_summary_text(message) is not None for message in messages)
-        else "",
-        *(f"{count:,} {names[count != 1]}" for role, names in NAMES if (count := roles[role])),
-    ]
-    tokens = replay.last.tokens if replay.last else 0
-    return f"The last request contains {', '.join(filter(None, contents))}: {tokens:,} of {limit:,} tokens."
+    return ", ".join(
+        ["the summary"] * (counts["summary"] > 0)
+        + [f"{count:,} {names[count != 1]}" for role, names in NAMES if (count := counts[role])]
+    )
 
 
 NAMES = (

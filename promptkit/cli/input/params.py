@@ -13,6 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from promptkit.errors import InvalidArgumentError, PromptKitError
+from promptkit.sizes import parse_tokens
 
 T = TypeVar("T")
 
@@ -61,14 +62,21 @@ class NameType(click.ParamType[str]):
         name: The type as `--help` shows it.
         find_names: Returns the names that fit a beginning.
         many: Several names may be given, with commas between.
+        or_file: If no name fits, the shell completes the name of a file.
     """
 
     def __init__(
-        self, name: str, find_names: Callable[[str], Iterable[str]], *, many: bool = False
+        self,
+        name: str,
+        find_names: Callable[[str], Iterable[str]],
+        *,
+        many: bool = False,
+        or_file: bool = False,
     ) -> None:
         self.name = name
         self._find_names = find_names
         self._many = many
+        self._or_file = or_file
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
@@ -79,22 +87,7 @@ class NameType(click.ParamType[str]):
             CompletionItem(f"{before}{comma}{name}")
             for name in self._find_names(typed)
             if name.startswith(typed)
-        ]
-
-
-class TargetType(NameType):
-    """A file, or a name in a Python file, `FILE.py:NAME`."""
-
-    def __init__(self) -> None:
-        super().__init__("target", _find_targets)
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Return the names that a Python file defines, or leave the file to the shell."""
-        return super().shell_complete(ctx, param, incomplete) or [
-            CompletionItem(incomplete, type="file")
-        ]
+        ] or ([CompletionItem(incomplete, type="file")] if self._or_file else [])
 
 
 def _find_targets(typed: str) -> list[str]:
@@ -145,13 +138,6 @@ def _find_presets(_typed: str) -> Iterable[str]:
     return PRESETS
 
 
-def _parse_size(text: str) -> int:
-    """Read a number of tokens, 0 or more: `8000`, `8_000`, `8k`, `1.5k`, `1m`."""
-    from promptkit.tokens import parse_tokens
-
-    return parse_tokens(text)
-
-
 def _parse_share(text: str) -> float:
     """Read a share of 1: `5%` or `0.05`. More than 100 % is accepted, because a time may double."""
     if not (match := re.fullmatch(r"(\d+(?:\.\d+)?)\s*(%?)", text.strip(), re.ASCII)):
@@ -159,25 +145,23 @@ def _parse_share(text: str) -> float:
     return float(match[1]) / (100 if match[2] else 1)
 
 
-def _parse_share_or_off(text: str) -> float | None:
-    return None if text.strip().lower() == "off" else _parse_share(text)
-
-
 def read_address(value: str) -> Path | str:
     """Return the path of a file, or the URL of a conversation as a string: `talk.jsonl`, `sqlite:///talks.db#42`, `s3://bucket/talks#42`."""
     return value if "://" in value else Path(value)
 
 
-SIZE = ParsedType("tokens", _parse_size)
+SIZE = ParsedType("tokens", parse_tokens)
 SHARE = ParsedType("share", _parse_share)
-SHARE_OR_OFF = ParsedType("share", _parse_share_or_off)
+SHARE_OR_OFF = ParsedType(
+    "share", lambda text: None if text.strip().lower() == "off" else _parse_share(text)
+)
 
 MODEL = NameType("name", _find_models)
 MODELS = NameType("list", _find_models, many=True)
 POLICY = NameType("name", _find_single_policies)
 POLICIES = NameType("list", _find_policies, many=True)
 PRESET = NameType("name", _find_presets)
-TARGET = TargetType()
+TARGET = NameType("target", _find_targets, or_file=True)
 
 # Options that several commands have, with the same words.
 props_option = click.option(

@@ -23,7 +23,6 @@ FULL_DISK = (
     errno.EFBIG,
     getattr(errno, "EDQUOT", errno.ENOSPC),
 )  # Windows has no quota
-STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
 def explain_failure(error: BaseException) -> str:
@@ -53,8 +52,11 @@ def explain_failure(error: BaseException) -> str:
         message = f"{type(error).__name__}: {error}"
     if isinstance(error, TemplateError):
         message = message.replace(error.file, _short_path(error.file), 1)
-    parts = [place, message, *(f"({note})" for note in notes)]
-    return " ".join(" ".join(part.split()) for part in parts if part)
+    return " ".join(
+        " ".join(part.split())
+        for part in [place, message, *(f"({note})" for note in notes)]
+        if part
+    )
 
 
 def is_full_disk(error: BaseException) -> TypeGuard[OSError]:
@@ -93,7 +95,7 @@ def _is_user_code(filename: str) -> bool:
         return False
     path = Path(filename).resolve()
     installed = {"site-packages", "dist-packages"} & set(path.parts) or path.is_relative_to(
-        STANDARD_LIBRARY
+        sysconfig.get_path("stdlib")
     )
     # The console script is outside the library folders, but it is not user code either.
     return not (installed or path.is_relative_to(PACKAGE) or path.name == "promptkit")

@@ -139,10 +139,13 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
     )
     shown = removals if fold is None or len(removals) <= fold + 1 else removals[:fold]
     orders = {removal.path: removal.order for removal in removals}
-    partners = [orders.get(each.partner) if each.partner else None for each in shown]
     reasons = [
         each.reason if partner is None else f"{each.reason} {partner}."
-        for each, partner in zip(shown, partners, strict=True)
+        for each, partner in zip(
+            shown,
+            [orders.get(each.partner) if each.partner else None for each in shown],
+            strict=True,
+        )
     ]
     width = min(max(map(len, reasons)), BAR, console.width // 3)
     for removal, reason in zip(shown, reasons, strict=True):
@@ -177,11 +180,15 @@ def _first_line(message: Message, console: Console) -> str:
 
 
 def _text(message: Message, console: Console) -> str:
-    parts = (
-        f"[{json.dumps(part.value)[:60]}]" if isinstance(part, OpaquePart) else describe_part(part)
-        for part in message.content
+    return _escape_for(
+        console,
+        "".join(
+            f"[{json.dumps(part.value)[:60]}]"
+            if isinstance(part, OpaquePart)
+            else describe_part(part)
+            for part in message.content
+        ),
     )
-    return _escape_for(console, "".join(parts))
 
 
 def _calls(message: Message, console: Console) -> list[str]:

@@ -238,11 +238,13 @@ def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
             soft_wrap=True,
         )
     columns = [column for column in _columns(file, options) if column[2]]
-    headings = tuple(heading for name, *_ in columns for heading in name.split(", "))
-    rows = [
-        tuple(cell for *_, show in columns for cell in show(result)) for result in file.policies
-    ]
-    print_table(console, headings, rows, gap=1, first="left")
+    print_table(
+        console,
+        tuple(heading for name, *_ in columns for heading in name.split(", ")),
+        [tuple(cell for *_, show in columns for cell in show(result)) for result in file.policies],
+        gap=1,
+        first="left",
+    )
 
 
 Column: TypeAlias = "tuple[str, str, bool, Callable[[PolicyResult], tuple[str | Text, ...]]]"

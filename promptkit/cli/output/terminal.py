@@ -70,17 +70,6 @@ def show_text(text: str) -> str:
     return escape_control_chars(text) if sys.stdout.isatty() else text
 
 
-def show_json(text: str) -> str:
-    r"""Return JSON as it is printed to stdout: for a terminal with control characters as `\u` escapes, which mean the same."""
-    return (
-        DANGEROUS.sub(
-            lambda match: match[0] if match[0] == "\r" else f"\\u{ord(match[0]):04x}", text
-        )
-        if sys.stdout.isatty()
-        else text
-    )
-
-
 def _escape(match: re.Match[str]) -> str:
     code = ord(match[0])
     return f"\\x{code:02x}" if code <= LAST_BYTE else f"\\u{code:04x}"
@@ -234,7 +223,6 @@ _PAGE_MARKS = (
     b"<dc:title>promptkit</dc:title>",  # the creator in the metadata of an SVG
     b"Software\0promptkit",  # in a PNG
 )
-_HEAD = 4_096  # bytes of a page or a picture that have its mark
 
 
 def check_output(*paths: Path | None, force: bool) -> None:
@@ -257,7 +245,7 @@ def check_output(*paths: Path | None, force: bool) -> None:
 def _is_page(path: Path) -> bool:
     """Return whether promptkit wrote a file as a page or a picture."""
     with path.open("rb") as file:
-        head = file.read(_HEAD)
+        head = file.read(4_096)  # the bytes of a page or a picture that have its mark
     return any(mark in head for mark in _PAGE_MARKS)
 
 
@@ -288,4 +276,12 @@ def write_json(output: Path | None, chunks: Iterable[bytes]) -> None:
         write_file(output, chunks)
         return
     for chunk in chunks:
-        sys.stdout.write(show_json(chunk.decode("utf-8", errors="surrogatepass")))
+        text = chunk.decode("utf-8", errors="surrogatepass")
+        # On a terminal, control characters are `\u` escapes, which mean the same.
+        sys.stdout.write(
+            DANGEROUS.sub(
+                lambda match: match[0] if match[0] == "\r" else f"\\u{ord(match[0]):04x}", text
+            )
+            if sys.stdout.isatty()
+            else text
+        )

@@ -10,7 +10,7 @@ import click
 
 from promptkit.agent.session.subagents import SUBAGENT
 from promptkit.cli.output.terminal import clip, escape_control_chars, print_json
-from promptkit.compaction.policy.decisions import HANDOFF
+from promptkit.compaction.policy.state import HANDOFF
 from promptkit.compaction.run.branches import PARENT_SETTING
 from promptkit.errors import TranscriptError
 from promptkit.messages import as_mapping

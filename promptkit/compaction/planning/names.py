@@ -16,9 +16,15 @@ from promptkit.messages import Message, as_mapping, as_sequence
 # A run of characters without the punctuation around it. The pattern matches every character at most
 # once: text between two matches is not searched again.
 _RUN = re.compile(r"[\w~@]++(?:[./+\-]++[\w~@]++)*+")
+# The same after words of letters alone, which are no names and most of what is said: they are passed
+# over in one match. Something matches everywhere, so that no word is passed over twice.
+_CANDIDATE = re.compile(
+    r"(?:[A-Za-z][a-z]*+[^\w~@./+\-]++)*+(?:([\w~@]++(?:[./+\-]++[\w~@]++)*+)|[^\w~@]++|\Z)"
+)
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 
 _PUNCTUATION = "(~).,;:!?"
+_DIGIT = re.compile(r"\d")
 _FIGURE = re.compile(r"[($€£~]*\d[\d.,_:]*(?:%|[^\W\d_]{0,4})[).,;:!?]*")
 MAX_FIGURE = 24
 """Characters of a figure, and of a word beside it."""
@@ -52,7 +58,7 @@ def find_names(text: str) -> set[str]:
     """
     return {
         word
-        for word in set(_RUN.findall(text))
+        for word in set(_CANDIDATE.findall(text))
         if MIN_LENGTH <= len(word) <= MAX_LENGTH and _is_identifier(word)
     }
 
@@ -125,7 +131,8 @@ def find_figures(text: str) -> Iterator[str]:
     neither is that of a list.
     """
     for line in text.splitlines():
-        words = line.split()
+        # most lines have no digit behind their first word
+        words = line.split() if _DIGIT.search(line, line.find(" ") + 1) else ()
         for at, word in enumerate(words):
             if word[0].isalpha() or not at:  # most words are no figure
                 continue

@@ -11,12 +11,12 @@ automatically where compaction is off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol, TypeAlias
 
 import attrs
 
-from promptkit.compaction.policy.decisions import (
+from promptkit.compaction.policy.state import (
     THRESHOLD,
     WAIT_SECONDS,
     ApplySummary,
@@ -25,6 +25,8 @@ from promptkit.compaction.policy.decisions import (
     DiscardSummary,
     Fail,
     NoAction,
+    Phase,
+    PolicyState,
     Promote,
     Prune,
     Reason,
@@ -32,11 +34,8 @@ from promptkit.compaction.policy.decisions import (
     StartBackground,
     Wait,
 )
-from promptkit.compaction.policy.state import Phase, PolicyState
 from promptkit.sizes import read_tokens
-
-if TYPE_CHECKING:
-    from promptkit.tokens import ContextBudget
+from promptkit.tokens import ContextBudget
 
 # Triggers, as checkpoints in transcript files record them.
 FOREGROUND = "foreground"
@@ -84,17 +83,23 @@ def first_match(rules: Sequence[Rule]) -> Policy:
     return _FirstMatch(tuple(rules))
 
 
+def _find_decision(rules: Iterable[Rule], state: PolicyState) -> Decision | None:
+    return next((decision for rule in rules if (decision := rule(state)) is not None), None)
+
+
 @attrs.frozen
 class _FirstMatch:
     rules: tuple[Rule, ...]
 
     def decide(self, state: PolicyState) -> Decision:
-        for rule in self.rules:
-            decision = rule(state)
-            if decision is not None:
-                return decision
-        return compact_on_demand(state) or NoAction(
-            reason=Reason(why=f"no rule applies in the phase {state.phase!r}", ratio=state.ratio)
+        return (
+            _find_decision(self.rules, state)
+            or compact_on_demand(state)
+            or NoAction(
+                reason=Reason(
+                    why=f"no rule applies in the phase {state.phase!r}", ratio=state.ratio
+                )
+            )
         )
 
 
@@ -212,23 +217,23 @@ def on_overflow(*, wait_seconds: float = WAIT_SECONDS, attempts: int = 1, breake
         if unreachable or state.pruned:
             why = unreachable or f"{problem}, even with the history pruned"
             return _ignore_refusal(state) or Fail(reason=attrs.evolve(reason, why=why))
-        exhausted = None
-        if state.compacted:
-            exhausted = f"{problem}, even with the summary"
-        elif (pending := _use_background(state, reason, wait_seconds)) is not None:
+        pending = None if state.compacted else _use_background(state, reason, wait_seconds)
+        if pending is not None:
             return _ignore_refusal(state) or pending
-        else:
-            exhausted = state.attempts_exhausted(attempts, breaker)
+        exhausted = (
+            f"{problem}, even with the summary"
+            if state.compacted
+            else state.attempts_exhausted(attempts, breaker)
+        )
         if exhausted is None:
             return _ignore_refusal(state) or Compact(
                 trigger=FOREGROUND, reason=reason, seconds=wait_seconds
             )
         reason = attrs.evolve(reason, why=exhausted)
         # a model's summaries have failed; the extract needs none
-        extracts = state.enabled and not state.compacted and not state.extracted
         return _ignore_refusal(state) or (
             Compact(trigger=FOREGROUND, reason=reason, extract=True)
-            if extracts
+            if state.enabled and not state.compacted and not state.extracted
             else RenderPruned(reason=reason)
         )
 
@@ -295,8 +300,12 @@ def start_background(
             why = (
                 "below the threshold" if ratio < threshold else _find_obstacle(state, warm, breaker)
             )
-        start = "warm cache" if state.warm else "cold cache, and nearly full"
-        reason = Reason(why=why or start, ratio=ratio, threshold=threshold, warm=state.warm)
+        reason = Reason(
+            why=why or ("warm cache" if state.warm else "cold cache, and nearly full"),
+            ratio=ratio,
+            threshold=threshold,
+            warm=state.warm,
+        )
         return NoAction(reason=reason) if why else StartBackground(reason=reason)
 
     return rule
@@ -407,10 +416,12 @@ def compact_at(
             or state.background in {"running", "ready"}
         ):
             return None
-        reason = Reason(why="at the threshold", ratio=ratio, threshold=threshold)
+        compact = Compact(
+            trigger=THRESHOLD,
+            reason=Reason(why="at the threshold", ratio=ratio, threshold=threshold),
+        )
         full = state.budget.render_budget
         target = None if full is None else int(full * threshold)
-        compact = Compact(trigger=THRESHOLD, reason=reason)
         return _limit(compact, state, attempts, breaker, target_tokens=target)
 
     return rule
@@ -450,10 +461,12 @@ def compact_above(
             or (state.tokens == limit and not inclusive)
         ):
             return None
-        reason = Reason(
-            why=f"{state.tokens:,} tokens, the limit is {int(limit):,}", ratio=state.ratio
+        compact = Compact(
+            trigger=trigger,
+            reason=Reason(
+                why=f"{state.tokens:,} tokens, the limit is {int(limit):,}", ratio=state.ratio
+            ),
         )
-        compact = Compact(trigger=trigger, reason=reason)
         return _limit(compact, state, attempts, breaker, target_tokens=int(limit))
 
     return rule
@@ -482,8 +495,10 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
             or (state.phase == "model_switch" and not state.to_smaller_window)
         ):
             return None
-        reason = Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio)
-        compact = Compact(trigger=state.phase, reason=reason)
+        compact = Compact(
+            trigger=state.phase,
+            reason=Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio),
+        )
         return _ignore_refusal(state) or _limit(compact, state, attempts, breaker)
 
     return rule
@@ -501,8 +516,13 @@ def compact_when_idle(min_tokens: int | str, *, seconds: float) -> Rule:
             or state.idle_seconds < seconds
         ):
             return None
-        reason = Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio)
-        return _limit(Compact(trigger="idle", reason=reason), state)
+        return _limit(
+            Compact(
+                trigger="idle",
+                reason=Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio),
+            ),
+            state,
+        )
 
     return rule
 
@@ -536,13 +556,15 @@ def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rul
         if not all_of_them and (state.warm or not superseded):
             return None
         what, tokens = ("tool", saved) if all_of_them else ("superseded", superseded)
-        reason = Reason(
-            why=f"replacing {what} results saves {tokens:,} tokens",
-            ratio=ratio,
-            threshold=warm_ratio if state.warm else None,
-            warm=state.warm,
+        return Prune(
+            reason=Reason(
+                why=f"replacing {what} results saves {tokens:,} tokens",
+                ratio=ratio,
+                threshold=warm_ratio if state.warm else None,
+                warm=state.warm,
+            ),
+            only_superseded=not all_of_them,
         )
-        return Prune(reason=reason, only_superseded=not all_of_them)
 
     return rule
 
@@ -556,43 +578,36 @@ def prune_old_reasoning(state: PolicyState) -> Decision | None:
         or state.background in {"running", "ready"}
     ):
         return None
-    why = f"the cache is cold, and the reasoning of earlier turns takes {state.reasoning_tokens:,} tokens"
-    return Prune(reason=Reason(why=why, ratio=state.ratio, warm=False), only_reasoning=True)
+    return Prune(
+        reason=Reason(
+            why=f"the cache is cold, and the reasoning of earlier turns takes {state.reasoning_tokens:,} tokens",
+            ratio=state.ratio,
+            warm=False,
+        ),
+        only_reasoning=True,
+    )
 
 
-def render_pruned_on(*phases: Phase) -> Rule:
-    """Make a rule that leaves the oldest messages out of a request and never summarizes; if the pruned request is too large, it fails.
-
-    Without `phases` it applies where a request is too large.
-    """
-
-    def rule(state: PolicyState) -> Decision | None:
-        if state.phase not in (phases or TOO_LARGE):
-            return None
-        reason = Reason(why="this policy does not summarize", ratio=state.ratio)
-        return _ignore_refusal(state) or (
-            Fail(reason=reason) if state.pruned else RenderPruned(reason=reason)
-        )
-
-    return rule
+def render_pruned_if_too_large(state: PolicyState) -> Decision | None:
+    """Leave the oldest messages out of a request that is too large, and never summarize; fail if the pruned request is too large."""
+    if state.phase not in TOO_LARGE:
+        return None
+    reason = Reason(why="this policy does not summarize", ratio=state.ratio)
+    return _ignore_refusal(state) or (
+        Fail(reason=reason) if state.pruned else RenderPruned(reason=reason)
+    )
 
 
-def fail_on(*phases: Phase) -> Rule:
-    """Make a rule that fails and changes nothing.
-
-    Without `phases` it applies where a request is too large.
-    """
-
-    def rule(state: PolicyState) -> Decision | None:
-        if state.phase not in (phases or TOO_LARGE):
-            return None
-        reason = Reason(
+def fail_if_too_large(state: PolicyState) -> Decision | None:
+    """Fail where a request is too large, and change nothing."""
+    if state.phase not in TOO_LARGE:
+        return None
+    return _ignore_refusal(state) or Fail(
+        reason=Reason(
             why="the request is too large, and this policy does not reduce requests",
             ratio=state.ratio,
         )
-        return _ignore_refusal(state) or Fail(reason=reason)
-
-    return rule
+    )
 
 
 def promote(*phases: Phase) -> Rule:
@@ -658,6 +673,6 @@ def require_messages(count: int, rules: Sequence[Rule], *, manual_count: int = 0
                 if state.phase == "manual"
                 else None
             )
-        return next((decision for each in rules if (decision := each(state)) is not None), None)
+        return _find_decision(rules, state)
 
     return rule

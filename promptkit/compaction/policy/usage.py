@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 import statistics
+from bisect import bisect_left
 from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.planning.blocks import count_unchanged, find_last_user_request
-from promptkit.compaction.policy.decisions import Compact
-from promptkit.compaction.policy.state import PolicyState, Rereading
+from promptkit.compaction.policy.rules import Policy
+from promptkit.compaction.policy.state import (
+    Compact,
+    Phase,
+    PolicyState,
+    Rereading,
+    StartBackground,
+)
 from promptkit.errors import ContextWindowFullError
+from promptkit.messages import Message, Usage
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.transcript import (
     Checkpoint,
     Edit,
@@ -27,13 +36,6 @@ from promptkit.transcript import (
 )
 from promptkit.transcript.log.entry_sequence import find_entry
 from promptkit.transcript.log.view import UNREPLAYABLE_FINISHES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-
-    from promptkit.compaction.policy.rules import Policy
-    from promptkit.messages import Message, Usage
-    from promptkit.tokens import ContextBudget, Tokenizer
 
 FACTOR_RANGE = (0.5, 2.0)
 """How far the provider's counts may correct local counts. A greater difference has another cause
@@ -200,8 +202,7 @@ class WindowUsage:
         newest = next(counts, None)
         # without a first request the conversation was opened again: its requests are in the
         # transcript
-        earlier = list(counts) if rereading.first is None else []
-        for count in filter(None, reversed(earlier)):
+        for count in filter(None, reversed(list(counts) if rereading.first is None else [])):
             rereading = rereading.after_request(
                 count.input_tokens, cached=count.cached_tokens > 0, checkpoint_id=checkpoint_id
             )
@@ -277,8 +278,7 @@ class UsageMeter:
                 if rejected == MAX_REJECTED:
                     break
                 continue
-            place = self._places.get(count.entry_id)
-            if place is None:
+            if count.entry_id not in self._places:
                 continue
             newest = newest or count
             cached = cached or count.cached_tokens > 0
@@ -287,8 +287,7 @@ class UsageMeter:
                 # ones
                 continue
             factor = count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id])
-            lowest, highest = FACTOR_RANGE
-            factors[count.entry_id] = min(max(factor, lowest), highest)
+            factors[count.entry_id] = min(max(factor, FACTOR_RANGE[0]), FACTOR_RANGE[1])
             if len(factors) == MAX_FACTORS:
                 break
         local = self._before[-1]
@@ -323,18 +322,21 @@ class UsageMeter:
         removed, added, sums = old[same:], items[same:], self._before
         # After a change most messages are the same, only at another place.
         known = {id(item.message): sums[at + 1] - sums[at] for at, item in enumerate(removed, same)}
-        count = self.sizer.count_message
-        counts = [
-            count(item.message) if (tokens := known.get(id(item.message))) is None else tokens
-            for item in added
-        ]
+        count, find = self.sizer.count_message, known.get
+        messages = [item.message for item in added]
+        counts = (
+            [count(each) if (tokens := find(id(each))) is None else tokens for each in messages]
+            if known
+            else map(count, messages)
+        )
         for at, item in enumerate(removed, same):
             if self._places.get(item.entry_id) == at:
                 del self._places[item.entry_id]
         sums[same:] = accumulate(counts, initial=sums[same])
         old[same:] = added
         for at, item in enumerate(added, same):
-            if item.entry_id not in self._places:
+            # a provider's count is of the request that an assistant message answered
+            if item.message.role == "assistant" and item.entry_id not in self._places:
                 self._places[item.entry_id] = at
                 self._first_sums.setdefault(item.entry_id, sums[at])
         for item in removed:
@@ -420,11 +422,10 @@ def iter_provider_counts(
 
 def find_last_reply(path: Sequence[Entry]) -> Entry | None:
     """Return the entry of the last reply on a path, or None."""
-    for at in range(len(path) - 1, -1, -1):
-        message = path[at].message
-        if message is not None and message.role == "assistant":
-            return path[at]
-    return None
+    return next(
+        (entry for entry in reversed(path) if entry.message and entry.message.role == "assistant"),
+        None,
+    )
 
 
 def find_summary_tokens(path: Sequence[Entry], model: str) -> int | None:
@@ -452,9 +453,11 @@ def _is_too_large(
     path: Sequence[Entry], at: int, usage: Usage, model: str | None, window: int
 ) -> bool:
     """Return whether the count of the reply at an index of a path cannot be that of a request in this window."""
-    if usage.output_tokens > window or usage.input_tokens > MAX_OVERFLOW * window:
-        return True
-    return usage.input_tokens > window and _overflowed_before(path, at, model, window)
+    return (
+        usage.output_tokens > window
+        or usage.input_tokens > MAX_OVERFLOW * window
+        or (usage.input_tokens > window and _overflowed_before(path, at, model, window))
+    )
 
 
 def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window: int) -> bool:
@@ -573,9 +576,10 @@ class LeastSize:
 
         A large newest message alone is no obstacle.
         """
-        fixed = self.instructions + self.tools
         return (
-            self.limit is None or fixed + max(self.newest, self.summary + self.beside) <= self.limit
+            self.limit is None
+            or self.instructions + self.tools + max(self.newest, self.summary + self.beside)
+            <= self.limit
         )
 
     def explain(self) -> str:
@@ -612,6 +616,36 @@ def compacts_overflow(policy: Policy, budget: ContextBudget) -> bool:
         policy.decide(PolicyState(phase="overflow", budget=budget, tokens=tokens, messages=tokens)),
         Compact,
     )
+
+
+AUTOMATIC_PHASES: tuple[Phase, ...] = ("before_render", "rendered", "turn_end")
+"""The phases of a turn in which a policy may compact because of the size alone."""
+
+UNKNOWN_WINDOW_TOKENS = 10_000_000
+"""Up to this size a threshold is looked for where the window is unknown."""
+
+
+def find_threshold(policy: Policy, budget: ContextBudget, *, warm: bool) -> int | None:
+    """Find the smallest size from which a policy compacts, with a binary search over its decisions.
+
+    Args:
+        policy: The policy. It compacts from one size on, and not below it.
+        budget: The budget of requests.
+        warm: Whether the provider's prompt cache holds the start of the request.
+
+    Returns:
+        The size in tokens; None if the policy compacts at none that the window can have.
+    """
+
+    def compacts(tokens: int) -> bool:
+        states = (
+            PolicyState(phase=phase, budget=budget, tokens=tokens, warm=warm, messages=tokens)
+            for phase in AUTOMATIC_PHASES
+        )
+        return any(isinstance(policy.decide(state), Compact | StartBackground) for state in states)
+
+    highest = budget.window or budget.limit or UNKNOWN_WINDOW_TOKENS
+    return bisect_left(range(highest), 1, key=compacts) if compacts(highest) else None
 
 
 def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:

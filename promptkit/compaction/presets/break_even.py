@@ -10,27 +10,21 @@ docs/economics.md has measurements.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.planning.plan import TARGET_SHARE, compute_target_tokens
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, KeepRecentTokens
-from promptkit.compaction.policy.decisions import Reason, StartBackground
 from promptkit.compaction.policy.rules import Policy, Rule, Thresholds, default_policy, first_match
+from promptkit.compaction.policy.state import PolicyState, Reason, StartBackground
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.tokens import ContextBudget, Price, PriceError, read_prices
 from promptkit.tokens.models import cache_minimum
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from promptkit.compaction.policy.state import PolicyState
-
 
 QUESTION_TOKENS = 600
 """Tokens of the question that requests a summary."""
@@ -67,9 +61,11 @@ class PriceRatios:
         A price that is not known is that of input; input that costs nothing counts as 1.
         """
         unit = price.input or 1.0
-        cached = price.input if price.cached_input is None else price.cached_input
-        write = price.input if price.cache_write is None else price.cache_write
-        return cls(output=price.output / unit, cached=cached / unit, write=write / unit)
+        return cls(
+            output=price.output / unit,
+            cached=(price.input if price.cached_input is None else price.cached_input) / unit,
+            write=(price.input if price.cache_write is None else price.cache_write) / unit,
+        )
 
 
 @cache
@@ -120,11 +116,16 @@ def compact_at_break_even(  # noqa: PLR0913  # the figures of the rule
         if state.phase != "rendered" or state.tokens is None:
             return None
         factor = beta * (1 + (rng() - 0.5) * jitter)
-        busy = state.background in {"running", "ready"} or state.compacted or state.pruned
-        if busy or state.attempts_exhausted(1, breaker, ignore_failed=True):
+        if (
+            state.background in {"running", "ready"}
+            or state.compacted
+            or state.pruned
+            or state.attempts_exhausted(1, breaker, ignore_failed=True)
+        ):
             return None
-        aim = min(summary_tokens, compute_target_tokens(state.budget.summary_tokens))
-        summary = state.summary_tokens or aim
+        summary = state.summary_tokens or min(
+            summary_tokens, compute_target_tokens(state.budget.summary_tokens)
+        )
         after = summary + PREFACE_TOKENS + state.request_tokens + beside_tokens(state.budget)
         least = cache_minimum(state.model) if state.model else 0
         if state.tokens <= max(state.fixed_tokens + after, least):
@@ -191,12 +192,15 @@ class BreakEven:
     @property
     def ratios(self) -> PriceRatios | None:
         """The prices that are set, with the usual ones for the rest; None: those of the model."""
-        given = {
-            "output": self.output_ratio,
-            "cached": self.cached_ratio,
-            "write": self.write_ratio,
+        known = {
+            name: ratio
+            for name, ratio in (
+                ("output", self.output_ratio),
+                ("cached", self.cached_ratio),
+                ("write", self.write_ratio),
+            )
+            if ratio is not None
         }
-        known = {name: ratio for name, ratio in given.items() if ratio is not None}
         return PriceRatios(**known) if known else None
 
     def keep(self, budget: ContextBudget) -> Keep:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.planning.selection import Keep, KeepLastRound
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
+from promptkit.compaction.policy.rules import Policy
 from promptkit.compaction.policy.state import CACHE_SECONDS
+from promptkit.compaction.pruning.processors import Processor
+from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_default_summarizer
+from promptkit.compaction.summarizers.summarizer import Summarizer
 from promptkit.reprs import describe
 from promptkit.sizes import read_tokens
-
-if TYPE_CHECKING:
-    from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.pruning.processors import Processor
-    from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
-    from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.tokens import ContextBudget
+from promptkit.tokens import ContextBudget
 
 
 def without_safety_share(budget: ContextBudget) -> ContextBudget:
@@ -119,5 +116,6 @@ class Preset:
 
     def allows_summary_model(self, answering_model: str) -> bool:
         """Return whether conversations with a model are summarized by another model, if there is one."""
-        parts = self.summary_model_filter
-        return not parts or any(part.casefold() in answering_model.casefold() for part in parts)
+        return not self.summary_model_filter or any(
+            part.casefold() in answering_model.casefold() for part in self.summary_model_filter
+        )

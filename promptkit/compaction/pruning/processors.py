@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import attrgetter, is_
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -19,12 +19,10 @@ from promptkit.fitting import describe_omitted
 from promptkit.fitting.choose import fit_history
 from promptkit.messages import ImagePart, Message
 from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import Tokenizer
 from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript import TranscriptView, ViewItem
-from promptkit.wire.reasoning import remove_reasoning
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
+from promptkit.wire.parts import remove_reasoning
 
 STEP = 0.25
 """Share of the limit that is dropped at once. The next requests then begin with the same bytes, so
@@ -58,8 +56,6 @@ class RequestLimits:
     )
     """Counts the tokens of a message. A window counts each message once for all of its requests."""
 
-
-_get_model = attrgetter("model")
 
 Processor: TypeAlias = Callable[[Sequence[Message], RequestLimits], Sequence[Message]]
 """Returns the messages of a request as they are rendered. Must be idempotent.
@@ -128,15 +124,17 @@ class ViewProcessor:
 
     def _strip_reasoning(self, view: TranscriptView, model: str | None) -> TranscriptView:
         """Return a view without the reasoning that other models sealed; the same view if it has none."""
-        if model is None or {None, model}.issuperset(map(_get_model, view.items)):
+        if model is None or {None, model}.issuperset(map(attrgetter("model"), view.items)):
             return view
         items = [
             item if item.model in {None, model} else self._strip_item(item) for item in view.items
         ]
         if all(map(is_, items, view.items)):
             return view
-        shown = (item for item in items if item.message.content or item.message.tool_calls)
-        return attrs.evolve(view, items=tuple(shown))
+        return attrs.evolve(
+            view,
+            items=tuple(item for item in items if item.message.content or item.message.tool_calls),
+        )
 
     def _strip_item(self, item: ViewItem) -> ViewItem:
         before, after = self._stripped.get(item.entry_id, (None, item.message))

@@ -6,8 +6,10 @@ The transcript keeps all of them in full.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from operator import is_
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import attrs
 
@@ -29,22 +31,17 @@ from promptkit.compaction.planning.tool_calls import (
 )
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
+from promptkit.messages import Message, Part, ToolCall
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
-from promptkit.tokens.tokenizer import count_part
+from promptkit.tokens import Tokenizer
+from promptkit.tokens.tokenizer import count_part, count_texts
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import Supersedes, is_error_result
 from promptkit.transcript import Checkpoint, Edit, Entry, TranscriptView, ViewItem
 from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.view import ViewBuilder
-from promptkit.wire.parts import name_media
-from promptkit.wire.reasoning import remove_reasoning
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.messages import Message, Part, ToolCall
-    from promptkit.tokens import Tokenizer
+from promptkit.wire.parts import name_media, remove_reasoning
 
 MIN_OUTPUT_TOKENS = 50
 """Outputs of fewer tokens are not pruned."""
@@ -181,11 +178,12 @@ def prune_outputs(
     for output in _iter_outputs(items):
         item, call = items[output.at], output.call
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
-        parsed = _parse_arguments(call.arguments)
+        parsed = (
+            None if len(call.arguments) > MAX_ARGUMENTS else parse_arguments(call.arguments or "{}")
+        )
         files = None if parsed is None else find_file_call(call.name, parsed, rules.file_rules)
         own, superseding = _find_subjects(call, parsed, files) if reduce.superseded else ((), ())
-        subjects = newer.find_subjects(call, parsed, files)
-        by = newer.find(superseding, subjects, text_tokens)
+        by = newer.find(superseding, newer.find_subjects(call, parsed, files), text_tokens)
         reads = files is not None and files.use == "read" and bool(files.paths)
         protected = (
             call.name in reduce.protected_tools
@@ -199,9 +197,11 @@ def prune_outputs(
             seen > reduce.protect_tokens
             or (reduce.max_age is not None and output.age > reduce.max_age)
         )
-        edit = None
-        if (old or by) and replaceable and output.age > 0:
-            edit = _replace_output(item, text_tokens, count, by=by)
+        edit = (
+            _replace_output(item, text_tokens, count, by=by)
+            if (old or by) and replaceable and output.age > 0
+            else None
+        )
         if edit is not None:
             edits.append(edit)
         elif not is_error_result(item.message) and item.unpruned is None:
@@ -308,13 +308,20 @@ def _replace_output(
     """
     if text_tokens < MIN_OUTPUT_TOKENS:
         return None
-    reason, placeholder = PRUNED_REASON, f"[old tool output removed: {text_tokens:,} tokens]"
-    if by:
-        reason, placeholder = SUPERSEDED_REASON, f"[removed: {by}; {text_tokens:,} tokens]"
-    content = _replace_text(item.message.content, placeholder)
+    reason, placeholder = (
+        (SUPERSEDED_REASON, f"[removed: {by}; {text_tokens:,} tokens]")
+        if by
+        else (PRUNED_REASON, f"[old tool output removed: {text_tokens:,} tokens]")
+    )
+    parts = item.message.content
+    first = next((at for at, part in enumerate(parts) if isinstance(part, str)), 0)
+    content = tuple(
+        placeholder if at == first else part
+        for at, part in enumerate(parts)
+        if at == first or not isinstance(part, str)
+    )
     gain = text_tokens - sum(count(part) for part in content if isinstance(part, str))
-    edit = Edit(target=item.entry_id, content=content, reason=reason)
-    return (edit, gain) if gain > 0 else None
+    return (Edit(target=item.entry_id, content=content, reason=reason), gain) if gain > 0 else None
 
 
 def _find_subjects(
@@ -331,19 +338,17 @@ def _find_subjects(
     return (same, file) if is_whole else (same,), (same, file)
 
 
-def _parse_arguments(arguments: str) -> Mapping[str, object] | None:
-    """Return the arguments of a call, or None if they are not a JSON object, or very long."""
-    return None if len(arguments) > MAX_ARGUMENTS else parse_arguments(arguments or "{}")
-
-
 def _entries_after_checkpoint(path: Sequence[Entry], projection: TranscriptView) -> set[str]:
     """Return the ids of the entries after the checkpoint of a view, or of all entries if it has none."""
-    after: set[str] = set()
-    for at in range(len(path) - 1, -1, -1):
-        if isinstance(path[at].payload, Checkpoint) and path[at].id == projection.checkpoint_id:
-            break
-        after.add(path[at].id)
-    return after
+    return {
+        entry.id
+        for entry in takewhile(
+            lambda entry: (
+                not isinstance(entry.payload, Checkpoint) or entry.id != projection.checkpoint_id
+            ),
+            reversed(path),
+        )
+    }
 
 
 class _Output(NamedTuple):
@@ -376,16 +381,6 @@ def _iter_outputs(items: Sequence[ViewItem]) -> Iterator[_Output]:
         answered = answered or items[block.start].message.role == "assistant"
 
 
-def _replace_text(content: Sequence[Part], placeholder: str) -> tuple[Part, ...]:
-    """Replace the first text by a placeholder, and remove the others."""
-    first = next((at for at, part in enumerate(content) if isinstance(part, str)), 0)
-    return tuple(
-        placeholder if at == first else part
-        for at, part in enumerate(content)
-        if at == first or not isinstance(part, str)
-    )
-
-
 CUT_MARKER = "\n[The middle of this output was cut out: it was too long.]\n"
 """Replaces the middle of a truncated result."""
 
@@ -411,19 +406,21 @@ def cap_result(
     if sum(sizes) <= max_tokens:
         return message
     level = find_level(sizes, max_tokens)
-    content = tuple(
-        truncate_text(
-            part,
-            min(size, level),
-            head=HEAD_SHARE,
-            marker=marker,
-            tokenizer=tokenizer,
-        )
-        if isinstance(part, str)
-        else part
-        for part, size in zip(message.content, sizes, strict=True)
+    return attrs.evolve(
+        message,
+        content=tuple(
+            truncate_text(
+                part,
+                min(size, level),
+                head=HEAD_SHARE,
+                marker=marker,
+                tokenizer=tokenizer,
+            )
+            if isinstance(part, str)
+            else part
+            for part, size in zip(message.content, sizes, strict=True)
+        ),
     )
-    return attrs.evolve(message, content=content)
 
 
 def format_cut_marker(rest: str) -> str:
@@ -531,8 +528,7 @@ class CappedView:
         same = count_unchanged(self._source.items, items, is_)
         if same and items[same - 1].message.role == "user":
             same -= 1  # another message may follow it now
-        following = (*items[same + 1 :], None)
-        capped = map(self._cap, items[same:], following)
+        capped = map(self._cap, items[same:], (*items[same + 1 :], None))
         return attrs.evolve(source, items=(*self._view.items[:same], *capped))
 
     def _cap(self, item: ViewItem, following: ViewItem | None) -> ViewItem:
@@ -549,6 +545,8 @@ class CappedView:
             )
         for call in message.tool_calls:
             self._tools[call.id] = call.name
+        if message.role == "assistant":
+            return item
         if message.role != "tool":
             has_failed = (
                 item.kind == "message"  # what a checkpoint repeats was shown before
@@ -558,18 +556,19 @@ class CappedView:
             )
             return self._cap_request(item) if has_failed else item
         tool = self._tools.get(message.tool_call_id or "")
-        limits = (self._result_tokens, self._limits.by_tool.get(tool or ""))
-        limit = min((each for each in limits if each is not None), default=None)
-        texts = (part for part in message.content if isinstance(part, str))
-        if limit is None or sum(map(self._tokenizer.count, texts)) <= limit:
+        limit, own = self._result_tokens, self._limits.by_tool.get(tool or "")
+        if limit is None or (own is not None and own < limit):
+            limit = own
+        if limit is None or count_texts(message, self._tokenizer.count) <= limit:
             return item
         rest = self._limits.describe_rest(tool, item)
         marker = CUT_MARKER if rest is None else format_cut_marker(rest)
         # the output itself is worth more
         if self._tokenizer.count(marker) > limit // 2:
             marker = CUT_MARKER
-        capped = cap_result(message, limit, tokenizer=self._tokenizer, marker=marker)
-        return attrs.evolve(item, message=capped)
+        return attrs.evolve(
+            item, message=cap_result(message, limit, tokenizer=self._tokenizer, marker=marker)
+        )
 
     def _cap_request(self, item: ViewItem) -> ViewItem:
         """Truncate a user message without a reply that no request can show."""
@@ -577,12 +576,16 @@ class CappedView:
         parts = item.message.content
         # no character has more than four tokens
         is_text = all(isinstance(part, str) for part in parts)
-        if limit is None or (is_text and 2 * len(item.message.text) <= limit):
-            return item
-        if sum(count_part(part, tokenizer) for part in parts) <= WINDOW_SHARE * limit:
+        if (
+            limit is None
+            or (is_text and 2 * len(item.message.text) <= limit)
+            or sum(count_part(part, tokenizer) for part in parts) <= WINDOW_SHARE * limit
+        ):
             return item
         (named,) = name_media([item.message], "which does not fit the context window")
-        capped = cap_result(
-            named, max(1, limit // MESSAGE_SHARE), tokenizer=tokenizer, marker=MESSAGE_MARKER
+        return attrs.evolve(
+            item,
+            message=cap_result(
+                named, max(1, limit // MESSAGE_SHARE), tokenizer=tokenizer, marker=MESSAGE_MARKER
+            ),
         )
-        return attrs.evolve(item, message=capped)

@@ -147,14 +147,13 @@ def build_recall_tool(
         settings = find_settings()
         transcript = settings.transcript
         path = transcript.path()  # read here, since a transcript is not for several threads
-        store = transcript.store if isinstance(transcript.store, SearchableStore) else None
         return await asyncio.to_thread(
             recall,
             path,
             arguments,
             tokenizer=settings.tokenizer,
             max_tokens=settings.max_tokens,
-            index=store,
+            index=transcript.store if isinstance(transcript.store, SearchableStore) else None,
             redactor=redactor,
         )
 
@@ -238,9 +237,8 @@ def _suggest_words(path: Sequence[Entry], query: str, redactor: Redactor | None)
         path[start:], redacted={edit.target for edit in iter_redactions(path)}, redactor=redactor
     )
     words = [word for term in terms for word in newest.find_near_words(term)]
-    if not words:
-        return ""
-    return f" Words that are spelt nearly so: {neutralize_tags(', '.join(dict.fromkeys(words)))}."
+    listed = neutralize_tags(", ".join(dict.fromkeys(words)))
+    return listed and f" Words that are spelt nearly so: {listed}."
 
 
 def _describe_next(name: str, text: str, page: int) -> str:
@@ -292,9 +290,11 @@ def _is_look_back(entry: Entry) -> bool:
 
 def _redact_entry(entry: Entry, redactor: Redactor | None) -> Entry:
     """Return an entry without secrets in its message."""
-    if redactor is None:
-        return entry
-    return _change_message(entry, partial(redact_message, redactor=redactor))
+    return (
+        entry
+        if redactor is None
+        else _change_message(entry, partial(redact_message, redactor=redactor))
+    )
 
 
 def _pair_results(entries: Sequence[tuple[Entry, Message]]) -> dict[str, list[Entry | None]]:
@@ -428,7 +428,7 @@ class _Conversation:
             entry = _redact_entry(recorded, self._redactor)
             notes = self._find_notes(entry)
             lines = [
-                f"{_around(line, place)}{notes.get(at, '')}"
+                f"{_clip(line, max(0, place - AROUND), place + AROUND)}{notes.get(at, '')}"
                 for at, line in enumerate(list_lines(entry))
                 if (place := find(line)) is not None
             ]
@@ -461,20 +461,17 @@ class _Conversation:
     def _describe(self, entry: Entry, *, page: int = 1) -> str:
         """Return the title of an entry: who wrote it, and its id."""
         role = entry.message.role if entry.message else entry.kind
-        name = f"entry {entry.id}{f', page {page}' if page > 1 else ''}"
-        if role == "tool":
-            return f"[result of {self._tools.get(entry.id, 'a tool')}, {name}]"
-        return f"[{role}, {name}]"
+        title = f"result of {self._tools.get(entry.id, 'a tool')}" if role == "tool" else role
+        return f"[{title}, entry {entry.id}{f', page {page}' if page > 1 else ''}]"
 
     def _find_notes(self, entry: Entry) -> dict[int, str]:
         """Return what is shown after the lines with calls: the entries of their results."""
         results = self._results[entry.id]
         if not any(results):
             return {}
-        first = len(list_lines(entry)) - len(results)
         return {
             at: f" → entry {result}"
-            for at, result in enumerate(results, first)
+            for at, result in enumerate(results, len(list_lines(entry)) - len(results))
             if result is not None
         }
 
@@ -522,9 +519,8 @@ class _LongConversation:
             stop = start
 
     def _open(self, places: Iterable[int]) -> _Conversation:
-        entries = [self._path[place] for place in sorted(places)]
         return _Conversation(
-            entries,
+            [self._path[place] for place in sorted(places)],
             redacted=self._redacted,
             messages=self._path.count_messages(),
             redactor=self._redactor,
@@ -616,9 +612,8 @@ def _compile(pattern: str, deadline: float | None = None) -> Callable[[str], int
     return find
 
 
-def _around(line: str, at: int) -> str:
-    """Return a line, or the part of a long line around a place."""
-    start, end = max(0, at - AROUND), at + AROUND
+def _clip(line: str, start: int, end: int) -> str:
+    """Return a part of a line, with a mark where it is cut off."""
     return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
 
 
@@ -667,7 +662,15 @@ def suggest_call(
     """
     own = _find_recall(tools)
     if own is not None and (entries := _Conversation(dropped).entries):
-        query = next((query for query in _iter_queries(facts) if _finds(query, entries)), None)
+        query = next(
+            (
+                query
+                for query in _iter_queries(facts)
+                if extract_words(query)
+                and any(find_passages((entry,), query) for entry in reversed(entries))
+            ),
+            None,
+        )
         return format_call(own, {"entry": entries[-1].id} if query is None else {"query": query})
     if (
         location is not None
@@ -714,16 +717,12 @@ def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
 
     One under a prefix comes last.
     """
-    if RECALL in tools:
-        return RECALL.name
-    return next(
-        (
-            tool.name
-            for tool in tools
-            if _is_recall(tool.name) and tool.parameters == RECALL.parameters
-        ),
-        None,
+    named = (
+        tool.name
+        for tool in tools
+        if _is_recall(tool.name) and tool.parameters == RECALL.parameters
     )
+    return RECALL.name if RECALL in tools else next(named, None)
 
 
 def _iter_queries(facts: Mapping[str, Json]) -> Iterator[str]:
@@ -742,16 +741,6 @@ def _iter_queries(facts: Mapping[str, Json]) -> Iterator[str]:
                 else text
             )
             yield " ".join(shown.split()[:6])[:80]
-
-
-def _finds(query: str, entries: Sequence[Entry]) -> bool:
-    """Return whether a search for words finds something.
-
-    The newest entries are looked at first, so that as a rule a few are.
-    """
-    return bool(extract_words(query)) and any(
-        find_passages((entry,), query) for entry in reversed(entries)
-    )
 
 
 CONTEXT_LINES = 1
@@ -828,13 +817,12 @@ def build_note(  # noqa: PLR0913  # keywords
         tokenizer: Counts the tokens.
         redactor: Removes secrets.
     """
-    entries = [
-        entry
-        for entry in _Conversation(dropped, redactor=redactor).entries
-        if isinstance(entry.payload, MessageEntry)
-    ]
     excerpt = build_excerpt(
-        entries,
+        [
+            entry
+            for entry in _Conversation(dropped, redactor=redactor).entries
+            if isinstance(entry.payload, MessageEntry)
+        ],
         question,
         max_tokens=max_tokens,
         tokenizer=tokenizer,
@@ -889,15 +877,17 @@ def find_passages(
         word: math.log(1 + (count if messages is None else messages) / times)
         for word, times in frequencies.items()
     }
-    passages = [
-        passage
-        for entry, lines, hits in matches
-        for passage in _build_passages(
-            entry, lines, hits, weights, find_notes(entry) if find_notes else {}
-        )
-    ]
-    # stable: of equal scores what the user said comes first, and then the older
-    return sorted(passages, key=lambda passage: (-passage.score, passage.role != "user"))
+    return sorted(
+        (
+            passage
+            for entry, lines, hits in matches
+            for passage in _build_passages(
+                entry, lines, hits, weights, find_notes(entry) if find_notes else {}
+            )
+        ),
+        # stable: of equal scores what the user said comes first, and then the older
+        key=lambda passage: (-passage.score, passage.role != "user"),
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -987,5 +977,4 @@ def _shorten_line(line: str, words: Iterable[str]) -> str:
     lower = line.lower()
     first = min((at for word in words if (at := lower.find(word)) >= 0), default=0)
     start = max(0, min(first - MAX_LINE_CHARACTERS // 2, len(line) - MAX_LINE_CHARACTERS + 2))
-    end = start + MAX_LINE_CHARACTERS - 2
-    return f"{'…' if start else ''}{line[start:end]}{'…' if end < len(line) else ''}"
+    return _clip(line, start, start + MAX_LINE_CHARACTERS - 2)

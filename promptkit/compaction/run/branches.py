@@ -5,14 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.plan import LastRequest, Plan, Summary, SummaryTask
 from promptkit.compaction.planning.selection import is_system
-from promptkit.compaction.policy.decisions import HANDOFF, WAIT_SECONDS
+from promptkit.compaction.policy.state import HANDOFF, WAIT_SECONDS
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.run.compactor import attach_data, collect_facts
 from promptkit.compaction.run.events import CompactionCommitted, Events, get_conversation_id
@@ -31,6 +30,7 @@ from promptkit.compaction.summarizers.summarizer import (
 )
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message, ToolDefinition
+from promptkit.providers import Model
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
 from promptkit.tokens import HeuristicTokenizer, Tokenizer
@@ -50,9 +50,6 @@ from promptkit.transcript import (
     build_summary_message,
     build_view,
 )
-
-if TYPE_CHECKING:
-    from promptkit.providers import Model
 
 _LOGGER = logging.getLogger("promptkit")
 

@@ -28,7 +28,7 @@ from promptkit.compaction.planning.selection import Keep, KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.user_messages import mark_invented_quotes
 from promptkit.compaction.planning.worker import is_much, run_beside, run_in_worker
-from promptkit.compaction.policy.decisions import HANDOFF
+from promptkit.compaction.policy.state import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import (
     CappedView,
@@ -267,8 +267,8 @@ class Compactor:
         path, before = self.transcript.path(), self._capped_view
         if not is_much(before.get_unread(path)):
             return
-        view = before.copy_limits()
-        await run_in_worker(lambda: self._count_view(view.build_view(path)))
+        view, count = before.copy_limits(), self.sizer.count_messages
+        await run_in_worker(lambda: count(view.build_view(path).messages))
         if before is self._capped_view and before.limits == view.limits:
             self._capped_view = view
 

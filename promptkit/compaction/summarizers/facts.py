@@ -16,11 +16,9 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
 from promptkit.compaction.planning.names import (
-    MAX_LENGTH,
     find_figures,
-    find_words,
+    find_names,
     is_common,
-    is_name,
     iter_texts,
 )
 from promptkit.compaction.planning.tool_calls import (
@@ -86,7 +84,7 @@ MAX_NAMES = 600
 """Names that are kept: those that are most likely to be used again."""
 
 WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 1.5, 5
-"""The weights in `rank_names` of a name that the model or the user wrote, and of one that more than
+"""The weights in `rate_name` of a name that the model or the user wrote, and of one that more than
 one message contains; and the messages for which a name is about as likely as a new one."""
 
 PLAN_TOOLS = frozenset(
@@ -270,18 +268,14 @@ def extend_facts(
     return collector.build()
 
 
-def rank_names(names: Iterable[Name], *, messages: int) -> tuple[Name, ...]:
-    """Sort names by how likely they are used again: what was written, repeated and seen lately comes first.
+def rate_name(name: Name, *, messages: int) -> float:
+    """Rate how likely a name is used again: what was written, repeated and seen lately is likelier.
 
     `messages` is the number of the newest message.
     """
-
-    def rank(name: Name) -> tuple[float, str]:
-        weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
-        weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
-        return -weight / math.sqrt(messages - name.last + GRACE), name.text
-
-    return tuple(sorted(names, key=rank))
+    weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
+    weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
+    return weight / (messages - name.last + GRACE)
 
 
 def pin_from_json(data: Mapping[str, Json]) -> Pin:
@@ -343,7 +337,6 @@ class _FactCollector:
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.rules = {rule.name: rule.text for rule in known.rules}
         self.names = {name.text: (name.written, name.seen, name.last) for name in known.names}
-        self._plain = set[str]()  # words that are no names, each judged once
         self._running: dict[str, int] = {}  # call id → index of its command
         # call id → where the text of its skill or rules belongs, and its name
         self._loading: dict[str, tuple[dict[str, str], str]] = {}
@@ -394,6 +387,10 @@ class _FactCollector:
             self._list_files(call_id)
         requests = _keep_requests(self.requests)
         first_open = len(self.requests) - self.unanswered
+        names = (Name(text, *used) for text, used in self.names.items())
+        ranked = sorted(
+            names, key=lambda name: (-rate_name(name, messages=self.messages), name.text)
+        )
         return Facts(
             requests=tuple(self.requests[at] for at in requests),
             unanswered=sum(at >= first_open for at in requests),
@@ -411,9 +408,7 @@ class _FactCollector:
             skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
             rules=_keep_newest_texts([Skill(*rule) for rule in self.rules.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
-            names=rank_names(
-                (Name(text, *used) for text, used in self.names.items()), messages=self.messages
-            )[:MAX_NAMES],
+            names=tuple(ranked[:MAX_NAMES]),
             last_reply=self.last_reply,
             messages=self.messages,
             thinking=self.thinking
@@ -424,9 +419,8 @@ class _FactCollector:
         )
 
     def _add_names(self, message: Message) -> None:
-        words = set[str]().union(*map(find_words, iter_texts(message))) - self._plain
-        names = {word for word in words if is_name(word) and not is_common(word)}
-        self._plain.update(word for word in words - names if len(word) <= MAX_LENGTH)
+        found = set[str]().union(*map(find_names, iter_texts(message)))
+        names = {name for name in found if not is_common(name)}
         for text in sorted(names):
             written, seen, _ = self.names.get(text, (0, 0, 0))
             self.names[text] = written + (message.role != "tool"), seen + 1, self.messages

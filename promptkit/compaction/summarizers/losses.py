@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -16,12 +16,8 @@ from promptkit.compaction.planning.names import (
     iter_texts,
     remove_name_list,
 )
+from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, as_mapping, as_sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.compaction.summarizers.facts import Facts
 
 FactKind: TypeAlias = Literal["paths", "commands", "figures", "errors", "requests"]
 """The kind of a fact."""
@@ -41,6 +37,9 @@ NEWEST: Mapping[FactKind, int] = {"paths": 20, "commands": 12, "figures": 12, "e
 
 LEAST_FACTS = 8
 """With fewer facts than these no summary is completed."""
+
+FIRST_SEARCH = 64
+"""The texts that are searched at first, the newest. Each further search takes twice as many."""
 
 MAX_MISSING = 20
 """The texts of facts that are no longer shown which a checkpoint names, the newest first."""
@@ -120,12 +119,28 @@ def measure_facts(
         The facts that `before` showed, of each kind the newest first.
     """
     found = list(_iter_facts(facts))
-    earlier, shown = _Shown(before, found), _Shown(after, found)
+    shown, earlier = _Shown(found), _Shown(found)
+    shown.add(chain.from_iterable(map(iter_texts, after)))
+    texts = list(chain.from_iterable(map(iter_texts, before)))
+    whole = {text.strip() for text in texts if NAMES_TAG not in text}
+
+    def is_open(fact: _Fact) -> bool:
+        """Return whether messages that were not searched yet may tell more of a fact."""
+        is_shown = fact.text in whole or earlier.shows(fact)
+        return not is_shown or (bool(fact.forms) and shown.find_level(fact, earlier) == "named")
+
+    # most facts are whole texts or stand in the newest messages, so that few are searched
+    open_facts, size = list(filter(is_open, found)), FIRST_SEARCH
+    while open_facts and texts:
+        earlier.add(texts[-size:])
+        del texts[-size:]
+        open_facts, size = list(filter(is_open, open_facts)), 2 * size
+    missing = {id(fact) for fact in open_facts if not earlier.shows(fact)}
     gone: Level = "reachable" if has_way_back else "lost"
     return tuple(
         MeasuredFact(fact.kind, fact.text, shown.find_level(fact, earlier) or gone)
         for fact in found
-        if earlier.shows(fact)
+        if id(fact) not in missing
     )
 
 
@@ -145,7 +160,8 @@ def find_left_out(measured: Iterable[MeasuredFact]) -> tuple[MeasuredFact, ...]:
 def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
     """Return whether messages show a fact, at least by its names."""
     fact = _Fact(kind, text)
-    shown = _Shown(messages, (fact,))
+    shown = _Shown((fact,))
+    shown.add(chain.from_iterable(map(iter_texts, messages)))
     return shown.shows(fact)
 
 
@@ -187,36 +203,40 @@ class _Fact:
 
 
 class _Shown:
-    """The words of messages, as far as they can show facts."""
+    """The words of texts, as far as they can show facts."""
 
-    def __init__(self, messages: Iterable[Message], facts: Iterable[_Fact]) -> None:
-        forms = {form for fact in facts for form in fact.forms}
-        wanted = {word for fact in facts for word in (*fact.words, *fact.names)} | forms
-        pairs = {pair for fact in facts for pair in fact.pairs}
+    def __init__(self, facts: Iterable[_Fact]) -> None:
+        self._forms = {form for fact in facts for form in fact.forms}
+        self._wanted = {word for fact in facts for word in (*fact.words, *fact.names)} | self._forms
+        self._pairs = {pair for fact in facts for pair in fact.pairs}
         self.words = set[str]()
         self.pairs = set[tuple[str, str]]()
         self.beside = defaultdict[str, set[str]](set)
         """The words beside each spelling of a path."""
-        self._texts = list[str]()
-        for text in chain.from_iterable(map(iter_texts, messages)):
+        self._texts, self._lines = list[str](), list[str]()
+
+    def add(self, texts: Iterable[str]) -> None:
+        """Search more texts."""
+        for text in texts:
             self._texts.append(text)
             words = find_words(text)
-            found = wanted.intersection(words)
+            found = self._wanted.intersection(words)
             self.words |= found
             if NAMES_TAG in text:
                 words = find_words(remove_name_list(text))
-            self.pairs |= pairs.intersection(pairwise(words))
-            if not forms.isdisjoint(found):
+            self.pairs |= self._pairs.intersection(pairwise(words))
+            if not self._forms.isdisjoint(found):
                 for word, other in pairwise(words):
-                    if word in forms:
+                    if word in self._forms:
                         self.beside[word].add(other)
-                    if other in forms:
+                    if other in self._forms:
                         self.beside[other].add(word)
 
-    @cached_property
-    def text(self) -> str:
-        """The texts of the messages, each in one line."""
-        return "\n".join(" ".join(text.split()) for text in self._texts)
+    def _has_line(self, line: str) -> bool:
+        """Return whether a text has this line, by whatever white space its words are apart."""
+        new = self._texts[len(self._lines) :]
+        self._lines += (" ".join(text.split()) for text in new)
+        return any(line in each for each in self._lines)
 
     def shows(self, fact: _Fact) -> bool:
         """Return whether a fact is shown at any level."""
@@ -236,7 +256,7 @@ class _Shown:
             lower = {word.lower() for word in beside}
             return "named" if beside.isdisjoint(known) and lower.isdisjoint(_USES) else "in_context"
         pairs = fact.pairs & self.pairs
-        if pairs == fact.pairs and self.words.issuperset(fact.words) and fact.line in self.text:
+        if pairs == fact.pairs and self.words.issuperset(fact.words) and self._has_line(fact.line):
             return "quoted"
         named = bool(fact.names) and fact.names <= self.words
         is_beside = pairs and (2 * len(pairs) >= len(fact.pairs) or fact.kind == "figures")

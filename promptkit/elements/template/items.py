@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias, cast
 
 import attrs
 
-from promptkit.elements import chat
+from promptkit.elements import builtin
 from promptkit.elements.element import Children, PromptElement
 from promptkit.errors import PromptKitError, TemplateError
-
-if TYPE_CHECKING:
-    from promptkit.messages import Json
+from promptkit.messages import Json
 
 
 class TemplateText(NamedTuple):
@@ -95,11 +93,11 @@ def holds_messages(items: Iterable[TemplateItem]) -> bool:
 
 
 _MESSAGES = (
-    chat.SystemMessage,
-    chat.UserMessage,
-    chat.AssistantMessage,
-    chat.ToolMessage,
-    chat.ToolRound,
+    builtin.SystemMessage,
+    builtin.UserMessage,
+    builtin.AssistantMessage,
+    builtin.ToolMessage,
+    builtin.ToolRound,
 )
 
 

@@ -30,8 +30,15 @@ from jinja2.compiler import CodeGenerator, Frame
 from jinja2.ext import Extension
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from promptkit.elements import chat, layout, media, text
-from promptkit.elements.element import Child, PromptElement, flatten, prop_name, signature_names
+from promptkit.elements import builtin
+from promptkit.elements.element import (
+    Child,
+    PromptElement,
+    flatten,
+    has_type,
+    prop_name,
+    signature_names,
+)
 from promptkit.elements.template.items import (
     TagDraft,
     TagKind,
@@ -44,7 +51,6 @@ from promptkit.elements.template.items import (
     is_blank,
     trim_last_break,
 )
-from promptkit.elements.text import Tag
 from promptkit.errors import BadChildError, PromptKitError, TemplateError
 from promptkit.messages import ToolCall
 
@@ -92,30 +98,30 @@ class TagSpec:
 
 
 TAGS: Mapping[str, TagSpec] = {
-    "system": TagSpec(cls=chat.SystemMessage, kind="message"),
-    "user": TagSpec(cls=chat.UserMessage, kind="message"),
+    "system": TagSpec(cls=builtin.SystemMessage, kind="message"),
+    "user": TagSpec(cls=builtin.UserMessage, kind="message"),
     "assistant": TagSpec(
-        cls=chat.AssistantMessage, kind="message", hidden=("children", "tool_calls", "keep_with")
+        cls=builtin.AssistantMessage, kind="message", hidden=("children", "tool_calls", "keep_with")
     ),
-    "tool": TagSpec(cls=chat.ToolMessage, kind="message"),
+    "tool": TagSpec(cls=builtin.ToolMessage, kind="message"),
     "tool_call": TagSpec(cls=ToolCallTag, kind="call"),
-    "group": TagSpec(cls=layout.Group, kind="layout"),
-    "chunk": TagSpec(cls=layout.Chunk, kind="layout"),
-    "limit": TagSpec(cls=layout.TokenLimit, kind="layout", positional="max_tokens"),
-    "keep_with": TagSpec(cls=layout.KeepWith, kind="layout", positional="group"),
-    "isolate": TagSpec(cls=layout.Isolate, kind="layout", positional="tokens"),
-    "if_empty": TagSpec(cls=layout.IfEmpty, kind="layout"),
-    "list": TagSpec(cls=layout.PrioritizedList, kind="items"),
-    "first": TagSpec(cls=layout.First, kind="items"),
-    "text": TagSpec(cls=text.TextChunk, kind="content"),
-    "truncate": TagSpec(cls=text.Truncate, kind="content"),
-    "tag": TagSpec(cls=text.Tag, kind="content", positional="tag"),
-    "image": TagSpec(cls=media.Image, kind="content", positional="url"),
-    "document": TagSpec(cls=media.Document, kind="content"),
-    "cache_breakpoint": TagSpec(cls=layout.CacheBreakpoint, kind="content"),
-    "reserve": TagSpec(cls=layout.Reserve, kind="mark", positional="tokens"),
-    "reference": TagSpec(cls=media.Reference, kind="mark", positional="to"),
-    "metadata": TagSpec(cls=media.Metadata, kind="mark", positional="value"),
+    "group": TagSpec(cls=builtin.Group, kind="layout"),
+    "chunk": TagSpec(cls=builtin.Chunk, kind="layout"),
+    "limit": TagSpec(cls=builtin.TokenLimit, kind="layout", positional="max_tokens"),
+    "keep_with": TagSpec(cls=builtin.KeepWith, kind="layout", positional="group"),
+    "isolate": TagSpec(cls=builtin.Isolate, kind="layout", positional="tokens"),
+    "if_empty": TagSpec(cls=builtin.IfEmpty, kind="layout"),
+    "list": TagSpec(cls=builtin.PrioritizedList, kind="items"),
+    "first": TagSpec(cls=builtin.First, kind="items"),
+    "text": TagSpec(cls=builtin.TextChunk, kind="content"),
+    "truncate": TagSpec(cls=builtin.Truncate, kind="content"),
+    "tag": TagSpec(cls=builtin.Tag, kind="content", positional="tag"),
+    "image": TagSpec(cls=builtin.Image, kind="content", positional="url"),
+    "document": TagSpec(cls=builtin.Document, kind="content"),
+    "cache_breakpoint": TagSpec(cls=builtin.CacheBreakpoint, kind="content"),
+    "reserve": TagSpec(cls=builtin.Reserve, kind="mark", positional="tokens"),
+    "reference": TagSpec(cls=builtin.Reference, kind="mark", positional="to"),
+    "metadata": TagSpec(cls=builtin.Metadata, kind="mark", positional="value"),
 }
 """The tags by name."""
 
@@ -133,15 +139,14 @@ SELF_CLOSING = {
 TRIMMED = {"system", "user", "assistant", "tool", "tag"}
 """The tags whose body loses its last line break."""
 
-TYPES: Mapping[str, tuple[str, tuple[type, ...]]] = {
-    "bool": ("true or false", (bool,)),
-    "int": ("a whole number", (int,)),
-    "float": ("a number", (int, float)),
-    "str": ("a text", (str,)),
-    "None": ("none", (type(None),)),
+TYPES: Mapping[str, str] = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "None": "none",
 }
-"""The type of a field, as written in the class → its name in errors, and the classes of valid
-values."""
+"""The type of a field, as written in the class → its name in errors."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {"keep": ("head", "tail", "middle")}
 """Attribute → its valid values."""
@@ -248,10 +253,11 @@ def _read_template(
     if root is None or {"", ".."} & set(parts) or "\\" in name:
         return None
     path = root.joinpath(*parts)
-    if not path.is_file():
-        return None
-    # a Path joins to a Path
-    if isinstance(path, Path) and not path.resolve().is_relative_to(cast("Path", root).resolve()):
+    if not path.is_file() or (
+        isinstance(path, Path)
+        # a Path joins to a Path
+        and not path.resolve().is_relative_to(cast("Path", root).resolve())
+    ):
         return None
     version = _read_file_version(path)
     # utf-8-sig: the byte order mark of an editor is not part of a prompt.
@@ -342,7 +348,7 @@ class _Tags(Extension):
                     f"{{% {name} %}} takes attributes, such as {next(iter(fields))}=…, not {stream.current.value!r}",
                     line,
                 )
-            if attribute not in fields and tag.cls is not Tag:
+            if attribute not in fields and tag.cls is not builtin.Tag:
                 near = get_close_matches(attribute, fields, 1)
                 hint = f"did you mean {near[0]}?" if near else f"it takes {', '.join(fields)}."
                 parser.fail(f"{{% {name} %}} has no attribute {attribute!r}: {hint}", line)
@@ -575,11 +581,13 @@ def _collect_items(output: Iterable[object], file: str, line: int) -> Iterator[T
     for item in output:
         if isinstance(item, TemplateFragment):
             yield from item.items
-        elif isinstance(item, TemplateText | TagDraft | PromptElement):
-            yield item
         else:
-            yield TemplateText(
-                str(item), literal=False, file=file, line=line, in_message_template=False
+            yield (
+                item
+                if isinstance(item, TemplateText | TagDraft | PromptElement)
+                else TemplateText(
+                    str(item), literal=False, file=file, line=line, in_message_template=False
+                )
             )
 
 
@@ -612,7 +620,7 @@ def _draft_tag(
             xml_attributes[attribute] = (
                 str(value).lower() if isinstance(value, bool) else str(value)
             )
-    if tag.cls is text.Tag:
+    if tag.cls is builtin.Tag:
         props["attributes"] = {
             **cast("Mapping[str, str]", props.get("attributes", {})),
             **xml_attributes,
@@ -641,9 +649,13 @@ def _draft_tag(
 
 def _build_tool_call(attributes: Mapping[str, object]) -> ToolCall:
     arguments = attributes.get("arguments", "{}")
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(id=str(attributes["id"]), name=str(attributes["name"]), arguments=arguments)
+    return ToolCall(
+        id=str(attributes["id"]),
+        name=str(attributes["name"]),
+        arguments=arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments, ensure_ascii=False),
+    )
 
 
 def _describe_expected(attribute: str, field: attrs.Attribute[object], value: object) -> str:
@@ -652,10 +664,8 @@ def _describe_expected(attribute: str, field: attrs.Attribute[object], value: ob
     if choices:
         return "" if value in choices else f"one of {', '.join(choices)}"
     annotation = field.type.__name__ if isinstance(field.type, type) else str(field.type)
-    names = annotation.split(" | ")
-    if not set(names) <= set(TYPES):
-        return ""
-    kinds = tuple(kind for name in names for kind in TYPES[name][1])
-    if isinstance(value, kinds) and (not isinstance(value, bool) or "bool" in names):
-        return ""
-    return " or ".join(TYPES[name][0] for name in names)
+    return (
+        ""
+        if has_type(value, annotation)
+        else " or ".join(TYPES[name] for name in annotation.split(" | "))
+    )

@@ -157,8 +157,6 @@ def _compile_piece(piece: str) -> str:
 ROWS_PER_GROUP = 10_000
 """Rows of Parquet that are in memory at the same time, and together in the file."""
 
-SUFFIXES = (".jsonl", ".parquet")
-
 
 def check_output(output: Path | str, *, force: bool) -> None:
     """Check that an output can be written, before any work is done.
@@ -173,7 +171,7 @@ def check_output(output: Path | str, *, force: bool) -> None:
         InvalidArgumentError: The URL can only be read.
     """
     suffix = Path(str(output)).suffix
-    if suffix not in SUFFIXES or is_conversation(output):
+    if suffix not in (".jsonl", ".parquet") or is_conversation(output):
         raise CorpusError(
             f"rows are written as JSON lines or as Parquet: name {output} with the suffix .jsonl or .parquet."
         )
@@ -245,11 +243,15 @@ def _write_parquet(file: BinaryIO, read_lines: Callable[[], Iterable[bytes]]) ->
             columns = [
                 [_convert(row.get(name), kind) for row in group] for name, kind in types.items()
             ]
-            arrays = [
-                pa.array(values, type=field.type)
-                for values, field in zip(columns, schema, strict=True)
-            ]
-            writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
+            writer.write_table(
+                pa.Table.from_arrays(
+                    [
+                        pa.array(values, type=field.type)
+                        for values, field in zip(columns, schema, strict=True)
+                    ],
+                    schema=schema,
+                )
+            )
 
 
 def _read_rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:  # Any: JSON

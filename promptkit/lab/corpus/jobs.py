@@ -24,6 +24,7 @@ from promptkit.lab.recordings import (
 )
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay import FileResult, Recording, ReplayOptions, read_recordings
+from promptkit.lab.replay.message_counts import count_overhead
 from promptkit.lab.replay.results import result_rows
 from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
 from promptkit.messages import Json
@@ -70,9 +71,11 @@ class ReplayJob:
     def run(self, file: str) -> FileRows:
         """Replay a file. Its totals are its `FileResult`, which `read_totals` reads."""
         results = list(replay_conversations(file, self.options))
-        rows = [row for number, result in enumerate(results) for row in result_rows(result, number)]
         return FileRows(
-            rows=rows, totals=cattrs.unstructure(sum_results(results, self.options, file=file))
+            rows=[
+                row for number, result in enumerate(results) for row in result_rows(result, number)
+            ],
+            totals=cattrs.unstructure(sum_results(results, self.options, file=file)),
         )
 
     @staticmethod
@@ -132,8 +135,7 @@ class FitJob:
             )
         except PromptKitError as error:
             return {"error": str(error)}
-        instructions = next((message.text for message in recording.system), False)
-        overhead = tokenizer.count_overhead(recording.tools, system=instructions).tokens
+        overhead = count_overhead(tokenizer, recording.tools, recording.system)
         row: dict[str, object] = {"messages": window} if isinstance(window, list) else {**window}
         if recording.tools:
             row["tools"] = (
@@ -196,23 +198,29 @@ class ImportJob:
                 raise
             result = import_recording(file, format_name=self.format_name)
         counts: dict[str, Json] = attrs.asdict(result.counts)
-        row = {
-            "file": file,
-            **({} if target is None else {"transcript": str(target)}),
-            "format": result.format,
-            "entries": result.entries,
-            **counts,
-        }
-        return FileRows(rows=[row], totals=counts)
+        return FileRows(
+            rows=[
+                {
+                    "file": file,
+                    **({} if target is None else {"transcript": str(target)}),
+                    "format": result.format,
+                    "entries": result.entries,
+                    **counts,
+                }
+            ],
+            totals=counts,
+        )
 
     def find_target(self, file: str) -> Path | str | None:
         """Return where the transcript of a file is written; None if it is not."""
         if self.out is None:
             return None
         name = self._make_name(file)
-        if is_url(self.out):
-            return f"{self.out}#{quote(name.removesuffix('.jsonl'), safe='')}"
-        return Path(self.out, name)
+        return (
+            f"{self.out}#{quote(name.removesuffix('.jsonl'), safe='')}"
+            if is_url(self.out)
+            else Path(self.out, name)
+        )
 
     def _make_name(self, file: str) -> str:
         """Return the path of a transcript below the output. Nothing in it leads out of there."""

@@ -95,9 +95,12 @@ def run_job(  # noqa: PLR0913  # keywords
     path = state or find_state(output or "promptkit")
     if output is not None and _identify(path) == _identify(output):
         raise CorpusError(f"{path} is the output: name another file for the unfinished work.")
-    identity = json.dumps([version("promptkit"), repr(job), [str(file) for file in files]])
-    inputs = (_list_inputs(file, output, path) for file in files)
-    with open_state(path, identity, inputs, find_target=getattr(job, "find_target", None)) as run:
+    with open_state(
+        path,
+        json.dumps([version("promptkit"), repr(job), [str(file) for file in files]]),
+        (_list_inputs(file, output, path) for file in files),
+        find_target=getattr(job, "find_target", None),
+    ) as run:
         _work(run, job, executor, on_progress or (lambda _done, _total: None))
         if output is not None:
             write_rows(output, lambda: (outcome.lines for _, outcome in run.read()))

@@ -246,8 +246,11 @@ def _error_of(path: Path, error: sqlite3.Error) -> CorpusError:
         return CorpusError(
             f"another process works with {path}: wait until it has ended, or name another output."
         )
-    damaged = not isinstance(error, sqlite3.OperationalError)
-    advice = " Delete it to begin again, or name another output." if damaged else ""
+    advice = (
+        " Delete it to begin again, or name another output."
+        if not isinstance(error, sqlite3.OperationalError)
+        else ""
+    )
     return CorpusError(f"{path} cannot be used to keep unfinished work: {error}.{advice}")
 
 
@@ -289,8 +292,12 @@ class RunState:
         database = self._database
         if not database.in_transaction:
             database.execute("BEGIN")
-        errors = json.dumps(outcome.errors).encode()
-        fields = (number, outcome.lines, outcome.totals.encode(), errors)
+        fields = (
+            number,
+            outcome.lines,
+            outcome.totals.encode(),
+            json.dumps(outcome.errors).encode(),
+        )
         database.execute(
             "INSERT INTO outcomes VALUES (?, ?, ?, ?, ?)", (*fields, _checksum(*fields))
         )

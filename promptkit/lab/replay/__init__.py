@@ -6,7 +6,7 @@
 * Recordings: `Recording`, `read_recordings`, `recording_from_messages`, and to play one of them
   `Simulation`, `SimulationResult`
 * Prompt caches: `cache_rule_for`
-* Policies: `PresetPolicy`, `BaselinePolicy`, `POLICY_GROUPS`, `parse_policy_names`, `find_policy`
+* Policies: `POLICY_GROUPS`, `parse_policy_names`, `find_policy`
 * Policies of your own: `ReplayPolicy`, `PolicyRun`, `ReplayTerms`, `SummaryCall`
 * Draw: `draw_timeline`, with the extra `plot`
 * Errors: `UnknownPolicyError`

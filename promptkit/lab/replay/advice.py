@@ -18,7 +18,7 @@ from typing import NamedTuple
 import attrs
 
 from promptkit.lab.replay.results import FileResult, PolicyResult
-from promptkit.lab.replay.runner import ReplayOptions, sum_results
+from promptkit.lab.replay.runner import ReplayOptions
 
 DEFAULT = "vscode"
 """The default preset of sessions."""
@@ -136,23 +136,21 @@ class Advice:
 def format_code(policy: str) -> str:
     """Return the argument of a session that chooses a policy, which is a preset with settings."""
     name, *pairs = policy.split(":")
-    if not pairs:
-        return f'AgentSession(…, preset="{name}")'
-    return f"AgentSession(…, preset=break_even(BreakEven({', '.join(pairs)})))  # from promptkit.compaction.presets.{name}"
+    return (
+        f'AgentSession(…, preset="{name}")'
+        if not pairs
+        else f"AgentSession(…, preset=break_even(BreakEven({', '.join(pairs)})))  # from promptkit.compaction.presets.{name}"
+    )
 
 
-def advise(conversations: Sequence[FileResult], options: ReplayOptions) -> Advice:
+def advise(files: Sequence[FileResult], options: ReplayOptions) -> Advice:
     """Recommend one of the candidates for the window of the options.
 
     Args:
-        conversations: The result of each conversation under each of `CANDIDATES`, in their order.
+        files: The result of each file, which is a session, under each of `CANDIDATES`, in their order.
         options: The options of the replay.
     """
-    by_file: dict[str, list[FileResult]] = {}
-    for each in conversations:
-        by_file.setdefault(each.file, []).append(each)
-    chosen = attrs.evolve(options, policies=CANDIDATES)
-    sessions = [sum_results(each, chosen, file="").policies for each in by_file.values()]
+    sessions = [each.policies for each in files]
     figures = [tuple(map(_Figures.of, each)) for each in sessions]
     total = _add_up(figures)
     place = _choose(total)
@@ -201,23 +199,25 @@ class _Figures(NamedTuple):
 
 def _add_up(sessions: Sequence[Sequence[_Figures]]) -> list[_Figures]:
     """Return the sums of each candidate over sessions."""
-    columns = zip(*sessions, strict=True)
-    sums = [_Figures(*map(sum, zip(*column, strict=True))) for column in columns]
-    return sums or [_Figures(0.0, 0, 0, 0, 0, 0)] * len(CANDIDATES)
+    return [
+        _Figures(*map(sum, zip(*column, strict=True))) for column in zip(*sessions, strict=True)
+    ] or [_Figures(0.0, 0, 0, 0, 0, 0)] * len(CANDIDATES)
 
 
 def _choose(totals: Sequence[_Figures]) -> int:
     """Return the place of the cheapest candidate that may be recommended; 0, the default, if none saves enough."""
     default = totals[0]
-    allowed = [
-        at
-        for at, each in enumerate(totals)
-        if each.overflows <= default.overflows
-        and each.invalid <= default.invalid
-        and each.waits <= default.waits
-        and each.quoted >= default.quoted - MOST_LINES_LOST
-    ]
-    best = min(allowed, key=lambda at: totals[at].price)
+    best = min(
+        [
+            at
+            for at, each in enumerate(totals)
+            if each.overflows <= default.overflows
+            and each.invalid <= default.invalid
+            and each.waits <= default.waits
+            and each.quoted >= default.quoted - MOST_LINES_LOST
+        ],
+        key=lambda at: totals[at].price,
+    )
     return best if _saving(totals, best) >= LEAST_SAVING else 0
 
 
@@ -252,7 +252,6 @@ def _stretch_interval(prices: Sequence[float]) -> float:
     A few expensive sessions count as few, however many cheap ones are beside them.
     """
     squares = sum(price * price for price in prices)
-    effective = sum(prices) ** 2 / squares if squares else 0.0
-    freedom = max(1.0, effective - 1)
+    freedom = max(1.0, (sum(prices) ** 2 / squares if squares else 0.0) - 1)
     quantile = NormalDist().inv_cdf((1 + INTERVAL) / 2)
     return (1 + (quantile**2 + 1) / (4 * freedom)) * math.sqrt((freedom + 1) / freedom)

@@ -18,7 +18,7 @@ import attrs
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.errors import TranscriptError
 from promptkit.lab.recordings import read_recording
-from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts, count_overhead
 from promptkit.lab.replay.policies.registry import find_policy
 from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for, is_claude
 from promptkit.lab.replay.recorded import (
@@ -39,7 +39,7 @@ from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Pri
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
 from promptkit.transcript.log.entries import RequestBudget
-from promptkit.transcript.log.usage import read_bill
+from promptkit.transcript.log.statistics import read_bill
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
 
 PARTS: tuple[str, ...] = (
@@ -195,9 +195,11 @@ class LogMessages:
 
 
 def _call_keys(message: Message) -> list[tuple[str, str]]:
-    if message.role == "tool":
-        return [("tool", message.tool_call_id or "")]
-    return [("assistant", call.id) for call in message.tool_calls]
+    return (
+        [("tool", message.tool_call_id or "")]
+        if message.role == "tool"
+        else [("assistant", call.id) for call in message.tool_calls]
+    )
 
 
 class RequestLogger:
@@ -289,8 +291,7 @@ class RequestLogger:
 
 
 def _append_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
-    kept = (0, len(before)) if before else ()
-    return (*kept, *_new_runs(shown, len(before), len(shown)))
+    return (*((0, len(before)) if before else ()), *_new_runs(shown, len(before), len(shown)))
 
 
 def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
@@ -385,10 +386,11 @@ class CountedMessageFinder:
         """Add a message that is a form of an earlier one, and return its number; -1 if it is none."""
         if (original := self._messages.find_original(count.message, reply)) is None:
             return -1
-        changed = LoggedMessage(
-            message=count.message, tokens=count.tokens, kind="changed", original=original
+        number = self._others[count.number] = self._messages.add(
+            LoggedMessage(
+                message=count.message, tokens=count.tokens, kind="changed", original=original
+            )
         )
-        number = self._others[count.number] = self._messages.add(changed)
         return number
 
 
@@ -457,13 +459,16 @@ def log_conversation(file: Path | str, options: LogOptions) -> ConversationLog:
             f"{file}: there is no conversation {branch}. The file has {len(tree.leaves):,}, counted from 1."
         )
     leaf = tree.leaves[branch - 1]
-    log = log_path(
-        tree.path_to(leaf),
-        options,
-        tools=tree.tools_of(leaf),
-        seed=f"{hash_recording(file)}:{tree.number_of(leaf)}",
+    return attrs.evolve(
+        log_path(
+            tree.path_to(leaf),
+            options,
+            tools=tree.tools_of(leaf),
+            seed=f"{hash_recording(file)}:{tree.number_of(leaf)}",
+        ),
+        branch=branch,
+        branches=len(tree.leaves),
     )
-    return attrs.evolve(log, branch=branch, branches=len(tree.leaves))
 
 
 def log_path(
@@ -485,8 +490,9 @@ def log_path(
         ToolsFillBudgetError: The window is too small for the tool definitions.
         UnknownPolicyError: There is no policy with one of the names.
     """
-    model = options.model or _find_model(path, options.prices)
-    return _Logger(path, model, options, tools, seed).log()
+    return _Logger(
+        path, options.model or _find_model(path, options.prices), options, tools, seed
+    ).log()
 
 
 def _find_model(path: Sequence[Entry], prices: Prices) -> str:
@@ -509,12 +515,14 @@ def _describe_miss(entry: Entry) -> str | None:
 
 def find_budget(path: Sequence[Entry]) -> RequestBudget:
     """Return the budget that the last requests of a transcript had, as far as it was recorded."""
-    budgets = (
-        entry.payload.budget
-        for entry in reversed(path)
-        if isinstance(entry.payload, MessageEntry) and entry.payload.budget
+    return next(
+        (
+            entry.payload.budget
+            for entry in reversed(path)
+            if isinstance(entry.payload, MessageEntry) and entry.payload.budget
+        ),
+        RequestBudget(),
     )
-    return next(budgets, RequestBudget())
 
 
 def _find_price(prices: Prices, model: str) -> Price | None:
@@ -592,10 +600,6 @@ class _Logger:
             limit=self._budget.limit if self._has_limit else None,
         )
 
-    def _count_overhead(self, system: Sequence[Message]) -> int:
-        text = system[0].text if system else False
-        return self._tokenizer.count_overhead(self._tools, system=text).tokens
-
     def _price_of(self, model: str | None) -> Price | None:
         """Return the prices of a recorded model; those of the log if it has none, or if a model was chosen."""
         own = None if self._options.model or model is None else model
@@ -615,16 +619,21 @@ class _Logger:
             fixed_tokens=None,
             cache_misses=None,
         )
-        overhead = self._count_overhead(recording.system)
         logger = RequestLogger(
-            self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
+            self._messages,
+            request_tokens=count_overhead(self._tokenizer, self._tools, recording.system),
+            has_tools=bool(self._tools),
+            price=self._price,
         )
         finder = CountedMessageFinder(self._messages, self._numbers)
 
         def on_request(request: SentRequest) -> None:
             reply = places[len(recording.system) + request.reply]
-            shown = finder.find(request.messages, reply, checkpoint=request.checkpoint)
-            logger.add(shown, attrs.evolve(request, reply=reply), simulated=True)
+            logger.add(
+                finder.find(request.messages, reply, checkpoint=request.checkpoint),
+                attrs.evolve(request, reply=reply),
+                simulated=True,
+            )
 
         result = Simulation(recording, rules, counts=self._counts).run(
             policy, seed=self._seed, on_request=on_request
@@ -633,8 +642,9 @@ class _Logger:
 
     def _log_recorded(self) -> RequestLog:
         """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
-        system = [message for _, message in self._said if message.role == "system"]
-        overhead = self._count_overhead(system)
+        overhead = count_overhead(
+            self._tokenizer, self._tools, (message for _, message in self._said)
+        )
         logger = RequestLogger(
             self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
         )
@@ -673,9 +683,14 @@ class _Logger:
                     if isinstance(payload, MessageEntry)
                     else (None, None)
                 )
-                failed = is_billed and bill is None and usage is not None
-                price = FREE if failed else self._price_of(model)
-                logger.add(shown, request, simulated=bill is None, price=price)
+                logger.add(
+                    shown,
+                    request,
+                    simulated=bill is None,
+                    price=FREE
+                    if (is_billed and bill is None and usage is not None)
+                    else self._price_of(model),
+                )
                 checkpoint = False
         return logger.finish(RECORDED, BilledTokens())
 
@@ -697,8 +712,11 @@ class _RecordedRequests:
         self._by_entry = {message.entry_id: number for number, message in enumerate(messages.all)}
         self._places = {entry.id: at for at, entry in enumerate(path)}
         # for each entry the number of messages before it
-        said = (entry.message is not None and is_shown(entry.message) for entry in path)
-        self._said_before = list(accumulate(said, initial=0))
+        self._said_before = list(
+            accumulate(
+                (entry.message is not None and is_shown(entry.message) for entry in path), initial=0
+            )
+        )
         self._others: dict[tuple[str, int], int] = {}
         self._shown: list[int] = []
 
@@ -706,8 +724,10 @@ class _RecordedRequests:
         """Return the numbers and the counts of the messages that were shown before the entry at a place of the path."""
         views = self._views
         start = views.show(place)
-        new = zip(views.items[start:], views.counts[start:], strict=True)
-        self._shown[start:] = [self._find(item, count) for item, count in new]
+        self._shown[start:] = [
+            self._find(item, count)
+            for item, count in zip(views.items[start:], views.counts[start:], strict=True)
+        ]
         return self._shown, views.counts
 
     def _find(self, item: ViewItem, count: MessageCount) -> int:

@@ -21,11 +21,9 @@ CONVERSATION = VIEWER.with_name("conversation")
 """The folder with the scripts, the style sheet and the template of the page. It shares others with
 the trace page."""
 
-SHARED_SCRIPTS = ("dom", "frame", "windowed", "calls", "content")
 SCRIPTS = ("log", "rows", "chart", "shown", "reasons", "facts", "search", "head", "app")
 """The parts of the script besides the shared ones. The first two do not use the document."""
 
-SHARED_STYLES = ("page", "panels")
 STYLES = ("conversation",)
 
 _KINDS = {"recorded": "r", "changed": "c", "summary": "s", "added": "a"}
@@ -43,8 +41,11 @@ def conversation_to_html(log: ConversationLog, *, title: str = "Conversation") -
     """
     return build_page(
         CONVERSATION / "page.html.j2",
-        scripts=[*_paths(VIEWER, SHARED_SCRIPTS, "js"), *_paths(CONVERSATION, SCRIPTS, "js")],
-        styles=[*_paths(VIEWER, SHARED_STYLES, "css"), *_paths(CONVERSATION, STYLES, "css")],
+        scripts=[
+            *_paths(VIEWER, ("dom", "frame", "windowed", "calls", "content"), "js"),
+            *_paths(CONVERSATION, SCRIPTS, "js"),
+        ],
+        styles=[*_paths(VIEWER, ("page", "panels"), "css"), *_paths(CONVERSATION, STYLES, "css")],
         data=build_columns(log),
         title=title,
     )
@@ -93,9 +94,11 @@ def build_columns(log: ConversationLog) -> dict[str, object]:
 def _encode_content(message: LoggedMessage) -> object:
     """Return a text, or a list of texts and of the properties of other parts."""
     content = message.message.content
-    if all(isinstance(part, str) for part in content) and len(content) <= 1:
-        return message.message.text
-    return [part if isinstance(part, str) else describe_part(part) for part in content]
+    return (
+        message.message.text
+        if all(isinstance(part, str) for part in content) and len(content) <= 1
+        else [part if isinstance(part, str) else describe_part(part) for part in content]
+    )
 
 
 def _encode_log(log: RequestLog) -> dict[str, object]:

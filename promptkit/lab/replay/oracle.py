@@ -135,12 +135,13 @@ def find_lower_bound(conversation: PricedConversation) -> float:
     first = fixed if places and not places[0] else 0
     repeated = fixed * len(places) - first
     read = sum(tokens if room is None else min(tokens, room) for tokens in new)
-    billed = BilledTokens(
-        input_tokens=first + read + repeated,
-        cached_tokens=0 if conversation.cache == "off" else repeated,
-        output_tokens=sum(requests[at].output_tokens for at in places),
+    return conversation.price.cost(
+        BilledTokens(
+            input_tokens=first + read + repeated,
+            cached_tokens=0 if conversation.cache == "off" else repeated,
+            output_tokens=sum(requests[at].output_tokens for at in places),
+        )
     )
-    return conversation.price.cost(billed)
 
 
 def find_optimum(conversation: PricedConversation) -> tuple[float, tuple[int, ...]]:
@@ -215,9 +216,10 @@ def _price_summary(conversation: PricedConversation, at: int, size: int) -> floa
     billed = conversation.bill_prefix(
         size, size if request.replied - request.sent <= lifetime else 0
     )
-    tokens = attrs.evolve(
-        billed,
-        input_tokens=billed.input_tokens + QUESTION_TOKENS,
-        output_tokens=conversation.summary_tokens,
+    return conversation.price.cost(
+        attrs.evolve(
+            billed,
+            input_tokens=billed.input_tokens + QUESTION_TOKENS,
+            output_tokens=conversation.summary_tokens,
+        )
     )
-    return conversation.price.cost(tokens)

@@ -92,8 +92,9 @@ def _create_figure(files: Sequence[FileResult], width: float) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, HEIGHT * max(1, len(files))), layout="constrained")
-    parts = figure.subfigures(max(1, len(files)), 1, squeeze=False)[:, 0]
-    for part, file in zip(parts, files, strict=False):
+    for part, file in zip(
+        figure.subfigures(max(1, len(files)), 1, squeeze=False)[:, 0], files, strict=False
+    ):
         context, cached = part.subplots(2, 1, sharex=True, height_ratios=(2, 1))
         _draw_file(file, context, cached, length=round(MAX_NAME * width / WIDE))
         if width == WIDE:
@@ -153,8 +154,9 @@ def _draw_file(file: FileResult, context: Axes, cached: Axes, *, length: int) ->
                 for result in file.policies
                 for request in result.timeline[number - 1 : number]
             ]
-            text = "\n".join([f"request {number:,}", *lines])
-            add_hover(axes, number - step + 0.5, number + 0.5, text)
+            add_hover(
+                axes, number - step + 0.5, number + 0.5, "\n".join([f"request {number:,}", *lines])
+            )
 
 
 def _draw_policy(
@@ -203,21 +205,23 @@ def _make_table(file: FileResult, views: Mapping[tuple[str, str], str]) -> Table
         *SHOWN,
         "asked",
     )
-    rows = [
-        (
-            each.policy,
-            f"{each.totals.requests:,}",
-            f"{each.totals.checkpoints:,}",
-            f"{each.totals.foreground_waits:,}",
-            f"{each.totals.overflows:,}",
-            f"{each.totals.invalid_requests:,}",
-            f"{each.totals.requests_billed.input_tokens:,}",
-            f"{each.totals.requests_billed.cached_tokens:,}",
-            f"${each.price:,.4f}",
-            *(f"{each.shown[name]:.1%}" for name in SHOWN),
-            f"{each.requests_share:.1%}",
-        )
-        for each in file.policies
-    ]
-    links = [views.get((file.file, each.policy), "") for each in file.policies] if views else []
-    return Table(head, rows, links=links)
+    return Table(
+        head,
+        [
+            (
+                each.policy,
+                f"{each.totals.requests:,}",
+                f"{each.totals.checkpoints:,}",
+                f"{each.totals.foreground_waits:,}",
+                f"{each.totals.overflows:,}",
+                f"{each.totals.invalid_requests:,}",
+                f"{each.totals.requests_billed.input_tokens:,}",
+                f"{each.totals.requests_billed.cached_tokens:,}",
+                f"${each.price:,.4f}",
+                *(f"{each.shown[name]:.1%}" for name in SHOWN),
+                f"{each.requests_share:.1%}",
+            )
+            for each in file.policies
+        ],
+        links=[views.get((file.file, each.policy), "") for each in file.policies] if views else [],
+    )

@@ -19,7 +19,7 @@ from itertools import accumulate
 from promptkit.lab.replay.message_counts import MessageCount
 from promptkit.tokens import BilledTokens
 from promptkit.tokens.models import CACHE_MINIMUM
-from promptkit.wire.breakpoints import find_breakpoints
+from promptkit.wire.anthropic import find_breakpoints
 
 PREFIX_STEP = 128
 """Tokens by which longer prefixes grow in OpenAI's cache."""
@@ -127,8 +127,9 @@ class PromptCache:
         if self._rule == "openai":
             prefixes.last_used.update(dict.fromkeys(prefixes.nodes[kept:], self._sent))
         known = prefixes.add_path(messages, kept)
-        added = (message.tokens for message in messages[kept:])
-        sums[kept:] = accumulate(added, initial=sums[kept])
+        sums[kept:] = accumulate(
+            (message.tokens for message in messages[kept:]), initial=sums[kept]
+        )
         tokens = request_tokens + sums[-1]
         if self._rule == "off" or not (messages or self._rule == "openai"):
             return BilledTokens(input_tokens=tokens)
@@ -137,8 +138,12 @@ class PromptCache:
             if self._rule == "openai"
             else self._use_breakpoints(messages, request_tokens, now)
         )
-        prefix = request_tokens + sums[length] if length and not missed else 0
-        return bill_prefix(self._rule, tokens, prefix, minimum=self._minimum)
+        return bill_prefix(
+            self._rule,
+            tokens,
+            request_tokens + sums[length] if length and not missed else 0,
+            minimum=self._minimum,
+        )
 
     def _use_sent(self, kept: int, known: int, now: float) -> int:
         """Return how many messages are cached as OpenAI does it, and cache the whole request."""
@@ -199,9 +204,12 @@ class PrefixTree:
         before = self._path
         if messages[: len(before)] == before:
             return len(before)
-        pairs = enumerate(zip(messages, before, strict=False))
         return next(
-            (at for at, (message, other) in pairs if message is not other),
+            (
+                at
+                for at, (message, other) in enumerate(zip(messages, before, strict=False))
+                if message is not other
+            ),
             min(len(messages), len(before)),
         )
 

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts, count_overhead
 from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
 from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.tokens import BilledTokens, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum, mean_tokens
 from promptkit.transcript import Checkpoint, Entry, MessageEntry, ViewItem
-from promptkit.transcript.log.usage import read_bill
+from promptkit.transcript.log.statistics import read_bill
 from promptkit.transcript.log.view import ViewBuilder
 
 UNRECORDED = "promptkit.unrecorded"
@@ -132,7 +132,6 @@ class RecordedBill:
         billed = sum((each.billed for each in requests), summaries)
         replayed = sum((each.replayed for each in requests), summaries)
         replayed_price = sum(by_model[each.model].cost(each.replayed) for each in requests)
-        simulated_price = sum(by_model[each.model].cost(each.simulated) for each in requests)
         return BillTotals(
             requests=len(requests),
             billed=billed,
@@ -144,7 +143,8 @@ class RecordedBill:
             misses=len(self.misses),
             repeated=sum(each.repeated for each in requests),
             own_misses=sum(each.simulated != each.replayed for each in requests),
-            own_misses_price=simulated_price - replayed_price,
+            own_misses_price=sum(by_model[each.model].cost(each.simulated) for each in requests)
+            - replayed_price,
             fixed_tokens=self.fixed_tokens * len(requests),
         )
 
@@ -246,11 +246,9 @@ def measure_bill(
     }
     model = Counter(models.values()).most_common(1)[0][0]
     counter = MessageCounts(tokenizer_for(model, mean=True))
-    system = next(
-        (each.message.text for each in path if each.message and each.message.role == "system"),
-        False,
+    overhead = count_overhead(
+        counter.tokenizer, tools, (each.message for each in path if each.message)
     )
-    overhead = tokenizer_for(model, mean=True).count_overhead(tools, system=system).tokens
     # The requests are built twice, because together they are as large as the square of the path.
     unrecorded = [
         bills[id_].input_tokens - overhead - sum(each.tokens for each in counts)
@@ -263,8 +261,9 @@ def measure_bill(
     head = counter.count_messages([make_unrecorded(fixed)]) if fixed else []
     for id_, now, counts in _iter_sent(path, counter):
         start = next((at for at, each in enumerate(counts) if each.role != "system"), len(counts))
-        shown = [*counts[:start], *head, *counts[start:]]
-        request = caches.send(overhead, shown, now, bills.get(id_))
+        request = caches.send(
+            overhead, [*counts[:start], *head, *counts[start:]], now, bills.get(id_)
+        )
         if request is not None and id_ not in skip:
             requests.append(attrs.evolve(request, entry_id=id_, model=models[id_]))
     if not requests:
@@ -319,8 +318,9 @@ class _Caches:
         replayed = simulated
         if not (hit and repeated):
             cached = min(bill.cached_tokens, simulated.input_tokens)
-            held_or_written = simulated.cached_tokens + simulated.written_tokens
-            written = min(simulated.input_tokens - cached, held_or_written)
+            written = min(
+                simulated.input_tokens - cached, simulated.cached_tokens + simulated.written_tokens
+            )
             replayed = attrs.evolve(
                 simulated,
                 cached_tokens=cached,

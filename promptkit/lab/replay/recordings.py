@@ -20,7 +20,7 @@ from promptkit.transcript import (
     Observation,
     Setting,
 )
-from promptkit.transcript.log.usage import read_usage
+from promptkit.transcript.log.statistics import read_usage
 
 TOOLS = "tools"
 
@@ -57,14 +57,6 @@ class Recording:
     plays them, and counts nothing for them."""
 
     __repr__ = describe_fields
-
-    @property
-    def requests(self) -> int:
-        """The number of requests that a replay counts.
-
-        An assistant message at the very beginning is not a reply to one.
-        """
-        return sum(message.role == "assistant" for message in self.messages[max(1, self.shared) :])
 
 
 def read_recordings(file: Path | str, *, address: str | None = None) -> Iterator[Recording]:
@@ -136,8 +128,10 @@ class Branches:
                     leaves.pop(before, None)
         self.leaves = list(leaves)
         """The ids of their last messages."""
-        roots = dict.fromkeys(self._roots[leaf] for leaf in leaves)
-        self._numbers = {root: number for number, root in enumerate(roots)}
+        self._numbers = {
+            root: number
+            for number, root in enumerate(dict.fromkeys(self._roots[leaf] for leaf in leaves))
+        }
 
     def number_of(self, leaf: str) -> int:
         """Return the number of a branch's conversation, as `Recording.conversation`."""
@@ -170,14 +164,16 @@ def recording_from_path(
     `path` is all entries of the branch. The other arguments are those of
     `recording_from_messages`.
     """
-    recording = recording_from_messages(
-        [(message, entry.time if entry.time > 0 else None) for entry, message in said],
-        entries=[entry for entry, _ in said],
-        tools=tools,
-        conversation=conversation,
-        shared=shared,
+    return attrs.evolve(
+        recording_from_messages(
+            [(message, entry.time if entry.time > 0 else None) for entry, message in said],
+            entries=[entry for entry, _ in said],
+            tools=tools,
+            conversation=conversation,
+            shared=shared,
+        ),
+        path=tuple(path),
     )
-    return attrs.evolve(recording, path=tuple(path))
 
 
 def _read_reported_tokens(payload: EntryPayload) -> int:

@@ -214,8 +214,11 @@ def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult)
 def _format_file(file: FileResult | FailedFile) -> str:
     if isinstance(file, FailedFile):
         return json.dumps({"file": file.file, "error": file.reason, "policies": []})
-    rows = [f"  {json.dumps(_policy_fields(each))}" for each in file.policies]
-    return _format_list("policies", rows, before=json.dumps(_file_fields(file))[1:-1])
+    return _format_list(
+        "policies",
+        [f"  {json.dumps(_policy_fields(each))}" for each in file.policies],
+        before=json.dumps(_file_fields(file))[1:-1],
+    )
 
 
 def _format_list(name: str, lines: Sequence[str], *, before: str = "") -> str:

@@ -172,9 +172,11 @@ class RecordingUses:
     def _iter_pairs(self, message: Message) -> Iterator[tuple[str, str]]:
         """Yield the names of a message with the words beside them. A list of names has no context."""
         for text in iter_texts(message):
-            for pair in pairwise(self._words_of(remove_name_list(text))):
-                if not self._names.isdisjoint(pair):
-                    yield pair
+            yield from (
+                pair
+                for pair in pairwise(self._words_of(remove_name_list(text)))
+                if not self._names.isdisjoint(pair)
+            )
 
 
 def find_working_directory(messages: Iterable[Message]) -> str:
@@ -190,8 +192,9 @@ def find_working_directory(messages: Iterable[Message]) -> str:
                 if len(path) <= MAX_LENGTH:
                     paths += 1
                     inside.update(accumulate(path.split("/")[1:-1], "{}/{}".format))
-    found = [directory for directory, count in inside.items() if 2 * count > paths]
-    return max(found, key=len, default="")
+    return max(
+        [directory for directory, count in inside.items() if 2 * count > paths], key=len, default=""
+    )
 
 
 def iter_lines(message: Message) -> Iterator[str]:

@@ -18,8 +18,8 @@ import attrs
 from promptkit.errors import PromptKitError
 from promptkit.lab.engines import LostItem, open_engine, run_each
 from promptkit.lab.recordings.reading.remote import fetch_file
+from promptkit.lab.replay.oracle import find_lower_bound, find_optimum
 from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.recorded import BillTotals
 from promptkit.lab.replay.recordings import read_recordings
 from promptkit.lab.replay.results import (
     FailedFile,
@@ -63,12 +63,6 @@ class ReplayOptions:
     summarize_with_model: bool = False
     """Let the model of the rules write the summaries, through OpenAI's API. By default they are
     extracted from the conversation."""
-
-    def price_bill(self, simulation: Simulation) -> BillTotals | None:
-        """Return what the provider billed for a conversation; None without bills or prices of them."""
-        if self.prices is None or simulation.bill is None:
-            return None
-        return simulation.bill.add_up(self.prices, model=self.rules.model, price=self.price)
 
     def price_totals(
         self, name: str, totals: ReplayTotals, timeline: Iterable[TimelineRequest] = ()
@@ -121,8 +115,7 @@ def replay(
         A FileResult for each file, or a FailedFile for one that could not be replayed.
     """
     results: dict[int, FileResult | FailedFile] = {}
-    opened = open_engine(workers=1) if executor is None else nullcontext(executor)
-    with opened as engine:
+    with open_engine(workers=1) if executor is None else nullcontext(executor) as engine:
         for index, result in run_each(engine, partial(_replay_files, options), files):
             results[index] = (
                 FailedFile(file=str(result.item), reason=LOST_WORKER)
@@ -132,40 +125,6 @@ def replay(
             if on_file_done:
                 on_file_done(files[index])
     return [results[index] for index in range(len(files))]
-
-
-def replay_each(
-    files: Sequence[Path | str],
-    options: ReplayOptions,
-    *,
-    executor: Executor,
-    on_file_done: Callable[[int], object] | None = None,
-) -> list[FileResult]:
-    """Replay recordings under each policy, and return a result for each conversation, in the order of the files.
-
-    Args:
-        files: The recordings.
-        options: The policies, the simulated model, and its price.
-        executor: Replays the files. It is left open.
-        on_file_done: Called after each file with the number of those that are done.
-
-    Raises:
-        PromptKitError: A file could not be replayed.
-    """
-    found: dict[int, list[FileResult]] = {}
-    for index, result in run_each(executor, partial(_replay_conversations, options), files):
-        if isinstance(result, LostItem):
-            raise PromptKitError(f"{result.item}: {LOST_WORKER}")
-        found[index] = result
-        if on_file_done:
-            on_file_done(len(found))
-    return [result for index in range(len(files)) for result in found[index]]
-
-
-def _replay_conversations(
-    options: ReplayOptions, files: tuple[Path | str, ...]
-) -> list[list[FileResult]]:
-    return [list(replay_conversations(file, options)) for file in files]
 
 
 def _replay_files(
@@ -216,14 +175,20 @@ def replay_conversations(file: Path | str, options: ReplayOptions) -> Iterator[F
                 messages=len(recording.messages)
                 - recording.shared
                 + (0 if recording.shared else len(recording.system)),
-                lower_bound=simulation.find_lower_bound(options.price) if options.oracle else None,
+                lower_bound=find_lower_bound(simulation.measure(options.price))
+                if options.oracle
+                else None,
                 window=options.rules.window,
                 model=options.rules.model,
-                bill=options.price_bill(simulation),
+                bill=simulation.bill.add_up(
+                    options.prices, model=options.rules.model, price=options.price
+                )
+                if options.prices and simulation.bill
+                else None,
                 policies=tuple(
                     attrs.evolve(
                         options.price_totals(name, result.totals, result.timeline),
-                        planned_optimum=simulation.find_planned_optimum(options.price, result)
+                        planned_optimum=find_optimum(simulation.measure(options.price, result))[0]
                         if options.oracle
                         else None,
                     )

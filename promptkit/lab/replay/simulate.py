@@ -14,12 +14,10 @@ import attrs
 
 from promptkit.compaction.planning.plan import compute_target_tokens
 from promptkit.compaction.presets.break_even import PREFACE_TOKENS, BreakEven
-from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
+from promptkit.lab.replay.message_counts import MessageCount, MessageCounts, count_overhead
 from promptkit.lab.replay.oracle import (
     SUMMARY_TOKENS,
     PricedConversation,
-    find_lower_bound,
-    find_optimum,
     measure_requests,
 )
 from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
@@ -38,7 +36,7 @@ from promptkit.sizes import read_tokens
 from promptkit.tokens import BilledTokens, ContextBudget, Price, tokenizer_for
 from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import MessageEntry
-from promptkit.transcript.log.usage import read_bill
+from promptkit.transcript.log.statistics import read_bill
 
 LOOKUP_CALL_TOKENS, LOOKUP_RESULT_TOKENS = 100, 1_000
 """Tokens of a call that looks something up, and of its result."""
@@ -131,21 +129,22 @@ class Simulation:
         )
         # An explicit reserve: presets do not replace it by their own.
         self._budget = attrs.evolve(budget, reserved_output_tokens=budget.output_reserve)
-        system = recording.system[0].text if recording.system else False
+        self._request_tokens = count_overhead(billing, recording.tools, recording.system)
         self._recording = recording
         if fixed := self._find_fixed_tokens():
-            head = (*recording.system, make_unrecorded(fixed))
-            self._recording = recording = attrs.evolve(recording, system=head)
+            self._recording = recording = attrs.evolve(
+                recording, system=(*recording.system, make_unrecorded(fixed))
+            )
         self._uses = RecordingUses(recording, self._counts)
         self._uses.output_tokens = self._find_output_tokens()
-        self._request_tokens = billing.count_overhead(recording.tools, system=system).tokens
 
     @cached_property
     def bill(self) -> RecordedBill | None:
         """The provider's bills for the recorded requests, and the prices that a replay of them gives; None without bills."""
         recording = self._recording
-        skipped = recording.entry_ids[: recording.shared]
-        return measure_bill(recording.path, tools=recording.tools, skipped=skipped)
+        return measure_bill(
+            recording.path, tools=recording.tools, skipped=recording.entry_ids[: recording.shared]
+        )
 
     def _find_fixed_tokens(self) -> int:
         if self._rules.fixed_tokens is not None:
@@ -166,8 +165,9 @@ class Simulation:
             and (bill := read_bill(entry.payload)) is not None
         }
         ids = self._recording.entry_ids
-        written = (each.output_tokens for each in self._uses.messages)
-        counted = tuple(map(max, written, self._uses.output_tokens))
+        counted = tuple(
+            map(max, (each.output_tokens for each in self._uses.messages), self._uses.output_tokens)
+        )
         return tuple(map(recorded.get, ids, counted)) if recorded else counted
 
     def _find_misses(self, seed: str) -> frozenset[int]:
@@ -211,22 +211,9 @@ class Simulation:
             summary_tokens=self._rules.summary_tokens,
         )
         play = self._play_with_model if summarize_with_model else self._play
-        misses = self._find_misses(seed)
-        return asyncio.run(play(policy, terms, misses, on_request or (lambda _: None)))
-
-    def find_lower_bound(self, price: Price) -> float:
-        """Return what the conversation costs at least under any policy, in US dollars."""
-        return find_lower_bound(self.measure(price))
-
-    def find_planned_optimum(self, price: Price, result: SimulationResult) -> float:
-        """Return the price with compactions at the planned points, with summaries as large as those of a policy.
-
-        Args:
-            price: The prices of the model.
-            result: The result of the policy. If it wrote no summary, the sizes are those of
-                `break_even`.
-        """
-        return find_optimum(self.measure(price, result))[0]
+        return asyncio.run(
+            play(policy, terms, self._find_misses(seed), on_request or (lambda _: None))
+        )
 
     def measure(self, price: Price, result: SimulationResult | None = None) -> PricedConversation:
         """Measure the requests of the conversation without compactions, for its planned optimum.
@@ -349,21 +336,24 @@ class _RequestRecorder:
         checkpoints, self._checkpoints = run.checkpoints - self._checkpoints, run.checkpoints
         waits, self._waits = run.waits - self._waits, run.waits
         if self._counts_requests:
-            totals = ReplayTotals(
-                requests=1,
-                checkpoints=checkpoints,
-                foreground_waits=waits,
-                overflows=overflows,
-                invalid_requests=fault is not None,
-                cuts=counts[: len(last_request)] != last_request,
-                longest_request=billed.input_tokens,
-                requests_billed=billed,
-                lookups_billed=self._bill_lookup(billed.input_tokens)
-                if lacks_line
-                else BilledTokens(),
-                faults=() if fault is None else (fault,),
+            self.totals = attrs.evolve(
+                self.totals
+                + ReplayTotals(
+                    requests=1,
+                    checkpoints=checkpoints,
+                    foreground_waits=waits,
+                    overflows=overflows,
+                    invalid_requests=fault is not None,
+                    cuts=counts[: len(last_request)] != last_request,
+                    longest_request=billed.input_tokens,
+                    requests_billed=billed,
+                    lookups_billed=self._bill_lookup(billed.input_tokens)
+                    if lacks_line
+                    else BilledTokens(),
+                    faults=() if fault is None else (fault,),
+                ),
+                retention=self._retention.counts,
             )
-            self.totals = attrs.evolve(self.totals + totals, retention=self._retention.counts)
             self.timeline.append(
                 TimelineRequest(
                     tokens=billed.input_tokens,
@@ -371,29 +361,32 @@ class _RequestRecorder:
                     checkpoint=checkpoints > 0,
                 )
             )
-        usage = Usage(
-            input_tokens=billed.input_tokens,
-            output_tokens=billed.output_tokens,
-            cached_tokens=billed.cached_tokens,
-        )
         return SentRequest(
             reply=reply,
             messages=counts,
             billed=billed,
             summaries_billed=self.totals.summaries_billed,
             checkpoint=checkpoints > 0,
-            usage=None if overflows else usage,
+            usage=None
+            if overflows
+            else Usage(
+                input_tokens=billed.input_tokens,
+                output_tokens=billed.output_tokens,
+                cached_tokens=billed.cached_tokens,
+            ),
         )
 
     def _bill_lookup(self, tokens: int) -> BilledTokens:
         """Return the tokens of a look-up: the request once more, from the cache, then the call, and its result behind the request."""
-        billed = bill_prefix(
-            self._rules.cache,
-            tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS,
-            tokens,
-            minimum=self._minimum,
+        return attrs.evolve(
+            bill_prefix(
+                self._rules.cache,
+                tokens + LOOKUP_CALL_TOKENS + LOOKUP_RESULT_TOKENS,
+                tokens,
+                minimum=self._minimum,
+            ),
+            output_tokens=LOOKUP_CALL_TOKENS,
         )
-        return attrs.evolve(billed, output_tokens=LOOKUP_CALL_TOKENS)
 
     def bill_summaries(self) -> None:
         """Bill the summaries that were made since the last call."""
@@ -456,17 +449,21 @@ def _with_sizes_of(
 ) -> PricedConversation:
     """Give a conversation the sizes of a policy's own summaries, and of what stood beside them, on average."""
     requests = conversation.requests
-    counted = [at for at, each in enumerate(requests) if each.counted]
     kept = [
         sent.tokens
         - conversation.fixed_tokens
         - (requests[at].tokens - requests[at - 1].tokens)
         - requests[at - 1].user_tokens
-        for at, sent in zip(counted, result.timeline, strict=True)
+        for at, sent in zip(
+            [at for at, each in enumerate(requests) if each.counted], result.timeline, strict=True
+        )
         if sent.checkpoint and at
     ]
     if not kept or not (made := result.totals.checkpoints):
         return conversation
     summary = round(result.totals.summaries_billed.output_tokens / made)
-    beside = max(0, round(sum(kept) / len(kept)) - summary)
-    return attrs.evolve(conversation, summary_tokens=summary, beside_tokens=beside)
+    return attrs.evolve(
+        conversation,
+        summary_tokens=summary,
+        beside_tokens=max(0, round(sum(kept) / len(kept)) - summary),
+    )

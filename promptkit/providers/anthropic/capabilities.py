@@ -8,15 +8,13 @@ from generation to generation. The facts are those of Anthropic's pages "Thinkin
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import attrs
 
 from promptkit.errors import UnknownModelError
+from promptkit.providers.model import Effort
 from promptkit.tokens import model_info
-
-if TYPE_CHECKING:
-    from promptkit.providers.model import Effort
 
 
 @attrs.frozen(kw_only=True)

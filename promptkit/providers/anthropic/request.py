@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
 import attrs
 
@@ -16,13 +16,10 @@ from promptkit.providers.anthropic.capabilities import (
     default_output_tokens,
     nearest_effort,
 )
-from promptkit.providers.surrogates import replace_lone_surrogates
+from promptkit.providers.model import Effort, ModelOptions
 from promptkit.wire import to_anthropic, tools_to_anthropic
-from promptkit.wire.breakpoints import mark_prefix, mark_tools
-from promptkit.wire.parts import begin_with_user, parse_arguments
-
-if TYPE_CHECKING:
-    from promptkit.providers.model import Effort, ModelOptions
+from promptkit.wire.anthropic import mark_prefix, mark_tools
+from promptkit.wire.parts import begin_with_user, parse_arguments, replace_lone_surrogates
 
 # Any: the SDK declares the values as TypedDicts, and tests check each body against these
 Body: TypeAlias = dict[str, Any]

@@ -19,7 +19,7 @@ from promptkit.errors import (
 from promptkit.messages import Json, Message, Part, ToolCall, Usage, as_mapping, as_wire_object
 from promptkit.providers.anthropic.request import is_thinking
 from promptkit.providers.model import Finish, Reply, as_tokens
-from promptkit.wire.records import AssistantContent, omit_fields, read_content
+from promptkit.wire.parts import AssistantContent, omit_fields, read_content
 
 FINISHES: Mapping[str, Finish] = {
     "end_turn": "stop",

@@ -64,20 +64,22 @@ def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
         else [as_mapping(part).get("text") for part in as_sequence(content)]
     )
     refusal = message.get("refusal")
-    answer = _Answer(
-        content=_keep_texts([*texts, refusal]),
-        calls=[
-            _parse_call(call.get("id"), as_mapping(call.get("function")))
-            for call in map(as_mapping, as_sequence(message.get("tool_calls")))
-        ],
-        finish="content_filter" if refusal else _CHAT_FINISHES.get(str(reason), "stop"),
-        reason=reason if isinstance(reason, str) else None,
-        usage=_build_usage(
-            as_mapping(completion.get("usage")),
-            ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
+    return _build_reply(
+        _Answer(
+            content=_keep_texts([*texts, refusal]),
+            calls=[
+                _parse_call(call.get("id"), as_mapping(call.get("function")))
+                for call in map(as_mapping, as_sequence(message.get("tool_calls")))
+            ],
+            finish="content_filter" if refusal else _CHAT_FINISHES.get(str(reason), "stop"),
+            reason=reason if isinstance(reason, str) else None,
+            usage=_build_usage(
+                as_mapping(completion.get("usage")),
+                ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
+            ),
         ),
+        model,
     )
-    return _build_reply(answer, model)
 
 
 def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
@@ -101,18 +103,20 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
         for item in items
         for part in as_sequence(item.get("content"))
     )
-    answer = _Answer(
-        content=parts,
-        calls=[
-            _parse_call(item.get("call_id"), item)
-            for item in items
-            if item.get("type") == "function_call"
-        ],
-        finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
-        reason=reason if isinstance(reason, str) else None,
-        usage=parse_usage(usage),
+    return _build_reply(
+        _Answer(
+            content=parts,
+            calls=[
+                _parse_call(item.get("call_id"), item)
+                for item in items
+                if item.get("type") == "function_call"
+            ],
+            finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
+            reason=reason if isinstance(reason, str) else None,
+            usage=parse_usage(usage),
+        ),
+        model,
     )
-    return _build_reply(answer, model)
 
 
 def parse_usage(usage: Mapping[str, object]) -> Usage:

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import isnan
-from typing import TYPE_CHECKING
 
-from promptkit.elements import AssistantMessage, Document, Group, Image, Opaque, Text, TextChunk
+import attrs
+
+from promptkit.elements.builtin import (
+    AssistantMessage,
+    Document,
+    Group,
+    Image,
+    MessageElement,
+    Opaque,
+    Text,
+    TextChunk,
+)
 from promptkit.elements.element import Child, PromptElement, flatten
 from promptkit.errors import BadPropError, TreeError
 from promptkit.messages import (
@@ -27,11 +38,6 @@ from promptkit.rendering.tree import (
     MessageItem,
     Node,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.elements.chat import MessageElement
 
 
 def build_node(element: PromptElement, parent: Node) -> Node:
@@ -74,8 +80,17 @@ def _check_flex(element: PromptElement, node: Node) -> None:
     """Raise BadPropError if a flex prop is not valid."""
     if element.flex_basis == 1 and element.flex_reserve is None and element.flex_grow is None:
         return
+    if element.flex_grow is not None and not _is_number(element.flex_grow):
+        raise BadPropError(
+            f"flex_grow must be a number, not {element.flex_grow!r}: write a number, or leave it out.",
+            path=format_path(node),
+        )
+    if not (_is_number(element.flex_basis) and 0 <= element.flex_basis < float("inf")):
+        raise BadPropError(
+            f"flex_basis must be a finite number of at least 0, not {element.flex_basis!r}.",
+            path=format_path(node),
+        )
     reserve = element.flex_reserve
-    problem = ""
     if isinstance(reserve, str):
         if not (
             reserve.startswith("/")
@@ -84,17 +99,17 @@ def _check_flex(element: PromptElement, node: Node) -> None:
             and int(reserve[1:])
         ):
             shown = reserve if len(reserve) <= _MAX_RESERVE else reserve[:_MAX_RESERVE] + "…"
-            problem = f'flex_reserve must be a number of tokens or "/N", not {shown!r}: write 500 or "/4".'
+            raise BadPropError(
+                f'flex_reserve must be a number of tokens or "/N", not {shown!r}: write 500 or "/4".',
+                path=format_path(node),
+            )
     elif reserve is not None and not (
         _is_number(reserve) and reserve >= 0 and float(reserve).is_integer()
     ):
-        problem = f'flex_reserve must be a whole number of tokens, or "/N" for one Nth of what is left, not {reserve!r}: write 500 or "/4".'
-    if not (_is_number(element.flex_basis) and 0 <= element.flex_basis < float("inf")):
-        problem = f"flex_basis must be a finite number of at least 0, not {element.flex_basis!r}."
-    if element.flex_grow is not None and not _is_number(element.flex_grow):
-        problem = f"flex_grow must be a number, not {element.flex_grow!r}: write a number, or leave it out."
-    if problem:
-        raise BadPropError(problem, path=format_path(node))
+        raise BadPropError(
+            f'flex_reserve must be a whole number of tokens, or "/N" for one Nth of what is left, not {reserve!r}: write 500 or "/4".',
+            path=format_path(node),
+        )
 
 
 _MAX_RESERVE = 20
@@ -113,14 +128,14 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     text = children[0]
     if type(text) is not str or not text or text.isspace() or not is_plain(element):
         return None
-    if isinstance(element, AssistantMessage) and element.tool_calls:
-        return None
-    if element.priority is None and role == "system":
+    if (
+        (isinstance(element, AssistantMessage) and element.tool_calls)
         # it depends on the containers around it whether it is ever removed, and renders share text
         # messages
-        return None
-    if parent.in_fallback:
+        or (element.priority is None and role == "system")
         # pruning activates and deactivates fallbacks, which a text message does not record
+        or parent.in_fallback
+    ):
         return None
     return MessageItem(element, role, text, read_priority(element, parent), element.name)
 
@@ -159,7 +174,9 @@ def show_message(message: Message) -> Message | None:
         if isinstance(part, str) and content and isinstance(content[-1], str):
             content[-1] += part
         elif part and not isinstance(part, CacheBreakpointPart):
-            content.append(_show_image(part) if isinstance(part, ImagePart) else part)
+            content.append(
+                attrs.evolve(part, url=_find_url(part)) if isinstance(part, ImagePart) else part
+            )
     if not (calls or role == "tool") and all(
         isinstance(part, str) and part.isspace() for part in content
     ):
@@ -173,20 +190,6 @@ def show_message(message: Message) -> Message | None:
     ):
         return message
     return Message(role=role, content=shown, name=name, tool_calls=calls, tool_call_id=call_id)
-
-
-def _show_image(part: ImagePart) -> ImagePart:
-    """Return an image as an `Image` element shows it: bare base64 becomes a data URL."""
-    shown = build_part(
-        Image(
-            url=part.url,
-            detail=part.detail,
-            media_type=part.media_type,
-            width=part.width,
-            height=part.height,
-        )
-    )
-    return shown if isinstance(shown, ImagePart) else part
 
 
 LEAF_ELEMENTS = frozenset({TextChunk, Text, Image, Document, Opaque})
@@ -238,36 +241,37 @@ def _is_unsized(element: PromptElement) -> bool:
 
 def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
     """Build the content part of a media element."""
-    if isinstance(element, Image):
-        found = next(
-            (
-                kind
-                for prefix, kind in _MEDIA_TYPES_BY_PREFIX.items()
-                if element.url.startswith(prefix)
-            ),
-            None,
-        )
-        return ImagePart(
-            url=f"data:{element.media_type or found};base64,{element.url}"
-            if found
-            else element.url,
-            detail=element.detail,
-            media_type=element.media_type,
-            width=element.width,
-            height=element.height,
-        )
-    if isinstance(element, Document):
-        return DocumentPart(
-            data=element.data,
-            media_type=element.media_type,
-            name=element.name,
-            tokens=element.tokens,
-        )
-    if isinstance(element, Opaque):
-        return OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
-    raise TypeError(
-        f"{type(element).__name__} is not a media element: use Image, Document or Opaque."
+    match element:
+        case Image():
+            return ImagePart(
+                url=_find_url(element),
+                detail=element.detail,
+                media_type=element.media_type,
+                width=element.width,
+                height=element.height,
+            )
+        case Document():
+            return DocumentPart(
+                data=element.data,
+                media_type=element.media_type,
+                name=element.name,
+                tokens=element.tokens,
+            )
+        case Opaque():
+            return OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
+        case _:
+            raise TypeError(
+                f"{type(element).__name__} is not a media element: use Image, Document or Opaque."
+            )
+
+
+def _find_url(image: Image | ImagePart) -> str:
+    """Return the URL of an image: a data URL of bare base64."""
+    kinds = (
+        kind for prefix, kind in _MEDIA_TYPES_BY_PREFIX.items() if image.url.startswith(prefix)
     )
+    found = next(kinds, None)
+    return f"data:{image.media_type or found};base64,{image.url}" if found else image.url
 
 
 _MEDIA_TYPES_BY_PREFIX = {

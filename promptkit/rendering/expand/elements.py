@@ -7,18 +7,16 @@ needs to know, when the node is created. `open` returns the children before they
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Callable, Hashable
 from functools import cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 import attrs
 
-from promptkit.elements import chat, layout, media, text
-from promptkit.elements.element import Children, PromptElement, Sizing
-from promptkit.elements.rounds import Rounds, describe_rounds
+from promptkit.elements import builtin
+from promptkit.elements.element import Children, PromptElement
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.expand.build import add_text, build_part, clear_node, wrap_in_group
 from promptkit.rendering.expand.sizing import Sizer, surely_fits_by_itself
@@ -35,46 +33,13 @@ from promptkit.rendering.tree import (
     is_literal,
     iter_upwards,
 )
+from promptkit.tokens.tokenizer import Tokenizer
 from promptkit.tokens.truncation import list_shorter_texts
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
-
-
-class ElementContext(Protocol):
-    """What an element's handler may use of the render: `promptkit.rendering.expand.expansion.Expansion` has it."""
-
-    @property
-    def sizer(self) -> Sizer:
-        """Return the sizer of the render."""
-        ...
-
-    @property
-    def expandables(self) -> list[Node]:
-        """Return the nodes of the Expandables so far, in render order."""
-        ...
-
-    def sizing(self, node: Node) -> Sizing:
-        """Return the Sizing of the component at a node."""
-        ...
-
-    def run_component(self, node: Node, element: PromptElement) -> Children | None:
-        """Return the children that a component rendered, or None if they are awaited."""
-        ...
-
-    def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
-        """Schedule an awaitable. Its value becomes the content of the node."""
-        ...
-
-    def add_rounds(self, node: Node, element: Rounds) -> None:
-        """Append the items of the rounds of a recorded conversation to the items of a node."""
-        ...
-
 
 # Any: each function takes the class of element that the table below lists it for.
 Prepare: TypeAlias = "Callable[[Node, Any], None]"
-Open: TypeAlias = "Callable[[ElementContext, Node, Any], Children | None]"
-Close: TypeAlias = "Callable[[ElementContext, Node, Any], Children | None]"
+Open: TypeAlias = "Callable[[Sizer, Node, Any], Children]"
+Close: TypeAlias = "Callable[[Sizer, Node, Any], Children | None]"
 
 
 def prepare_node(node: Node, element: PromptElement) -> None:
@@ -87,12 +52,15 @@ def prepare_node(node: Node, element: PromptElement) -> None:
         prepare(node, element)
 
 
-def open_node(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
-    """Return the children of an element, or None if a component or an Expandable has to be awaited."""
-    return _resolve(type(element)).open(context, node, element)
+def open_node(sizer: Sizer, node: Node, element: PromptElement) -> Children:
+    """Return the children of an element, before a component, an Expandable or Rounds write theirs.
+
+    Raises BadPropError for an element that does not call the `render` of its class.
+    """
+    return _resolve(type(element)).open(sizer, node, element)
 
 
-def close_node(context: ElementContext, node: Node) -> Children | None:
+def close_node(sizer: Sizer, node: Node) -> Children | None:
     """Settle what depends on a node's rendered subtree.
 
     Returns children if the node must be filled again (First).
@@ -101,7 +69,7 @@ def close_node(context: ElementContext, node: Node) -> Children | None:
     if element is None:
         return None
     close = _resolve(type(element)).close
-    children = close(context, node, element) if close is not None else None
+    children = close(sizer, node, element) if close is not None else None
     if node.is_cut and not node.items:
         _mark_cut_away(node)
     return children
@@ -118,7 +86,7 @@ def _mark_cut_away(node: Node) -> None:
 # Group, and every element without a handler of its own: its children.
 
 
-def _open_group(_context: ElementContext, _node: Node, element: PromptElement) -> Children | None:
+def _open_group(_sizer: Sizer, _node: Node, element: PromptElement) -> Children:
     return element.children
 
 
@@ -140,40 +108,32 @@ def _resolve(cls: type[PromptElement]) -> ElementHandler:
     if cls in _RESOLVED:
         return _RESOLVED[cls]
     handlers = [_HANDLERS[base] for base in cls.__mro__ if base in _HANDLERS]
-    handler = ElementHandler(
+    opening = next((each.open for each in handlers if each.open is not _open_group), _open_group)
+    is_component = cls.render is not PromptElement.render
+    handler = _RESOLVED[cls] = ElementHandler(
         prepare=next((each.prepare for each in handlers if each.prepare is not None), None),
-        open=next((each.open for each in handlers if each.open is not _open_group), _open_group),
+        open=_refuse_render
+        if is_component and opening not in (_open_group, _open_message)
+        else opening,
         close=next((each.close for each in handlers if each.close is not None), None),
     )
-    if cls.render is not PromptElement.render:
-        handler = attrs.evolve(handler, open=_COMPONENT_OPENERS.get(handler.open, _refuse_render))
-    _RESOLVED[cls] = handler
     return handler
 
 
 def is_plain_container(cls: type[PromptElement]) -> bool:
     """Return whether elements of a class only group their children, as Group does."""
-    return not issubclass(cls, _ATTACHED) and _resolve(cls) == _PLAIN
+    return (
+        cls.render is PromptElement.render
+        and not issubclass(cls, _ATTACHED)
+        and _resolve(cls) == _PLAIN
+    )
 
 
 _PLAIN = ElementHandler()
-_ATTACHED = (media.Metadata, media.Reference, layout.CacheBreakpoint)  # become no nodes
-
-# Components: elements with a `render` of their own.
+_ATTACHED = (builtin.Metadata, builtin.Reference, builtin.CacheBreakpoint)  # become no nodes
 
 
-def _open_component(context: ElementContext, node: Node, element: PromptElement) -> Children | None:
-    return context.run_component(node, element)
-
-
-def _open_rendered_message(
-    context: ElementContext, node: Node, element: chat.MessageElement
-) -> Children | None:
-    _open_message(context, node, element)
-    return context.run_component(node, element)
-
-
-def _refuse_render(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+def _refuse_render(_sizer: Sizer, node: Node, element: PromptElement) -> NoReturn:
     cls = type(element)
     base = next(
         base
@@ -189,9 +149,7 @@ def _refuse_render(_context: ElementContext, node: Node, element: PromptElement)
 # SystemMessage, UserMessage, AssistantMessage, ToolMessage
 
 
-def _open_message(
-    _context: ElementContext, node: Node, element: chat.MessageElement
-) -> Children | None:
+def _open_message(_sizer: Sizer, node: Node, element: builtin.MessageElement) -> Children:
     if node.message is not None:
         raise TreeError(
             f"{type(element).__name__} is inside another message ({format_path(node.message)}): messages cannot be nested.",
@@ -199,10 +157,10 @@ def _open_message(
         )
     node.message = node
     node.name = element.name
-    node.role = next(role for cls, role in chat.ROLES.items() if isinstance(element, cls))
-    if isinstance(element, chat.ToolMessage):
+    node.role = next(role for cls, role in builtin.ROLES.items() if isinstance(element, cls))
+    if isinstance(element, builtin.ToolMessage):
         node.call_id = element.tool_call_id
-    elif isinstance(element, chat.AssistantMessage):
+    elif isinstance(element, builtin.AssistantMessage):
         node.calls = tuple(element.tool_calls)
         node.calls_removed_at = [NEVER_REMOVED] * len(node.calls)
         for call in node.calls if element.keep_with else ():
@@ -213,21 +171,22 @@ def _open_message(
 # ToolRound: becomes an AssistantMessage and its ToolMessages.
 
 
-def _open_tool_round(
-    _context: ElementContext, node: Node, element: chat.ToolRound
-) -> Children | None:
+def _open_tool_round(_sizer: Sizer, node: Node, element: builtin.ToolRound) -> Children:
     if not element.calls:
         raise BadPropError(
             "a ToolRound needs at least one call: use an AssistantMessage for text alone.",
             path=format_path(node),
         )
-    request = chat.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
+    request = builtin.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
     call_ids = [call.id for call in element.calls]
     known_ids = set(call_ids)
     order = [key for key in call_ids if key in element.results]
     # results without a call: pairing reports them
     order += [key for key in element.results if key not in known_ids]
-    return (request, *(chat.ToolMessage(tool_call_id=key)[element.results[key]] for key in order))
+    return (
+        request,
+        *(builtin.ToolMessage(tool_call_id=key)[element.results[key]] for key in order),
+    )
 
 
 # Chunk, and ToolRound: removed as a whole.
@@ -240,22 +199,18 @@ def _prepare_chunk(node: Node, _element: PromptElement) -> None:
 # Text, TextChunk
 
 
-def _open_text(_context: ElementContext, node: Node, element: text.Text) -> Children | None:
+def _open_text(_sizer: Sizer, node: Node, element: builtin.Text) -> Children:
     content, attached = _split_text(node, element)
     add_text(node, content, STARTS_LINE_FIRST)
     return attached
 
 
-def _open_text_chunk(
-    context: ElementContext, node: Node, element: text.TextChunk
-) -> Children | None:
+def _open_text_chunk(sizer: Sizer, node: Node, element: builtin.TextChunk) -> Children:
     content, attached = _split_text(node, element)
     if element.break_on is not None or element.break_on_whitespace:
         pattern = _WHITESPACE if element.break_on is None else element.break_on
         whole = content
-        content = _cut_to_budget(
-            whole, pattern, context.sizer.budget_of(node), context.sizer.tokenizer
-        )
+        content = _cut_to_budget(whole, pattern, sizer.budget_of(node), sizer.tokenizer)
         node.is_cut = content != whole
         if not content:
             return attached
@@ -268,16 +223,19 @@ def _split_text(node: Node, element: PromptElement) -> tuple[str, Children]:
     strings: list[str] = []
     attached: list[PromptElement] = []
     for child in element.children:
-        if isinstance(child, str):
-            strings.append(child)
-        elif isinstance(child, media.Reference | media.Metadata):
-            attached.append(child)
-        elif child is not None:
-            raise BadChildError(
-                f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
-                "it takes strings, References and Metadata. Use a Group or a Chunk around elements.",
-                path=format_path(node),
-            )
+        match child:
+            case str():
+                strings.append(child)
+            case builtin.Reference() | builtin.Metadata():
+                attached.append(child)
+            case PromptElement():
+                raise BadChildError(
+                    f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
+                    "it takes strings, References and Metadata. Use a Group or a Chunk around elements.",
+                    path=format_path(node),
+                )
+            case None:
+                pass
     return "".join(strings), tuple(attached)
 
 
@@ -317,7 +275,7 @@ def _cut_to_budget(
 # Tag: writes its two lines, and drops them if its content is empty.
 
 
-def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
+def _open_tag(_sizer: Sizer, node: Node, element: builtin.Tag) -> Children:
     attributes = "".join(
         f' {key}="{escape_attribute(_require_text(value, key, node))}"'
         for key, value in element.attributes.items()
@@ -326,10 +284,10 @@ def _open_tag(_context: ElementContext, node: Node, element: text.Tag) -> Childr
         add_text(node, f"<{element.tag}{attributes} />", STARTS_LINE_ALWAYS).ends_line = True
         return ()
     add_text(node, f"<{element.tag}{attributes}>\n", STARTS_LINE_ALWAYS).is_frame = True
-    return (layout.Group().replace(children=element.children),)
+    return (builtin.Group().replace(children=element.children),)
 
 
-def _close_tag(_context: ElementContext, node: Node, element: text.Tag) -> Children | None:
+def _close_tag(_sizer: Sizer, node: Node, element: builtin.Tag) -> Children | None:
     if element.children:
         end = add_text(node, f"</{element.tag}>", STARTS_LINE_ALWAYS)
         end.is_frame = end.ends_line = True
@@ -375,14 +333,16 @@ _ESCAPES = str.maketrans(
 # marker, are fallbacks of one another, so that pruning shortens it before it removes it.
 
 
-def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate) -> Children | None:
-    problem = ""
+def _open_truncate(_sizer: Sizer, node: Node, element: builtin.Truncate) -> Children:
     if not 0 <= element.ratio <= 1:
-        problem = f"ratio must be from 0 to 1, not {element.ratio}."
-    elif element.keep not in _KEEP_VALUES:
-        problem = f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}."
-    if problem:
-        raise BadPropError(problem, path=format_path(node))
+        raise BadPropError(
+            f"ratio must be from 0 to 1, not {element.ratio}.", path=format_path(node)
+        )
+    if element.keep not in _KEEP_VALUES:
+        raise BadPropError(
+            f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}.",
+            path=format_path(node),
+        )
     if element.max_tokens is not None:
         _check_tokens("max_tokens", element.max_tokens, node)
     return element.children
@@ -391,7 +351,7 @@ def _open_truncate(_context: ElementContext, node: Node, element: text.Truncate)
 _KEEP_VALUES = ("head", "tail", "middle")
 
 
-def _close_truncate(context: ElementContext, node: Node, element: text.Truncate) -> Children | None:
+def _close_truncate(sizer: Sizer, node: Node, element: builtin.Truncate) -> Children | None:
     if node.alternatives is not None:
         return None  # it consists of its texts
     content = read_text(node)
@@ -400,7 +360,6 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
             "Truncate takes only text: move images, documents and other parts out of it.",
             path=format_path(node),
         )
-    sizer = context.sizer
     tokens = (
         sizer.budget_of(node)
         if element.max_tokens is None
@@ -428,10 +387,10 @@ def _close_truncate(context: ElementContext, node: Node, element: text.Truncate)
     if not cut:
         return None
     node.alternatives = []
-    shown: layout.Group | None = None
+    shown: builtin.Group | None = None
     for each in reversed([] if element.required or cut.isspace() else shorter):
-        shown = layout.Group(fallback=shown)[each]
-    return (layout.Group(priority=element.priority, fallback=shown)[cut],)
+        shown = builtin.Group(fallback=shown)[each]
+    return (builtin.Group(priority=element.priority, fallback=shown)[cut],)
 
 
 def _has_literal_text_beside(node: Node) -> bool:
@@ -440,27 +399,17 @@ def _has_literal_text_beside(node: Node) -> bool:
     A Tag around it leaves by itself when nothing is in it.
     """
     above = node.parent
-    while above is not None and not isinstance(above.element, text.Tag):
+    while above is not None and not isinstance(above.element, builtin.Tag):
         if any(is_literal(item) and not item.is_empty for item in above.items):
             return True
         above = None if above.role is not None else above.parent
     return False
 
 
-# Expandable: is written with its share now, and again with what is left when everything else is
-# rendered.
+# Expandable, and Rounds below: the expansion writes them.
 
 
-def _open_expandable(
-    context: ElementContext, node: Node, element: text.Expandable
-) -> Children | None:
-    context.expandables.append(node)
-    sizing = context.sizing(node)
-    value = element.value(sizing)
-    if inspect.isawaitable(value):
-        context.start(node, value, sizing)
-        return None
-    write_expandable(node, value)
+def _open_expandable(_sizer: Sizer, _node: Node, _element: builtin.Expandable) -> Children:
     return ()
 
 
@@ -479,18 +428,14 @@ def write_expandable(node: Node, value: object) -> None:
 # IfEmpty: renders both alternatives, then keeps one.
 
 
-def _open_if_empty(
-    _context: ElementContext, node: Node, element: layout.IfEmpty
-) -> Children | None:
+def _open_if_empty(_sizer: Sizer, node: Node, element: builtin.IfEmpty) -> Children:
     return (
         wrap_in_group(element.alt, node),
-        layout.Group(flex_grow=1).replace(children=element.children),
+        builtin.Group(flex_grow=1).replace(children=element.children),
     )
 
 
-def _close_if_empty(
-    _context: ElementContext, node: Node, _element: layout.IfEmpty
-) -> Children | None:
+def _close_if_empty(_sizer: Sizer, node: Node, _element: builtin.IfEmpty) -> Children | None:
     alt, children = node.nodes
     alt.label, children.label = "alt", "children"
     kept, dropped = (alt, children) if is_empty(children) else (children, alt)
@@ -503,17 +448,15 @@ def _close_if_empty(
 # First: renders one child after the other, until one fits.
 
 
-def _open_first(_context: ElementContext, node: Node, element: layout.First) -> Children | None:
+def _open_first(_sizer: Sizer, node: Node, element: builtin.First) -> Children:
     node.alternatives = [(child,) for child in reversed(element.children)]
     return node.alternatives.pop() if node.alternatives else ()
 
 
-def _close_first(context: ElementContext, node: Node, _element: layout.First) -> Children | None:
+def _close_first(sizer: Sizer, node: Node, _element: builtin.First) -> Children | None:
     if not node.alternatives:
         return None
-    if surely_fits_by_itself(node, context.sizer) or measure(
-        node, context.sizer
-    ) <= context.sizer.budget_of(node):
+    if surely_fits_by_itself(node, sizer) or measure(node, sizer) <= sizer.budget_of(node):
         node.alternatives = []
         return None
     _keep_attachments(node, node.nodes, shown=False)
@@ -527,23 +470,21 @@ def _close_first(context: ElementContext, node: Node, _element: layout.First) ->
 # PrioritizedList: gives its children priorities by position.
 
 
-def _open_prioritized_list(
-    context: ElementContext, _node: Node, element: layout.PrioritizedList
-) -> Children | None:
+def _open_prioritized_list(sizer: Sizer, _node: Node, element: builtin.PrioritizedList) -> Children:
     top = element.priority or 0
     count = len(element.children)
     ranked: list[str | PromptElement | None] = []
     for index, child in enumerate(element.children):
         priority = top - index if element.descending else top - count + index
         if isinstance(child, str):
-            ranked.append(text.TextChunk(priority=priority)[child])
+            ranked.append(builtin.TextChunk(priority=priority)[child])
         elif (
-            isinstance(child, chat.SystemMessage)
+            isinstance(child, builtin.SystemMessage)
             and child.priority is None
-            and not (child.pass_priority or context.sizer.prompt_tsx)
+            and not (child.pass_priority or sizer.prompt_tsx)
         ):
             # it has no priority of its own, and the last such system message stays
-            around = layout.Group(
+            around = builtin.Group(
                 priority=priority,
                 flex_grow=child.flex_grow,
                 flex_basis=child.flex_basis,
@@ -559,14 +500,13 @@ def _open_prioritized_list(
 # Rounds: become message items, which the render removes in the order that is given.
 
 
-def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Children | None:
-    context.add_rounds(node, element)
+def _open_rounds(_sizer: Sizer, node: Node, element: builtin.Rounds) -> Children:
     node.run = Run(
         node,
         element.order,
         element.priorities,
         marker=element.marker,
-        find_labels=cache(partial(describe_rounds, element.rounds)),
+        find_labels=cache(partial(builtin.describe_rounds, element.rounds)),
     )
     node.run.dropped, node.run.unspent = element.dropped, element.unspent
     return ()
@@ -576,16 +516,16 @@ def _open_rounds(context: ElementContext, node: Node, element: Rounds) -> Childr
 # differently.
 
 
-def _prepare_token_limit(node: Node, element: layout.TokenLimit) -> None:
+def _prepare_token_limit(node: Node, element: builtin.TokenLimit) -> None:
     node.limit = _check_tokens("max_tokens", element.max_tokens, node)
 
 
-def _prepare_isolate(node: Node, element: layout.Isolate) -> None:
+def _prepare_isolate(node: Node, element: builtin.Isolate) -> None:
     node.limit = node.budget = _check_tokens("tokens", element.tokens, node)
     node.atomic = True
 
 
-def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
+def _prepare_reserve(node: Node, element: builtin.Reserve) -> None:
     tokens = _check_tokens("tokens", element.tokens, node)
     if node.in_fallback:
         raise BadPropError(
@@ -596,12 +536,12 @@ def _prepare_reserve(node: Node, element: layout.Reserve) -> None:
     node.required = True
 
 
-def _prepare_keep_with(node: Node, element: layout.KeepWith) -> None:
+def _prepare_keep_with(node: Node, element: builtin.KeepWith) -> None:
     _require_hashable("group", element.key, node)
     node.keep_groups = (element.key,)
 
 
-def _prepare_legacy(node: Node, _element: layout.LegacyPrioritization) -> None:
+def _prepare_legacy(node: Node, _element: builtin.LegacyPrioritization) -> None:
     node.legacy = True
 
 
@@ -627,7 +567,7 @@ def _check_tokens(prop: str, tokens: int | str, node: Node) -> int:
 # Image, Document, Opaque
 
 
-def _open_media(_context: ElementContext, node: Node, element: PromptElement) -> Children | None:
+def _open_media(_sizer: Sizer, node: Node, element: PromptElement) -> Children:
     if node.message is None and not node.fragment:
         raise TreeError(
             f"{type(element).__name__} is outside a message: put it into a message.",
@@ -663,34 +603,27 @@ _MEDIA = ElementHandler(open=_open_media)
 
 _HANDLERS: dict[type[PromptElement], ElementHandler] = {
     PromptElement: ElementHandler(),
-    chat.SystemMessage: _MESSAGE,
-    chat.UserMessage: _MESSAGE,
-    chat.AssistantMessage: _MESSAGE,
-    chat.ToolMessage: _MESSAGE,
-    chat.ToolRound: ElementHandler(prepare=_prepare_chunk, open=_open_tool_round),
-    text.Text: ElementHandler(open=_open_text),
-    text.TextChunk: ElementHandler(open=_open_text_chunk),
-    text.Tag: ElementHandler(open=_open_tag, close=_close_tag),
-    text.Truncate: ElementHandler(open=_open_truncate, close=_close_truncate),
-    text.Expandable: ElementHandler(open=_open_expandable),
-    layout.Chunk: ElementHandler(prepare=_prepare_chunk),
-    layout.First: ElementHandler(open=_open_first, close=_close_first),
-    layout.IfEmpty: ElementHandler(open=_open_if_empty, close=_close_if_empty),
-    layout.Isolate: ElementHandler(prepare=_prepare_isolate),
-    layout.KeepWith: ElementHandler(prepare=_prepare_keep_with),
-    layout.LegacyPrioritization: ElementHandler(prepare=_prepare_legacy),
-    layout.PrioritizedList: ElementHandler(open=_open_prioritized_list),
-    layout.Reserve: ElementHandler(prepare=_prepare_reserve),
-    layout.TokenLimit: ElementHandler(prepare=_prepare_token_limit),
-    Rounds: ElementHandler(open=_open_rounds),
-    media.Image: _MEDIA,
-    media.Document: _MEDIA,
-    media.Opaque: _MEDIA,
-}
-
-# How a class with a `render` opens, by how the built-in element that it extends does. Others never
-# call `render`.
-_COMPONENT_OPENERS: dict[Open, Open] = {
-    _open_group: _open_component,
-    _open_message: _open_rendered_message,
+    builtin.SystemMessage: _MESSAGE,
+    builtin.UserMessage: _MESSAGE,
+    builtin.AssistantMessage: _MESSAGE,
+    builtin.ToolMessage: _MESSAGE,
+    builtin.ToolRound: ElementHandler(prepare=_prepare_chunk, open=_open_tool_round),
+    builtin.Text: ElementHandler(open=_open_text),
+    builtin.TextChunk: ElementHandler(open=_open_text_chunk),
+    builtin.Tag: ElementHandler(open=_open_tag, close=_close_tag),
+    builtin.Truncate: ElementHandler(open=_open_truncate, close=_close_truncate),
+    builtin.Expandable: ElementHandler(open=_open_expandable),
+    builtin.Chunk: ElementHandler(prepare=_prepare_chunk),
+    builtin.First: ElementHandler(open=_open_first, close=_close_first),
+    builtin.IfEmpty: ElementHandler(open=_open_if_empty, close=_close_if_empty),
+    builtin.Isolate: ElementHandler(prepare=_prepare_isolate),
+    builtin.KeepWith: ElementHandler(prepare=_prepare_keep_with),
+    builtin.LegacyPrioritization: ElementHandler(prepare=_prepare_legacy),
+    builtin.PrioritizedList: ElementHandler(open=_open_prioritized_list),
+    builtin.Reserve: ElementHandler(prepare=_prepare_reserve),
+    builtin.TokenLimit: ElementHandler(prepare=_prepare_token_limit),
+    builtin.Rounds: ElementHandler(open=_open_rounds),
+    builtin.Image: _MEDIA,
+    builtin.Document: _MEDIA,
+    builtin.Opaque: _MEDIA,
 }

@@ -12,23 +12,35 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from functools import partial
 from itertools import takewhile
 from time import perf_counter
-from typing import TYPE_CHECKING
 
 import attrs
 
-from promptkit.elements import (
+from promptkit.elements.builtin import (
+    ROLES,
     AssistantMessage,
     CacheBreakpoint,
     Expandable,
+    KeepGroup,
     KeepWith,
+    MessageElement,
     Metadata,
+    Provided,
     Reference,
+    Rounds,
 )
-from promptkit.elements.chat import ROLES, MessageElement
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
 from promptkit.errors import TreeError
 from promptkit.messages import CacheBreakpointPart, Message
@@ -52,7 +64,7 @@ from promptkit.rendering.expand.event_loop import (
     close_coroutines,
 )
 from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns, find_key
-from promptkit.rendering.expand.scopes import Scopes, find_provided
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.subtree import measure
 from promptkit.rendering.tree import (
@@ -68,10 +80,6 @@ from promptkit.rendering.tree import (
     build_run,
     iter_upwards,
 )
-
-if TYPE_CHECKING:
-    from promptkit.elements.rounds import Rounds
-    from promptkit.rendering.expand.sizing import Sizer
 
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000
@@ -151,7 +159,7 @@ class Expansion:
         if node.depth >= _DEEP and node.depth & (node.depth - 1) == 0:
             _refuse_cycle(node)
         try:
-            children = open_node(self, node, element)
+            children = self._open(node, element)
             if children is None or not self._fill(node, children):
                 return
         except Exception as error:
@@ -159,7 +167,27 @@ class Expansion:
             raise
         self._complete(node)
 
-    def run_component(self, node: Node, element: PromptElement) -> Children | None:
+    def _open(self, node: Node, element: PromptElement) -> Children | None:
+        """Return the children of an element, or None if a component or an Expandable has to be awaited."""
+        children = open_node(self.sizer, node, element)
+        if type(element).render is not PromptElement.render:
+            return self._run_component(node, element)
+        if isinstance(element, Rounds):
+            self._add_rounds(node, element)
+        return self._run_expandable(node, element) if isinstance(element, Expandable) else children
+
+    def _run_expandable(self, node: Node, element: Expandable) -> Children | None:
+        """Write an Expandable with its share now. It is written again when everything else is rendered."""
+        self.expandables.append(node)
+        sizing = self.sizing(node)
+        value = element.value(sizing)
+        if inspect.isawaitable(value):
+            self._start(node, value, sizing)
+            return None
+        write_expandable(node, value)
+        return ()
+
+    def _run_component(self, node: Node, element: PromptElement) -> Children | None:
         """Return the children that a component rendered, now or before, or None if they are awaited."""
         node.component_depth += 1
         if node.component_depth > _MAX_COMPONENT_DEPTH:
@@ -181,7 +209,7 @@ class Expansion:
             self.seconds[node] = -perf_counter()
         result = element.render(sizing)
         if inspect.isawaitable(result):
-            self.start(node, result, sizing)
+            self._start(node, result, sizing)
             return None  # what was awaited is never kept as pure: it was loaded
         run = self._read_run(node, element, result, sizing)
         if type(element).__pure__:
@@ -197,7 +225,7 @@ class Expansion:
         self.runs.store(run)
         return run
 
-    def add_rounds(self, node: Node, element: Rounds) -> None:
+    def _add_rounds(self, node: Node, element: Rounds) -> None:
         """Append the items of the rounds of a recorded conversation to the items of a node.
 
         Renders share an item by the identity of its messages.
@@ -219,7 +247,7 @@ class Expansion:
         if not is_loose:
             self.message_items += items
 
-    def start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
+    def _start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
         """Schedule an awaitable. Its result is passed to `_receive`."""
         self._pending.append((node, awaitable))
         self._sizings[node] = sizing
@@ -339,28 +367,23 @@ class Expansion:
             replaced.fallback = replaced = fallback
         return node
 
-    def _attach(self, node: Node, element: PromptElement) -> None:
+    def _attach(self, node: Node, element: Metadata | Reference | CacheBreakpoint) -> None:
         """Attach metadata, a reference or a cache breakpoint to a node."""
-        if isinstance(element, Metadata):
-            node.metadata = [*(node.metadata or ()), (element.value, element.local)]
-        elif isinstance(element, Reference):
-            node.references = [*(node.references or ()), element]
-        elif isinstance(element, CacheBreakpoint):
-            if node.role is None:
+        match element:
+            case Metadata():
+                node.metadata = [*(node.metadata or ()), (element.value, element.local)]
+            case Reference():
+                node.references = [*(node.references or ()), element]
+            case CacheBreakpoint() if node.role is None:
                 raise TreeError(
                     "a CacheBreakpoint must be a direct child of a message: move it into one.",
                     path=format_path(node),
                 )
-            node.items.append(
-                Leaf(
-                    node,
-                    "",
-                    HIGHEST_PRIORITY,
-                    STARTS_LINE_NEVER,
-                    part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl),
-                    element=element,
+            case CacheBreakpoint():
+                part = CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
+                node.items.append(
+                    Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element)
                 )
-            )
 
     def _schedule(self, groups: Sequence[FlexGroup]) -> bool:
         """Schedule the nodes of the first flex group that has any. Return whether there is one."""
@@ -371,7 +394,7 @@ class Expansion:
     def _complete(self, node: Node) -> None:
         """Close a node whose subtree is rendered and each ancestor that this completes, then schedule the next flex group."""
         while True:
-            alternative = close_node(self, node)
+            alternative = close_node(self.sizer, node)
             if alternative is not None:
                 if self._fill(node, alternative):
                     continue
@@ -381,9 +404,7 @@ class Expansion:
                 return
             group = parent.layout.groups[node.group_index]
             group.unfinished -= 1
-            if group.unfinished:
-                return
-            if self._schedule(parent.layout.groups[node.group_index + 1 :]):
+            if group.unfinished or self._schedule(parent.layout.groups[node.group_index + 1 :]):
                 return
             node = parent
 
@@ -444,10 +465,16 @@ def grow_expandables(
             continue
         size = sizer.tokens_used(node)  # what it reported, at most its share unless it always stays
         between = takewhile(lambda above: above is not root, iter_upwards(node.parent))
-        limits = [
-            above.limit - measure(above, sizer) for above in between if above.limit is not None
-        ]
-        room = min([limit - used, *limits])
+        room = min(
+            [
+                limit - used,
+                *(
+                    above.limit - measure(above, sizer)
+                    for above in between
+                    if above.limit is not None
+                ),
+            ]
+        )
         if room <= 0:
             continue
         try:
@@ -479,3 +506,92 @@ def _is_alive_below(node: Node, root: Node) -> bool:
             return False
         node = parent
     return True
+
+
+class Scopes:
+    """Finds the component that wrote each node of a tree. Visits each ancestor of a member once.
+
+    A component writes what its `render` returns, but not what it was given: the elements among its
+    children and props were written where it was used. The plain value of a KeepWith group belongs
+    to the component that wrote the member, so that two instances of a component have groups of
+    their own. A group of `KeepWith.group()` is an object, which is the same group wherever it is.
+    """
+
+    def __init__(self) -> None:
+        self._writers: dict[Node, Node | None] = {}
+        self._given: dict[Node, frozenset[int]] = {}
+
+    def bind_groups(self, nodes: Iterable[Node]) -> None:
+        """Replace the groups of KeepWith members and of tool calls by those of the components that wrote them."""
+        for node in nodes:
+            match node.element:
+                case KeepWith(key=key):
+                    node.keep_groups = (self._bind(node, key),)
+                case AssistantMessage(keep_with=groups):
+                    node.call_groups = {
+                        call: self._bind(node, group) for call, group in groups.items()
+                    }
+                case _:
+                    pass
+
+    def _bind(self, node: Node, group: Hashable) -> Hashable:
+        """Return a KeepWith group, a plain value with the component that it belongs to (None: the prompt itself wrote it)."""
+        return group if isinstance(group, KeepGroup) else (self._find_writer(node), group)
+
+    def _find_writer(self, node: Node) -> Node | None:
+        """Return the component whose `render` wrote the element of a node, or None if none did."""
+        for each in reversed(
+            list(takewhile(lambda above: above not in self._writers, iter_upwards(node)))
+        ):
+            parent = each.parent
+            around = parent if parent is None or _is_component(parent) else self._writers[parent]
+            self._writers[each] = self._find_outside(around, each.element)
+        return self._writers[node]
+
+    def _find_outside(self, writer: Node | None, element: PromptElement | None) -> Node | None:
+        """Return the innermost component, from `writer` outwards, that was not given the element."""
+        while writer is not None and id(element) in self._list_given(writer):
+            writer = self._writers[writer]
+        return writer
+
+    def _list_given(self, component: Node) -> frozenset[int]:
+        """Return the ids of the elements among the children and props of a component."""
+        given = self._given.get(component)
+        if given is None:
+            element = component.element
+            fields = type(element).__attrs_attrs__ if element is not None else ()
+            given = self._given[component] = frozenset(
+                id(value)
+                for value in _iter_items(getattr(element, field.name) for field in fields)
+                if isinstance(value, PromptElement)
+            )
+        return given
+
+
+def _is_component(node: Node) -> bool:
+    return node.component_depth > (node.parent.component_depth if node.parent is not None else 0)
+
+
+def _iter_items(values: Iterable[object]) -> Iterator[object]:
+    """Iterate over the values of props, over the values of mappings, and over the items of lists at any depth, in any order."""
+    todo: list[object] = []
+    for value in values:
+        todo += value.values() if isinstance(value, Mapping) else (value,)
+    opened: set[int] = set()  # a list may contain itself
+    while todo:
+        value = todo.pop()
+        key = id(value)
+        if not isinstance(value, tuple | list):
+            yield value
+        elif key not in opened:
+            opened.add(key)
+            todo += value
+
+
+def find_provided(node: Node, kind: type) -> object:
+    """Return the value of a class that the innermost Provided around a node has, or None."""
+    for above in iter_upwards(node):
+        element = above.element
+        if isinstance(element, Provided) and isinstance(element.value, kind):
+            return element.value
+    return None

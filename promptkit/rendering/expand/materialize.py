@@ -6,16 +6,18 @@ This includes the pairs of tool calls and tool results, which are removed togeth
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Hashable, Iterator, Mapping
 from itertools import chain, groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.elements import Reference
 from promptkit.errors import BadPropError, OrphanToolResultError, UnansweredToolCallError
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import (
+    MARKER,
     NEVER_REMOVED,
     STARTS_LINE_NEVER,
     Enclosure,
@@ -28,11 +30,6 @@ from promptkit.rendering.tree import (
     is_literal,
     iter_upwards,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
-
-    from promptkit.elements import Reference
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -213,7 +210,10 @@ def _find_enclosures(node: Node) -> list[Enclosure]:
         if start is None or len(before) > 1:
             is_inner = at > 1 and len(before) > 1
             start, stays = (before[is_inner] if before else None), False
-        stays = stays or any(_stays(items[child]) for child in children)
+        stays = stays or any(
+            type(item) is Node and (item.pinned or item.required)
+            for item in map(items.__getitem__, children)
+        )
         is_last = at + 2 >= len(runs)
         if after and (is_last or len(after) > 1) and start is not None and not stays:
             found.append(Enclosure(start, after[-1] if is_last else after[0], living=start))
@@ -232,10 +232,6 @@ def _is_breakpoint(item: Item) -> bool:
     return type(item) is Leaf and isinstance(item.part, CacheBreakpointPart)
 
 
-def _stays(item: Item) -> bool:
-    return type(item) is Node and (item.pinned or item.required)
-
-
 def has_living_child(node: Node, enclosure: Enclosure) -> bool:
     """Return whether a child is left between the texts of an enclosure.
 
@@ -243,8 +239,6 @@ def has_living_child(node: Node, enclosure: Enclosure) -> bool:
     once.
     """
     start = enclosure.living
-    if _is_living_child(node, start):
-        return True
     for at in chain(range(start, enclosure.end), range(enclosure.start, start)):
         if _is_living_child(node, at):
             enclosure.living = at
@@ -274,8 +268,8 @@ def find_enclosure(node: Node, position: int) -> Enclosure | None:
 
 def _iter_required_rounds(node: Node, run: Run) -> Iterator[MessageItem]:
     """Yield the rounds of a conversation that are never removed."""
-    removable = set(run.order)
-    if len(removable) <= len(node.items):  # with a marker and all rounds it has one more
+    if len(run.order) - run.order.count(MARKER) < len(node.items):
+        removable = set(run.order)
         for at, item in enumerate(node.items):
             if at not in removable and type(item) is MessageItem:
                 yield item
@@ -283,16 +277,17 @@ def _iter_required_rounds(node: Node, run: Run) -> Iterator[MessageItem]:
 
 def _has_lasting_content(node: Node) -> bool:
     """Return whether a node that is required, or keeps what has no priority, has content that is never removed."""
-    if not has_content(node):
-        return False
-    if node.required or node.role is not None or node.atomic:
-        return True
-    return any(
-        removed_at == NEVER_REMOVED
-        and type(item) is Leaf
-        and is_content(item)
-        and not has_own_priority(item)
-        for item, removed_at in zip(node.items, node.removed_at, strict=True)
+    return has_content(node) and (
+        node.required
+        or node.role is not None
+        or node.atomic
+        or any(
+            removed_at == NEVER_REMOVED
+            and type(item) is Leaf
+            and is_content(item)
+            and not has_own_priority(item)
+            for item, removed_at in zip(node.items, node.removed_at, strict=True)
+        )
     )
 
 
@@ -484,13 +479,12 @@ def is_content(item: Item) -> bool:
 
 def list_linked_leaves(node: Node) -> list[Leaf]:
     """Return the living leaves of a node that are in their message's chain."""
-    if node.placeholder:
-        return [node.placeholder]
-    return [
-        item
-        for item, removed_at in zip(node.items, node.removed_at, strict=True)
-        if removed_at == NEVER_REMOVED and type(item) is Leaf
-    ]
+    items = zip(node.items, node.removed_at, strict=True)
+    return (
+        [node.placeholder]
+        if node.placeholder
+        else [item for item, at in items if at == NEVER_REMOVED and type(item) is Leaf]
+    )
 
 
 def has_removable_items(node: Node) -> bool:
@@ -528,7 +522,10 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
                 message, index = call
                 message.results.append((index, node))
             elif strict and not node.in_fallback:
-                raise _orphan_error(node, again=node.call_id in answered)
+                raise OrphanToolResultError(
+                    f"the tool message answers call {node.call_id!r}, which {'is answered already' if node.call_id in answered else 'is made by no message before it'}: remove it, or correct its tool_call_id.",
+                    path=format_path(node),
+                )
         elif node.calls and not node.in_fallback:
             if strict:
                 _refuse_repeated_ids(node, open_calls)
@@ -540,7 +537,13 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
                 if node.calls_removed_at[index] == NEVER_REMOVED
             }
     if strict and open_calls:
-        raise _unanswered_error(*next(iter(open_calls.values())))
+        node, index = next(iter(open_calls.values()))
+        call_id, name = node.calls[index].id, node.calls[index].name
+        raise UnansweredToolCallError(
+            f"no tool message answers call {call_id!r} ({name}): add a ToolMessage(tool_call_id={call_id!r}) after it, or remove the call. "
+            "For a recorded conversation, use History, which repairs it.",
+            path=format_path(node),
+        )
 
 
 def _refuse_repeated_ids(node: Node, open_calls: Mapping[str, tuple[Node, int]]) -> None:
@@ -553,20 +556,3 @@ def _refuse_repeated_ids(node: Node, open_calls: Mapping[str, tuple[Node, int]])
                 path=format_path(node),
             )
         seen.add(call.id)
-
-
-def _orphan_error(node: Node, *, again: bool) -> OrphanToolResultError:
-    problem = "is answered already" if again else "is made by no message before it"
-    return OrphanToolResultError(
-        f"the tool message answers call {node.call_id!r}, which {problem}: remove it, or correct its tool_call_id.",
-        path=format_path(node),
-    )
-
-
-def _unanswered_error(node: Node, index: int) -> UnansweredToolCallError:
-    call = node.calls[index]
-    return UnansweredToolCallError(
-        f"no tool message answers call {call.id!r} ({call.name}): add a ToolMessage(tool_call_id={call.id!r}) after it, or remove the call. "
-        "For a recorded conversation, use History, which repairs it.",
-        path=format_path(node),
-    )

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from promptkit.elements.element import Children, PromptElement, Sizing
 from promptkit.rendering.prune.plans import PlanCache
-
-if TYPE_CHECKING:
-    import re
-    from collections.abc import Callable, Sequence
-
-    from promptkit.elements.element import Children, PromptElement, Sizing
-    from promptkit.rendering.tree import MessageItem
-    from promptkit.tokens import Tokenizer
-
+from promptkit.rendering.tree import MessageItem
+from promptkit.tokens.tokenizer import Tokenizer
 
 ItemKey: TypeAlias = int | tuple[int, ...]
 
@@ -126,9 +122,9 @@ class RequestRuns:
         self, element: PromptElement, budget: Callable[[], int], find: Callable[[type], object]
     ) -> ComponentRun | None:
         """Return an unused run of an equal component that is valid for a budget and the values that `find` returns."""
-        if not self._unused:
-            return None
-        return _take_valid(self._unused.get(_Value(element), []), budget, find)
+        # an element is hashed only if there is a run
+        unused = self._unused.get(_Value(element), []) if self._unused else []
+        return _take_valid(unused, budget, find)
 
     def store(self, run: ComponentRun) -> None:
         """Keep a run for the later renders of the request."""

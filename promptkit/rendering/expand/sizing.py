@@ -8,25 +8,28 @@ messages and user messages without a priority. What they need is not there for o
 
 Nothing is counted until a component reads its budget, or a later stage asks for a size.
 
+The arithmetic of flex groups (`split_shares`, `resolve_reserve`) is exact and rounds down.
+
 The module also computes upper bounds of sizes from the lengths of texts, so that a tree that surely
 fits needs no pruning.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from fractions import Fraction
 
-from promptkit.rendering.expand.flex import resolve_reserve, split_shares
+from promptkit.messages import Message, Part, Role, ToolCall
+from promptkit.rendering.expand.materialize import RenderTree
 from promptkit.rendering.tree import HIGHEST_PRIORITY, FlexGroup, Layout, Leaf, MessageItem, Node
-from promptkit.tokens.tokenizer import count_frame, count_message, count_part
+from promptkit.tokens.tokenizer import (
+    Tokenizer,
+    count_frame,
+    count_message,
+    count_part,
+    count_texts,
+)
 from promptkit.tokens.truncation import truncate_text
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.messages import Message, Part, Role, ToolCall
-    from promptkit.rendering.expand.materialize import RenderTree
-    from promptkit.tokens import Tokenizer
 
 # What `Sizer._settle` computes of a node.
 BUDGET = 0
@@ -49,9 +52,11 @@ class Sizer:
     def __init__(self, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> None:
         self.tokenizer = tokenizer
         self.prompt_tsx = prompt_tsx
-        # by identity: the message is held, so no other gets its id
-        self._counts: dict[int, tuple[Message, int]] = {}
-        self._earlier_counts: dict[int, tuple[Message, int]] = {}
+        # By identity. The messages are held, so that no other gets their ids. A pair for each would
+        # be one more object that the garbage collector looks through.
+        self._counts: dict[int, int] = {}
+        self._counted: list[Message] = []
+        self._earlier: tuple[dict[int, int], list[Message]] = {}, []
         self._truncated: dict[tuple[str, int, float, str], str] = {}
         self._earlier_truncated: dict[tuple[str, int, float, str], str] = {}
         self._frames: dict[
@@ -68,15 +73,13 @@ class Sizer:
             return 0
         if not node.calls and node.call_id is None:
             return self.count_frame(role, node.name)
-        calls = node.calls
-        if node.calls_removed_at:
-            calls = tuple(
-                [
-                    call
-                    for call, removed_at in zip(calls, node.calls_removed_at, strict=True)
-                    if removed_at >= state
-                ]
-            )
+        calls = tuple(
+            [
+                call
+                for call, removed_at in zip(node.calls, node.calls_removed_at, strict=True)
+                if removed_at >= state
+            ]
+        )
         return self.count_frame(role, node.name, calls, node.call_id, text=text)
 
     def count_frame(
@@ -103,11 +106,11 @@ class Sizer:
         """Count the tokens of a message item. The count is kept on the item."""
         tokens = item.tokens
         if tokens < 0:
-            if item.sources:
-                tokens = sum(map(self.count_message, item.messages or ()))
-            else:
-                tokens = self.count_frame(item.role, item.name) + self.tokenizer.count(item.text)
-            item.tokens = tokens
+            tokens = item.tokens = (
+                sum(map(self.count_message, item.messages or ()))
+                if item.sources
+                else self.count_frame(item.role, item.name) + self.tokenizer.count(item.text)
+            )
         return tokens
 
     def count_message(self, message: Message) -> int:
@@ -116,14 +119,34 @@ class Sizer:
         The count is kept by the identity of the message for this render and the next.
         """
         key = id(message)
-        known = self._counts.get(key)
-        if known is None:
-            known = self._earlier_counts.get(key) or (
-                message,
-                count_message(message, self.tokenizer),
-            )
-            self._counts[key] = known
-        return known[1]
+        tokens = self._counts.get(key)
+        if tokens is None:
+            tokens = self._earlier[0].get(key)
+            if tokens is None:
+                tokens = count_message(message, self.tokenizer)
+            self._counts[key] = tokens
+            self._counted.append(message)
+        return tokens
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Count the tokens of messages.
+
+        All texts are counted first, and then what is around them: that takes less time than message
+        by message, since what has just been used is used again.
+        """
+        known, earlier = self._counts, self._earlier[0]
+        if earlier:
+            for message in messages:
+                if id(message) in earlier:
+                    self.count_message(message)
+        new = [message for message in messages if id(message) not in known]
+        if new:
+            count = self.tokenizer.base.count
+            texts = [count_texts(message, count) for message in new]
+            for message, tokens in zip(new, texts, strict=True):
+                known[id(message)] = count_message(message, self.tokenizer, tokens)
+            self._counted += new
+        return sum(map(known.__getitem__, map(id, messages)))
 
     def find_tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages that were counted in this render, or -1 if one of them was not."""
@@ -132,7 +155,7 @@ class Sizer:
             known = counts.get(id(message))
             if known is None:
                 return -1
-            tokens += known[1]
+            tokens += known
         return tokens
 
     def truncate(self, text: str, tokens: int, *, head: float, marker: str) -> str:
@@ -151,11 +174,12 @@ class Sizer:
 
     def share_counts(self, other: Sizer) -> None:
         """Start a render with what another Sizer with the same tokenizer has counted."""
-        self._counts = {**other._counts}
+        self._counts, self._counted = {**other._counts}, [*other._counted]
 
     def start_next_render(self) -> None:
         """Drop message counts and truncated texts that neither this render nor the previous one used."""
-        self._earlier_counts, self._counts = self._counts, {}
+        self._earlier = self._counts, self._counted
+        self._counts, self._counted = {}, []
         self._earlier_truncated, self._truncated = self._truncated, {}
 
     def bound_item(self, item: MessageItem) -> int:
@@ -282,13 +306,15 @@ class Sizer:
             + self.sum_plain_members(node, UNBOUNDED)
             + sum(member.whole for member in members)
         )
-        if self._stays(node, node):
-            node.needed = node.whole
-            return
-        node.needed = sum(member.needed for member in members) + sum(
-            self.count_item(item)
-            for item in node.items
-            if type(item) is MessageItem and self._stays(item, node)
+        node.needed = (
+            node.whole
+            if self._stays(node, node)
+            else sum(member.needed for member in members)
+            + sum(
+                self.count_item(item)
+                for item in node.items
+                if type(item) is MessageItem and self._stays(item, node)
+            )
         )
 
     def _stays(self, item: Node | MessageItem, inner: Node) -> bool:
@@ -297,9 +323,7 @@ class Sizer:
         `inner` is the item, or the container of an item that is no node. A user message in a
         container with a priority is pruned with it; the only system message stays there, too (D11).
         """
-        if type(item) is Node and item.required:
-            return True
-        return (
+        return (type(item) is Node and item.required) or (
             (item.role == "system" or (item.role == "user" and not inner.in_prioritized))
             and item.priority >= HIGHEST_PRIORITY
             and not self.prompt_tsx
@@ -350,15 +374,17 @@ def _divide(layout: Layout, index: int) -> None:
     """Divide the tokens that are left among the members of the next group."""
     group = layout.groups[index]
     remaining = layout.remaining or 0
-    remaining = max(
-        0,
-        remaining
-        - sum(resolve_reserve(remaining, reserve) for at, reserve in layout.reserves if at > index),
+    held_back = sum(
+        resolve_reserve(remaining, reserve) for at, reserve in layout.reserves if at > index
     )
     members = [member for member in group.nodes if member.replaces is None]
-    bases: list[float] = [member.element.flex_basis if member.element else 1 for member in members]
     parts = split_shares(
-        remaining, [*bases, group.plain_members], [*(member.limit for member in members), None]
+        max(0, remaining - held_back),
+        [
+            *(member.element.flex_basis if member.element else 1 for member in members),
+            group.plain_members,
+        ],
+        [*(member.limit for member in members), None],
     )
     for member, part in zip(members, parts, strict=False):
         if member.budget is None:
@@ -398,20 +424,15 @@ def surely_fits_by_itself(node: Node, sizer: Sizer) -> bool:
     nodes = [node]
     for each in nodes:  # grows while it is walked
         nodes.extend(child for child in each.nodes if child.token_bound is None)
-    _set_token_bounds(nodes, sizer)
+    set_token_bounds(nodes, sizer)
     return node.token_bound is not None and node.token_bound <= sizer.budget_of(node)
 
 
-def set_token_bounds(tree: RenderTree, sizer: Sizer) -> None:
-    """Set `token_bound` of every node, without counting any text.
+def set_token_bounds(nodes: Sequence[Node], sizer: Sizer, *, limited: bool = False) -> None:
+    """Set `token_bound` of nodes that are listed parents first, without counting any text.
 
-    A limit does not exceed itself once it is pruned.
+    With `limited`, their limits are pruned, and do not exceed themselves.
     """
-    _set_token_bounds(tree.nodes, sizer, limited=True)
-
-
-def _set_token_bounds(nodes: Sequence[Node], sizer: Sizer, *, limited: bool = False) -> None:
-    """Set `token_bound` of nodes that are listed parents first."""
     for node in reversed(nodes):
         total = _bound_own_items(node, sizer, UNBOUNDED)
         for child in node.nodes:
@@ -443,3 +464,40 @@ def _bound_own_items(node: Node, sizer: Sizer, enough: int) -> int:
             bound = sizer.count_leaf(item) if item.part else upper_bound(item.text)
             total += UNBOUNDED if bound is None else bound + 1  # for a line break before it
     return total
+
+
+def split_shares(total: int, bases: Sequence[float], limits: Sequence[int | None]) -> list[int]:
+    """Split `total` tokens in proportion to `bases`. The parts never sum to more than `total`.
+
+    A member with a limit below its proportional share gets the limit, and the rest of its share
+    goes to the other members. As in prompt-tsx there are two passes: the first looks at the members
+    in order, each against the bases that are left.
+
+    >>> split_shares(100, [1, 1, 2], [None, 10, None])
+    [30, 10, 60]
+    """
+    weights = [basis if isinstance(basis, int) else Fraction(basis) for basis in bases]
+    left = sum(weights)
+    if not left:
+        return [0] * len(bases)
+    parts = [-1] * len(bases)
+    granted = 0
+    for index, limit in enumerate(limits):
+        if limit is not None and left > 0 and total * weights[index] // left >= limit:
+            parts[index] = limit
+            left -= weights[index]
+            granted += limit
+    rest = max(0, total - granted)
+    return [
+        part if part >= 0 else int(rest * weight // left) if left > 0 else 0
+        for part, weight in zip(parts, weights, strict=True)
+    ]
+
+
+def resolve_reserve(remaining: int, reserve: int | str) -> int:
+    """Return the tokens that a `flex_reserve` holds back: a number of tokens, or one Nth of `remaining` for `"/N"`.
+
+    >>> resolve_reserve(100, "/4"), resolve_reserve(100, 30)
+    (25, 30)
+    """
+    return remaining // int(reserve[1:]) if isinstance(reserve, str) else reserve

@@ -204,6 +204,10 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
     stack = [_enter(node, runs, order)]
     while stack:
         parent, rest = stack[-1]
+        if parent.run is not None and parent.run.is_recorded:
+            order += len(parent.items)  # all of them are in the run
+            stack.pop()
+            continue
         removed_at, protected, kept, in_run = (
             parent.removed_at,
             parent.protected_items,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
+from promptkit.rendering.expand.sizing import UNBOUNDED
 from promptkit.rendering.prune.text_joins import LeafRange, TextJoins
 from promptkit.rendering.prune.undo_log import (
     CallRemoved,
@@ -23,7 +24,16 @@ from promptkit.rendering.prune.undo_log import (
     apply,
 )
 from promptkit.rendering.subtree import iter_leaves, iter_messages
-from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, Run, is_below, is_node_alive
+from promptkit.rendering.tree import (
+    MARKER,
+    Item,
+    Leaf,
+    MessageItem,
+    Node,
+    Run,
+    is_below,
+    is_node_alive,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -123,15 +133,18 @@ class BackwardScan:
     def find_first_fit(self, budget: int) -> int | None:
         """Return the first state that fits the budget, unused tokens included; None if no state fits."""
         room = budget - min(self.overhead)
-        shortest = max(LONG, budget)
         steps = self.steps
         # Counts at joins are not quite monotone: an earlier state may be without the slack.
         while self.state and self._content - self._slack <= room:
             # A restored text that is too long for the budget need not be counted: it is in every
             # earlier state, so none of them fits.
-            if self._restores_too_long(steps[self.state - 1], shortest, budget):
+            step, state = steps[self.state - 1], self.state
+            if isinstance(step, tuple):
+                self._restore_entries(0, budget)
+            elif not self._restores_too_long(step, budget):
+                self.step_back()
+            if self.state == state:
                 break
-            self.step_back()
         return next(
             (
                 state
@@ -141,14 +154,8 @@ class BackwardScan:
             None,
         )
 
-    def _restores_too_long(self, step: Step, shortest: int, budget: int) -> bool:
+    def _restores_too_long(self, step: list[Change], budget: int) -> bool:
         """Return whether undoing a step restores a text that is too long for the budget."""
-        if isinstance(step, tuple):
-            run, entry = step
-            item = run.find_item(entry)
-            return (
-                item is not None and item.tokens < 0 and self._is_too_long(item, shortest, budget)
-            )
         at = self.state - 1
         for change in step:
             if isinstance(change, LeafUnlinked):
@@ -164,15 +171,16 @@ class BackwardScan:
                 ]
             else:
                 continue
-            if any(self._is_too_long(item, shortest, budget) for item in restored):
+            if any(self._is_too_long(item, budget) for item in restored):
                 return True
         return False
 
-    def _is_too_long(self, item: Item, shortest: int, budget: int) -> bool:
+    def _is_too_long(self, item: Item, budget: int) -> bool:
         """Return whether a text exceeds the budget by its length.
 
         False for texts that another state may be without.
         """
+        shortest = max(LONG, budget)
         if type(item) is MessageItem:
             lower_bound = self.sizer.tokenizer.lower_bound
             return any(
@@ -193,18 +201,49 @@ class BackwardScan:
 
     def step_back(self) -> None:
         """Undo one step and count the state before it."""
-        self.state -= 1
-        step = self.steps[self.state]
+        step = self.steps[self.state - 1]
         if isinstance(step, tuple):
-            run, entry = step
-            item = run.find_item(entry)
-            if item is not None and item.messages != ():
-                run.node.live_items += 1
-                self._add_items([item])
-        else:
-            for change in reversed(step):
-                self._undo(change)
+            self._restore_entries(self.state - 1, UNBOUNDED)
+            return
+        self.state -= 1
+        for change in reversed(step):
+            self._undo(change)
         self._counts.append(self._count_state())
+
+    def _restore_entries(self, first: int, budget: int) -> None:
+        """Undo steps that take entries of runs, and count the states before them.
+
+        Ends at the state `first`, before another step, and where no earlier state fits the budget.
+        """
+        without_messages, without_system, with_system = self.overhead
+        room = budget - min(self.overhead)
+        content, slack = self._content, self._slack
+        messages, systems = self._messages, self._systems
+        counts = self._counts
+        for step in reversed(self.steps[first : self.state]):
+            if isinstance(step, list) or content - slack > room:
+                break
+            run, entry = step
+            position = run.order[entry]
+            item = None if position == MARKER else run.node.items[position]
+            if type(item) is MessageItem and item.messages != ():  # blank
+                tokens = item.tokens
+                if tokens < 0:
+                    if self._is_too_long(item, budget):
+                        break
+                    tokens = self.sizer.count_item(item)
+                run.node.live_items += 1
+                content += tokens
+                if item.is_loose:
+                    slack += tokens
+                messages += 1
+                if item.role == "system":
+                    systems += 1
+            overhead = with_system if systems else without_system
+            counts.append(content + (overhead if messages else without_messages))
+        self.state = len(self.steps) + 1 - len(counts)
+        self._content, self._slack = content, slack
+        self._messages, self._systems = messages, systems
 
     def _add_root(self, state: int) -> None:
         """Count the whole subtree: messages, or a part of a message."""

@@ -18,8 +18,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
-from promptkit.elements import AssistantMessage, TextChunk, ToolMessage
-from promptkit.elements.chat import ROLES, MessageElement
+from promptkit.elements.builtin import (
+    ROLES,
+    AssistantMessage,
+    MessageElement,
+    TextChunk,
+    ToolMessage,
+)
 from promptkit.errors import TreeError
 from promptkit.messages import Message
 from promptkit.rendering.expand.build import build_leaf, build_message_item, is_plain, read_priority

@@ -21,8 +21,13 @@ from promptkit.rendering.prune.limits import prune_from_first, prune_from_last
 from promptkit.rendering.prune.removal_order import RemovalOrder, Step, list_prefix, take_back
 from promptkit.rendering.prune.removals import PrunedTree, list_removals
 from promptkit.rendering.prune.undo_log import ItemRemoved, SubtreeRemoved
-from promptkit.rendering.result.assemble import assemble_messages
-from promptkit.rendering.subtree import build_messages, iter_message_places, iter_messages, measure
+from promptkit.rendering.subtree import (
+    assemble_messages,
+    build_messages,
+    iter_message_places,
+    iter_messages,
+    measure,
+)
 from promptkit.rendering.tree import (
     NEVER_REMOVED,
     Item,
@@ -214,7 +219,7 @@ class Pruner:
     def _surely_fits(self, node: Node, limit: int) -> bool:
         """Return whether the subtree of a limit fits by its upper bound, without counting."""
         if self.tree.root.token_bound is None:
-            set_token_bounds(self.tree, self.sizer)
+            set_token_bounds(self.tree.nodes, self.sizer, limited=True)
         return node.token_bound is not None and node.token_bound <= limit
 
     def _build_unpruned(self, budget: int) -> PrunedTree:

@@ -1,32 +1,31 @@
-"""The result of a render: messages, their tokens, and what was removed."""
+"""The result of a render: messages, their tokens, what was removed, and notes about what its author may not have meant."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, pairwise, takewhile
+from math import isfinite
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 
+from promptkit.elements import Reference
 from promptkit.messages import Message, Repair, ToolDefinition
-from promptkit.rendering.prune.removals import PrunedTree, Removal, list_removals
-from promptkit.rendering.result.assemble import SourceSpan, map_sources
-from promptkit.rendering.result.notes import list_notes
-from promptkit.rendering.tree import format_priority
+from promptkit.rendering.expand.materialize import RenderTree, is_content
+from promptkit.rendering.expand.sizing import Sizer
+from promptkit.rendering.paths import Paths
+from promptkit.rendering.prune.removals import PrunedTree, Removal, iter_removed, list_removals
+from promptkit.rendering.subtree import SourceSpan, map_sources
+from promptkit.rendering.tree import Node, format_priority, is_item_alive, is_literal, is_node_alive
 from promptkit.reprs import describe
+from promptkit.tokens import Count, RenderBudget
 from promptkit.tokens.budget import read_budget
-from promptkit.tokens.tokenizer import count_frame, count_part, is_exact
+from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_part, is_exact
+from promptkit.tracing import Trace
 from promptkit.wire import AnthropicRequest, to_anthropic, to_chat, to_responses
 from promptkit.wire.parts import WireFormat, is_foreign, merge_system_messages, move_media
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit.elements import Reference
-    from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.tokens import Count, RenderBudget, Tokenizer
-    from promptkit.tracing import Trace
 
 
 @attrs.frozen(kw_only=True)
@@ -111,9 +110,9 @@ class Rendered:
         """
         tokenizer = self._sizer.tokenizer
         tokens = self.tokens
-        messages: Sequence[Message] = self.messages
-        if target == "chat":
-            messages = tuple(move_media(messages, {"tool"}))
+        messages: Sequence[Message] = (
+            tuple(move_media(self.messages, {"tool"})) if target == "chat" else self.messages
+        )
         if merge_system and target != "anthropic":
             messages = merge_system_messages(messages)
         if messages != self.messages:
@@ -150,29 +149,27 @@ class Rendered:
     @cached_property
     def stable_prefix(self) -> int:
         """The tokens of the leading messages that equal those of the Renderer's previous render; 0 for its first render."""
-        pairs = zip(self.messages, self._earlier, strict=False)
-        equal = takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], pairs)
-        return sum(self._sizer.count_message(message) for message, _ in equal)
+        return count_equal_prefix(self.messages, self._earlier, self._sizer)
 
     def explain(self) -> str:
         """Describe the render as text for a terminal: tokens, budget, removals, notes and repairs."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        lines = [
-            f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}"
-        ]
-        if self.reserved:
-            lines.append(f"{self.reserved:,} tokens reserved")
-        if self.context is not None:
-            lines.append(self.context.explain())
-        if self.removals:
-            lines.append(f"removed {len(self.removals)}, lowest first:")
-            lines += _format_removals(self.removals)
-        else:
-            lines.append("nothing was removed")
-        for note in self.notes:
-            lines += wrap(f"note: {note}", _WIDTH, subsequent_indent="  ")
-        lines.extend(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs)
-        return "\n".join(lines)
+        removed = (
+            [f"removed {len(self.removals)}, lowest first:", *_format_removals(self.removals)]
+            if self.removals
+            else ["nothing was removed"]
+        )
+        notes = [wrap(f"note: {note}", _WIDTH, subsequent_indent="  ") for note in self.notes]
+        return "\n".join(
+            [
+                f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}",
+                *([f"{self.reserved:,} tokens reserved"] if self.reserved else []),
+                *([] if self.context is None else [self.context.explain()]),
+                *removed,
+                *chain.from_iterable(notes),
+                *(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs),
+            ]
+        )
 
     def at_budget(self, budget: int | str) -> Rendered:
         """Prune the same prompt to another budget: a number of tokens, or text such as `"8k"`.
@@ -209,6 +206,13 @@ class Rendered:
         return to_anthropic(self.messages, cache=cache)
 
 
+def count_equal_prefix(messages: Sequence[Message], others: Sequence[Message], sizer: Sizer) -> int:
+    """Count the tokens of the leading messages that equal those of another request."""
+    pairs = zip(messages, others, strict=False)
+    equal = takewhile(lambda pair: pair[0] is pair[1] or pair[0] == pair[1], pairs)
+    return sum(sizer.count_message(message) for message, _ in equal)
+
+
 def _count_omitted(message: Message, target: WireFormat, tokenizer: Tokenizer) -> int:
     """Count the tokens of a message that a format does not send."""
     tokens = sum(
@@ -224,30 +228,31 @@ def _count_omitted(message: Message, target: WireFormat, tokenizer: Tokenizer) -
 
 def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
     """Format removals as the lines of a table."""
-    rows = [("", "tokens", "priority", "element", "reason")]
-    for removal in removals:
-        reason = f"{removal.reason}: {removal.partner_label}" if removal.partner else removal.reason
-        rows.append(
+    rows = [
+        ("", "tokens", "priority", "element", "reason"),
+        *(
             (
                 f"{removal.order}.",
                 f"{removal.tokens:,}",
                 format_priority(removal.priority),
                 removal.label,
-                reason,
+                removal.reason + (f": {removal.partner_label}" if removal.partner else ""),
             )
-        )
+            for removal in removals
+        ),
+    ]
     *numbers, labels, reasons = [max(len(row[column]) for row in rows) for column in range(5)]
     room = _WIDTH - sum(numbers) - len("  ") * len(rows[0])
     reasons = min(reasons, max(room // 2, room - labels))
     widths = [*numbers, min(labels, room - reasons), reasons]
-    lines: list[str] = []
-    for row in rows:
-        cells = [
+    cells = [
+        [
             cell.rjust(width) if column in _NUMBER_COLUMNS else _shorten(cell, width).ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
-        lines.append("  " + "  ".join(cells).rstrip())
-    return lines
+        for row in rows
+    ]
+    return ["  " + "  ".join(row).rstrip() for row in cells]
 
 
 _WIDTH = 100  # characters of a line of `explain`
@@ -259,3 +264,85 @@ def _shorten(text: str, width: int) -> str:
     """Shorten a text to a number of characters. Its end, which tells most of a path, stays longer."""
     head = (width - 1) // 3
     return text if len(text) <= width else f"{text[:head]}…{text[len(text) - width + head + 1 :]}"
+
+
+def list_notes(pruned: PrunedTree) -> tuple[str, ...]:
+    """List the notes about a tree in a state: where only literal text is left, and which shares are not meant to be so."""
+    paths = Paths(described=True)
+    bare = dict.fromkeys(removed.node for removed in iter_removed(pruned) if removed.position >= 0)
+    # what its share leaves nothing of was never there to be removed
+    bare |= dict.fromkeys(node for node in pruned.tree.nodes if node.is_cut_away)
+    return (
+        *(note for node in bare for note in _list_bare(node, pruned.state, paths)),
+        *list_share_notes(pruned.tree, pruned.sizer),
+    )
+
+
+def _list_bare(node: Node, state: int, paths: Paths) -> Iterator[str]:
+    """Yield a note if literal text is all that is left of a node, or on both sides of what has left."""
+    if node.message is None or not is_node_alive(node, state):
+        return
+    left = [at for at in range(len(node.items)) if _is_left(node, at, state)]
+    texts = {at for at in left if is_literal(node.items[at])}
+    if not node.calls and left and len(left) == len(texts):
+        yield f"of {paths.shorten(node)} only its literal text is left."
+    elif any(
+        before in texts and after in texts and _has_left(node, range(before + 1, after), state)
+        for before, after in pairwise(left)
+    ):
+        yield f"in {paths.shorten(node)} nothing is left between literal texts."
+
+
+def _has_left(node: Node, positions: range, state: int) -> bool:
+    """Return whether a child at one of these positions was removed, or has a share that holds none of its content."""
+    return any(
+        not is_literal(item) and (removed_at < state or (type(item) is Node and item.is_cut_away))
+        for item, removed_at in zip(
+            node.items[positions.start : positions.stop],
+            node.removed_at[positions.start : positions.stop],
+            strict=True,
+        )
+    )
+
+
+def _is_left(node: Node, position: int, state: int) -> bool:
+    """Return whether an item with content is left of a node."""
+    item = node.items[position]
+    return is_item_alive(item, node.removed_at[position], state) and bool(
+        item.items if type(item) is Node else is_content(item)
+    )
+
+
+def list_share_notes(tree: RenderTree, sizer: Sizer) -> Iterator[str]:
+    """Yield a note for each node that fills an equal share of the budget because it has no `flex_grow`, though what is in it would take more.
+
+    That is a node with a child that has `flex_grow`, or a message with a text that was cut to its share.
+    """
+    paths = Paths(described=True)
+    cut = {node.message for node in tree.nodes if node.is_cut}
+    for node in tree.nodes:
+        around, element = node.parent, node.element
+        if (
+            around is None
+            or around.layout is None
+            or element is None
+            or element.flex_grow is not None
+            or node.budget is None
+            or node.in_fallback
+            or not (
+                node in cut
+                # its children are sized one after the other
+                or (node.layout and any(isfinite(group.grow) for group in node.layout.groups))
+            )
+        ):
+            continue
+        group = around.layout.groups[node.group_index]
+        others = sum(member.replaces is None for member in group.nodes) + group.plain_members - 1
+        if others and sizer.tokens_used(node) >= _NEARLY * node.budget:
+            yield (
+                f"{paths.shorten(node)} has no flex_grow, so it shares the budget with {others} sibling{'s' * (others > 1)} "
+                f"and got {node.budget:,} tokens for its flexible children: write flex_grow=1 to give it what they leave."
+            )
+
+
+_NEARLY = 0.8  # of its share: a truncated text may end at a line before

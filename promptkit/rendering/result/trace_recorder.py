@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from time import perf_counter
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from attrs import evolve
 
 from promptkit.messages import Message, Part, Role
-from promptkit.rendering.expand.flex import resolve_reserve
+from promptkit.rendering.expand.sizing import Sizer, resolve_reserve
 from promptkit.rendering.paths import PATH_SEPARATOR, Path, Paths, format_label, passes_on
+from promptkit.rendering.prune.counting import BackwardScan
 from promptkit.rendering.prune.pruner import Pruner, RemovalRounding
 from promptkit.rendering.prune.removals import (
     PrunedTree,
@@ -20,7 +22,7 @@ from promptkit.rendering.prune.removals import (
     format_removed,
     iter_removed,
 )
-from promptkit.rendering.result.notes import list_share_notes
+from promptkit.rendering.result.rendered import list_share_notes
 from promptkit.rendering.tree import (
     HIGHEST_PRIORITY,
     NEVER_REMOVED,
@@ -42,12 +44,6 @@ from promptkit.tracing import (
     TraceShare,
     TraceTiming,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.rendering.prune.counting import BackwardScan
 
 
 class TraceRecorder:
@@ -136,7 +132,7 @@ def _iter_removals(
         item = builder.items[
             builder.ids[removed.node]
             if is_call
-            else builder.find_id(removed.node, removed.position)
+            else builder.children[builder.ids[removed.node]][removed.position]
         ]
         yield TraceRemoval(
             order=removed.order,
@@ -201,91 +197,82 @@ class _ItemBuilder:
     def __init__(self, root: Node, sizer: Sizer, seconds: Mapping[Node, float]) -> None:
         self.ids: dict[Node, int] = {}
         self.items: list[TraceItem] = []
+        self.children: dict[int, list[int]] = {}
+        """The ids of the items of a container, by position."""
         self._sizer = sizer
         self._seconds = seconds
-        # the ids of the items of a container, by position
-        self._children: dict[int, list[int]] = {}
         self._paths: dict[int, Path] = {}
-        places = self._list_places(root)
-        ends = [place.id + 1 for place in places]
-        for place in reversed(places):
-            if place.parent is not None:
-                ends[place.parent] = max(ends[place.parent], ends[place.id])
-        for place, end in zip(places, ends, strict=True):
-            self.items.append(
-                self._build_item(
-                    root if place.parent is None else place.node.items[place.position], place, end
-                )
-            )
-
-    def find_id(self, node: Node, position: int) -> int:
-        """Return the id of an item of a node."""
-        return self._children[self.ids[node]][position]
+        self._build_items(root)
+        ends = list(range(1, len(self.items) + 1))
+        for item in reversed(self.items):
+            if item.parent is not None:
+                ends[item.parent] = max(ends[item.parent], ends[item.id])
+        self.items = [
+            item if item.end == end else evolve(item, end=end)
+            for item, end in zip(self.items, ends, strict=True)
+        ]
 
     def find_system_changes(self) -> set[int]:
         """Return the states in which the text of the first system message may differ from the state before."""
-        changes: set[int] = set()
-        for message in self.items:
-            if message.role == "system":
-                for item in self.items[message.id : message.end]:
-                    changes.add(item.since)
-                    if item.until is not None:
-                        changes.add(item.until + 1)
-        return changes
+        inside = [
+            item
+            for message in self.items
+            if message.role == "system"
+            for item in self.items[message.id : message.end]
+        ]
+        ends = {item.until + 1 for item in inside if item.until is not None}
+        return ends | {item.since for item in inside}
 
-    def _list_places(self, root: Node) -> list[_Place]:
-        places: list[_Place] = []
-        stack: list[tuple[Node, int, int | None, _Content]] = [(root, 0, None, None)]
+    def _build_items(self, root: Node) -> None:
+        """Build the items in document order, each without the ids of what is below it."""
+        stack: list[tuple[Node, int, TraceItem | None, _Content]] = [(root, 0, None, None)]
         markers: dict[tuple[Node, int], _Marker] = {}
         while stack:
             node, position, parent, content = stack.pop()
             item: Item = root if parent is None else node.items[position]
-            number = len(places)
-            places.append(_Place(number, node, position, parent, content))
+            built = (
+                self._build_item(item, node, position, parent)
+                if parent is None or content is None
+                else self._build_content(parent, position, content)
+            )
+            self.items.append(built)
             if isinstance(content, Message):
                 stack.extend(
-                    (node, position, number, part) for part in reversed(_list_parts(content))
+                    (node, position, built, part) for part in reversed(_list_parts(content))
                 )
             if content is not None:
                 continue
             if parent is not None:
-                self._children.setdefault(parent, []).append(number)
-            if type(item) is Node:
-                self.ids[item] = number
+                self.children.setdefault(parent.id, []).append(built.id)
+            if isinstance(item, Node):
+                self.ids[item] = built.id
                 if item.run is not None:
                     markers |= {
                         (item, at): _Marker(marker, since, until)
                         for at, marker, since, until in item.run.list_markers()
                     }
-                stack.extend((item, at, number, None) for at in range(len(item.items) - 1, -1, -1))
-            elif type(item) is MessageItem and item.sources:
+                stack.extend((item, at, built, None) for at in range(len(item.items) - 1, -1, -1))
+            elif isinstance(item, MessageItem) and item.sources:
                 if (node, position) in markers:
                     stack.append((node, position, parent, markers[node, position]))
                 messages = item.messages or ()
                 contents = _list_parts(messages[0]) if len(messages) == 1 else messages
-                stack.extend((node, position, number, each) for each in reversed(contents))
-        return places
+                stack.extend((node, position, built, each) for each in reversed(contents))
 
     def _build_content(
-        self, place: _Place, parent: TraceItem, content: Message | Part | _Marker, end: int
+        self, parent: TraceItem, position: int, content: Message | Part | _Marker
     ) -> TraceItem:
         """Build the item of a message of a round, of a part of such a message, or of a marker."""
-        if isinstance(content, _Marker):
-            position, label = place.position, "marker"
-        else:
+        label = "marker"
+        if not isinstance(content, _Marker):
             position = sum(item.parent == parent.id for item in self.items[parent.id + 1 :])
-            label = (
-                _ELEMENTS[content.role]
-                if isinstance(content, Message)
-                else "text"
-                if isinstance(content, str)
-                else type(content).__name__
-            )
-            label = f"{label}[{position}]"
+            name = "text" if isinstance(content, str) else type(content).__name__
+            name = _ELEMENTS[content.role] if isinstance(content, Message) else name
+            label = f"{name}[{position}]"
         built = TraceItem(
-            id=place.id,
+            id=len(self.items),
             parent=parent.id,
-            end=end,
+            end=len(self.items) + 1,
             position=position,
             label=label,
             path=PATH_SEPARATOR.join(filter(None, (parent.path, label))),
@@ -297,22 +284,26 @@ class _ItemBuilder:
             until=parent.until,
             fallback=parent.fallback,
         )
-        if isinstance(content, str):
-            return evolve(built, text=content, tokens=self._sizer.count_part(content))
-        if isinstance(content, Message):
-            return self._describe_message(built, content)
-        if isinstance(content, _Marker):
-            return evolve(
-                built,
-                kind="message",
-                role="user",
-                text=content.item.text,
-                tokens=self._sizer.count_item(content.item),
-                fallback=True,
-                since=max(parent.since, content.since),
-                until=_find_earlier(parent.until, content.until),
-            )
-        return evolve(built, kind="part", part=content, tokens=self._sizer.count_part(content))
+        match content:
+            case str():
+                return evolve(built, text=content, tokens=self._sizer.count_part(content))
+            case Message():
+                return self._describe_message(built, content)
+            case _Marker():
+                return evolve(
+                    built,
+                    kind="message",
+                    role="user",
+                    text=content.item.text,
+                    tokens=self._sizer.count_item(content.item),
+                    fallback=True,
+                    since=max(parent.since, content.since),
+                    until=_find_earlier(parent.until, content.until),
+                )
+            case _:
+                return evolve(
+                    built, kind="part", part=content, tokens=self._sizer.count_part(content)
+                )
 
     def _describe_message(self, built: TraceItem, message: Message) -> TraceItem:
         """Describe a recorded message, which has one text or parts of its own."""
@@ -330,43 +321,46 @@ class _ItemBuilder:
             tokens=tokens,
         )
 
-    def _build_item(self, item: Item, place: _Place, end: int) -> TraceItem:
-        parent = None if place.parent is None else self.items[place.parent]
-        if parent is not None and place.content is not None:
-            return self._build_content(place, parent, place.content, end)
-        label = "" if parent is None else format_label(place.node, place.position)
-        path = Path() if parent is None else self._paths[parent.id].append(label)
+    def _build_item(
+        self, item: Item, node: Node, position: int, parent: TraceItem | None
+    ) -> TraceItem:
+        label, path = "", Path()
+        if parent is not None:
+            label = format_label(node, position)
+            path = self._paths[parent.id].append(label)
         since, until = _find_lifetime(
-            item, NEVER_REMOVED if parent is None else place.node.removed_at[place.position], parent
+            item, NEVER_REMOVED if parent is None else node.removed_at[position], parent
         )
         built = TraceItem(
-            id=place.id,
-            parent=place.parent,
-            end=end,
-            position=place.position,
+            id=len(self.items),
+            parent=None if parent is None else parent.id,
+            end=len(self.items) + 1,
+            position=position,
             label=label,
             path=str(path)
-            if type(item) is Node
-            else PATH_SEPARATOR.join(filter(None, (str(self._paths[place.parent or 0]), label))),
+            if parent is None or isinstance(item, Node)
+            else PATH_SEPARATOR.join(filter(None, (str(self._paths[parent.id]), label))),
             kind="text",
             element=type(item.element).__name__ if item.element else "",
             element_label=item.element.label or None if item.element else None,
-            passes_on=type(item) is Node
+            passes_on=isinstance(item, Node)
             and (passes_on(item.element) if item.element else not item.label),
             priority=read_given_priority(
-                HIGHEST_PRIORITY if parent is None else find_priority(place.node, place.position)
+                HIGHEST_PRIORITY if parent is None else find_priority(node, position)
             ),
-            fallback=(item if type(item) is Node else place.node).in_fallback,
+            fallback=(item if isinstance(item, Node) else node).in_fallback,
             since=since,
             until=until,
         )
-        if type(item) is Node:
-            self._paths[place.id] = path
+        if isinstance(item, Node):
+            self._paths[built.id] = path
             return self._describe_node(built, item)
-        built = evolve(built, required=place.node.required)
-        if type(item) is MessageItem:
-            return self._describe_message_item(built, item)
-        return self._describe_leaf(built, item) if type(item) is Leaf else built
+        built = evolve(built, required=node.required)
+        return (
+            self._describe_message_item(built, item)
+            if isinstance(item, MessageItem)
+            else self._describe_leaf(built, item)
+        )
 
     def _describe_node(self, built: TraceItem, node: Node) -> TraceItem:
         sizer = self._sizer
@@ -382,7 +376,6 @@ class _ItemBuilder:
         )
         if node.role is None:
             return built
-        removed_at = node.calls_removed_at or [NEVER_REMOVED] * len(node.calls)
         return evolve(
             built,
             kind="message",
@@ -391,7 +384,7 @@ class _ItemBuilder:
             call_id=node.call_id,
             calls=tuple(
                 TraceCall(call=call, until=_find_earlier(built.until, step))
-                for call, step in zip(node.calls, removed_at, strict=True)
+                for call, step in zip(node.calls, node.calls_removed_at, strict=True)
             ),
             tokens=0
             if node.is_blank
@@ -459,20 +452,6 @@ def _find_earlier(until: int | None, removed_at: int | None) -> int | None:
     return removed_at if until is None else min(until, removed_at)
 
 
-class _Place(NamedTuple):
-    """The place of an item: its id, its node and its position there, and the id of that node (None for the root).
-
-    `content` is a message of the round at that position, a part of such a message, or the marker
-    that replaces the round.
-    """
-
-    id: int
-    node: Node
-    position: int
-    parent: int | None
-    content: _Content
-
-
 class _Marker(NamedTuple):
     """A marker with the first and the last state in which it is alive."""
 
@@ -482,6 +461,8 @@ class _Marker(NamedTuple):
 
 
 _Content: TypeAlias = "Message | Part | _Marker | None"
+"""What an item is besides an item of a node: a message of a round, a part of such a message, or the
+marker that replaces the round."""
 
 _ELEMENTS: Final[Mapping[Role, str]] = {
     "system": "SystemMessage",

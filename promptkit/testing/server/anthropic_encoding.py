@@ -76,27 +76,33 @@ def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Itera
     """Encode a reply as the events of a stream."""
     usage = _encode_usage(reply)
     stop = _encode_stop(reply)
-    head = {
-        **_message_head(reply, checked),
-        "content": list[JsonObject](),
-        **dict.fromkeys(stop),
-        "usage": {**usage, "output_tokens": 1},
+    yield {
+        "type": "message_start",
+        "message": {
+            **_message_head(reply, checked),
+            "content": list[JsonObject](),
+            **dict.fromkeys(stop),
+            "usage": {**usage, "output_tokens": 1},
+        },
     }
-    yield {"type": "message_start", "message": head}
     yield {"type": "ping"}
     for index, block in enumerate(_iter_blocks(reply, checked)):
         empty, deltas = _split_block(block)
         yield {"type": "content_block_start", "index": index, "content_block": empty}
-        for delta in deltas:
-            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield from (
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        )
         yield {"type": "content_block_stop", "index": index}
     yield {"type": "message_delta", "delta": stop, "usage": usage}
     yield {"type": "message_stop"}
 
 
 def _encode_stop(reply: ServerReply) -> JsonObject:
-    reason = _STOP_REASONS.get(reply.finish, reply.finish)
-    return {"stop_reason": reason, "stop_sequence": None, "stop_details": None}
+    return {
+        "stop_reason": _STOP_REASONS.get(reply.finish, reply.finish),
+        "stop_sequence": None,
+        "stop_details": None,
+    }
 
 
 def _message_head(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
@@ -129,7 +135,11 @@ def _iter_blocks(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonO
                 yield _encode_call(call)
             elif part.provider == "anthropic":
                 block: JsonObject = dict(part.value)
-                yield block | _sign(block, checked)
+                if block.get("type") == "thinking":
+                    block["signature"] = sign_thinking(
+                        str(block.get("thinking", "")), checked.prefix
+                    )
+                yield block
     yield from map(_encode_call, calls.values())
 
 
@@ -141,14 +151,6 @@ def _encode_call(call: ToolCall) -> JsonObject:
         "input": call.arguments,
         "caller": {"type": "direct"},
     }
-
-
-def _sign(block: JsonObject, checked: CheckedMessages) -> JsonObject:
-    return (
-        {"signature": sign_thinking(str(block.get("thinking", "")), checked.prefix)}
-        if block.get("type") == "thinking"
-        else {}
-    )
 
 
 def _complete_block(block: JsonObject) -> JsonObject:

@@ -15,16 +15,19 @@ from promptkit.providers.anthropic.capabilities import Capabilities, capabilitie
 from promptkit.providers.anthropic.request import BINDING_BETA
 from promptkit.testing.server.validation import load_parameters, refuse, require
 
-_RESULTS = (
-    "server_tool_use",
-    "web_search_tool_result",
-    "web_fetch_tool_result",
-    "code_execution_tool_result",
-    "tool_search_tool_result",
-)
 _BLOCKS: Mapping[str, tuple[str, ...]] = {
     "user": ("text", "image", "document", "search_result", "tool_result", "container_upload"),
-    "assistant": ("text", "thinking", "redacted_thinking", "tool_use", *_RESULTS),
+    "assistant": (
+        "text",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "tool_search_tool_result",
+    ),
     "system": ("text",),
 }
 """Role → the types of blocks that its messages may have."""
@@ -33,7 +36,6 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _MAX_BREAKPOINTS = 4
 _MIN_BUDGET = 1_024  # tokens of thinking
-_SAMPLING = ("temperature", "top_p", "top_k")
 _LAST_SAMPLING_VERSION = "2023-06-01"
 """The last value of the header `anthropic-version` with which a request may have sampling
 parameters."""
@@ -91,9 +93,11 @@ def check_messages(
     )
     if as_mapping(body.get("thinking")).get("type") == "enabled":
         _check_last_round(as_sequence(body["messages"]))
-    kinds = (block.get("type") for _, block in list_blocks(body))
     require(
-        body.get("tools") or {"tool_use", "tool_result"}.isdisjoint(kinds),
+        body.get("tools")
+        or {"tool_use", "tool_result"}.isdisjoint(
+            block.get("type") for _, block in list_blocks(body)
+        ),
         "Requests which include `tool_use` or `tool_result` blocks must define tools.",
     )
     return CheckedMessages(prefix=turns.digest, dropped=tuple(turns.dropped))
@@ -104,7 +108,7 @@ def _check_parameters(body: Mapping[str, Any], headers: Mapping[str, str], *, co
     require("anthropic-version" in headers, "anthropic-version: header is required")
     allowed = load_parameters()["count_tokens" if counts else "messages"]
     if headers["anthropic-version"] <= _LAST_SAMPLING_VERSION and not counts:
-        allowed = allowed | frozenset(_SAMPLING)
+        allowed = allowed | {"temperature", "top_p", "top_k"}
     for key in body:
         require(key in allowed, f"{key}: Extra inputs are not permitted")
     require(isinstance(body.get("model"), str) and body["model"], "model: Field required")
@@ -222,13 +226,19 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
 # Any stands for as above
 def list_blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the place and the block of everything that may have a cache breakpoint, in the order of the prompt: tools, system, messages."""
-    for place, tool in enumerate(as_sequence(body.get("tools"))):
-        yield f"tools.{place}", as_mapping(tool)
-    for place, block in enumerate(_as_blocks(body.get("system"))):
-        yield f"system.{place}", as_mapping(block)
+    yield from (
+        (f"tools.{place}", as_mapping(tool))
+        for place, tool in enumerate(as_sequence(body.get("tools")))
+    )
+    yield from (
+        (f"system.{place}", as_mapping(block))
+        for place, block in enumerate(_as_blocks(body.get("system")))
+    )
     for place, message in enumerate(map(as_mapping, as_sequence(body.get("messages")))):
-        for index, block in enumerate(_as_blocks(message.get("content"))):
-            yield f"messages.{place}.content.{index}", as_mapping(block)
+        yield from (
+            (f"messages.{place}.content.{index}", as_mapping(block))
+            for index, block in enumerate(_as_blocks(message.get("content")))
+        )
 
 
 def _as_blocks(content: object) -> Sequence[Any]:  # Any: as above
@@ -289,12 +299,11 @@ class _Turns:
 
     def end_turn(self) -> None:
         """Check that the calls before a user turn have their results in it."""
-        if self.role != "assistant" and self.calls:
-            ids = ", ".join(self.calls)
-            refuse(
-                f"messages.{self.place}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}. "
-                "Each `tool_use` block must have a corresponding `tool_result` block in the next message."
-            )
+        require(
+            self.role == "assistant" or not self.calls,
+            f"messages.{self.place}: `tool_use` ids were found without `tool_result` blocks immediately after: {', '.join(self.calls)}. "
+            "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+        )
 
     def _add_block(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
         kind = block.get("type")
@@ -403,8 +412,9 @@ def sign_thinking(text: str, prefix: str) -> str:
 
 
 def _digest(before: str, *values: object) -> str:
-    text = json.dumps([before, *values], sort_keys=True)
-    return blake2b(text.encode(), digest_size=12).hexdigest()
+    return blake2b(
+        json.dumps([before, *values], sort_keys=True).encode(), digest_size=12
+    ).hexdigest()
 
 
 def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
@@ -435,32 +445,40 @@ def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any:
                     **({"tool_calls": calls} if calls else {}),
                 }
             )
-    tools = [
-        {
-            "type": "function",
-            "function": {
-                "name": tool.get("name"),
-                "parameters": tool.get("input_schema"),
-                **({"description": tool["description"]} if "description" in tool else {}),
-            },
-        }
-        for tool in map(as_mapping, as_sequence(body.get("tools")))
-    ]
-    return {"model": body.get("model"), "messages": messages, "tools": tools}
+    return {
+        "model": body.get("model"),
+        "messages": messages,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.get("name"),
+                    "parameters": tool.get("input_schema"),
+                    **({"description": tool["description"]} if "description" in tool else {}),
+                },
+            }
+            for tool in map(as_mapping, as_sequence(body.get("tools")))
+        ],
+    }
 
 
 def _convert_call(block: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
-    function = {
-        "name": block.get("name"),
-        "arguments": json.dumps(block.get("input"), ensure_ascii=False),
+    return {
+        "id": block.get("id"),
+        "type": "function",
+        "function": {
+            "name": block.get("name"),
+            "arguments": json.dumps(block.get("input"), ensure_ascii=False),
+        },
     }
-    return {"id": block.get("id"), "type": "function", "function": function}
 
 
 def _convert_content(content: object) -> object:
-    if isinstance(content, str):
-        return content
-    return [_convert_block(as_mapping(block)) for block in as_sequence(content)]
+    return (
+        content
+        if isinstance(content, str)
+        else [_convert_block(as_mapping(block)) for block in as_sequence(content)]
+    )
 
 
 def _convert_block(block: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as above
@@ -473,9 +491,12 @@ def _convert_block(block: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as ab
             return {"type": "text", "text": ""}
         case "image":
             source = as_mapping(block.get("source"))
-            url = (
-                source.get("url") or f"data:{source.get('media_type')};base64,{source.get('data')}"
-            )
-            return {"type": "image_url", "image_url": {"url": url}}
+            return {
+                "type": "image_url",
+                "image_url": {
+                    "url": source.get("url")
+                    or f"data:{source.get('media_type')};base64,{source.get('data')}"
+                },
+            }
         case _:
             return block

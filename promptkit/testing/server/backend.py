@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from threading import Condition, Event, Lock
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -28,7 +29,7 @@ from promptkit.testing.server.journal import (
     INPUT_TOKENS,
     MESSAGES,
     Exchange,
-    ServerStats,
+    Stats,
 )
 from promptkit.testing.server.prompt_cache import BreakpointCache, PromptCache
 from promptkit.testing.server.replies import (
@@ -48,8 +49,7 @@ from promptkit.testing.server.replies import (
 from promptkit.testing.server.validation import IllFormedRequestError
 from promptkit.tokens import tokenizer_for
 
-if TYPE_CHECKING:
-    Faults: TypeAlias = Mapping[int, Fault] | Callable[[int], Fault | None]
+Faults: TypeAlias = Mapping[int, Fault] | Callable[[int], Fault | None]
 
 
 OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
@@ -92,7 +92,7 @@ class Backend:
     ) -> None:
         self.closing = Event()
         self.queue = RequestQueue()
-        self.counters = ServerStats()
+        self._counts: Counter[str] = Counter()
         self._window = window
         self.script: deque[Step] = deque(script)
         self._rules = tuple(rules)
@@ -102,14 +102,19 @@ class Backend:
         self._breakpoints = BreakpointCache()
         self._lock = Lock()
 
-    def answer(self, exchange: Exchange) -> HttpResponse:
-        """Answer a request, record the outcome in the exchange, and remove the request from the queue."""
-        try:
-            return self._answer(exchange)
-        finally:
-            self.queue.remove(exchange.number)
+    def count(self, **amounts: int) -> None:
+        """Add to counters, by the names of the fields of Stats."""
+        with self._lock:
+            self._counts.update(amounts)
 
-    def _answer(self, exchange: Exchange) -> HttpResponse:
+    @property
+    def stats(self) -> Stats:
+        """The counts so far."""
+        with self._lock:
+            return Stats(**self._counts)
+
+    def answer(self, exchange: Exchange) -> HttpResponse:
+        """Answer a request, and record the outcome in the exchange."""
         fault = (
             self._faults(exchange.number)
             if callable(self._faults)
@@ -126,8 +131,11 @@ class Backend:
         tokens = count_request(exchange.chat).tokens
         if exchange.path in {INPUT_TOKENS, COUNT_TOKENS}:
             return json_response(_api_of(exchange.path).write_count(tokens))
-        if (overflow := self._check_window(exchange, tokens)) is not None:
-            self.counters.add(overflows=1)
+        overflow = _api_of(exchange.path).refuse_size(
+            tokens, _reserved_tokens(exchange), self._find_window(exchange)
+        )
+        if overflow is not None:
+            self.count(overflows=1)
             return _http_response(overflow, exchange)
         if exchange.path == COMPACT:
             exchange.usage = self._count_usage(exchange, tokens, tokens // 10)
@@ -139,26 +147,18 @@ class Backend:
     ) -> HttpResponse:
         """Answer an ill-formed request, and count it."""
         exchange.problem = problem.message
-        self.counters.add(invalid=1)
+        self.count(invalid=1)
         return _http_response(
             api_error(status, problem.message, param=problem.param, code=problem.code), exchange
         )
 
-    def _check_window(self, exchange: Exchange, tokens: int) -> HttpAnswer | None:
-        """Return the refusal of a request that does not fit the window together with its reserved output, otherwise None."""
-        window = self._find_window(exchange)
-        return (
-            None
-            if window is None
-            else _api_of(exchange.path).refuse_size(tokens, _reserved_tokens(exchange), window)
-        )
-
-    def _find_window(self, exchange: Exchange) -> int | None:
-        return (
+    def _find_window(self, exchange: Exchange) -> int:
+        window = (
             self._window.get(str(exchange.body.get("model")))
             if isinstance(self._window, Mapping)
             else self._window
         )
+        return sys.maxsize if window is None else window
 
     def _next_answer(self, exchange: Exchange) -> ScriptedReply | Fault:
         """Choose the answer: of the first rule that matches, otherwise of the script, otherwise of the function after it."""
@@ -176,7 +176,7 @@ class Backend:
             return attrs.evolve(
                 api_error(500, message, kind="server_error", code="script_raised"), headers=NO_RETRY
             )
-        self.counters.add(beyond_script=1)
+        self.count(beyond_script=1)
         message = (
             f"The script of this server is used up: request {exchange.number} is one too many."
         )
@@ -197,7 +197,7 @@ class Backend:
         if isinstance(answer, ScriptedReply):
             return self._encode(exchange, self._build_reply(exchange, answer, tokens))
         exchange.fault = type(answer).__name__
-        self.counters.add(faults=1)
+        self.count(faults=1)
         match answer:
             case HttpAnswer():
                 return _http_response(answer, exchange)
@@ -210,9 +210,12 @@ class Backend:
                     headers=JSON,
                 )
             case ConnectionReset() | TruncatedBody():
-                reply = self._build_reply(exchange, PLACEHOLDER_REPLY, tokens)
                 return attrs.evolve(
-                    self._encode(exchange, reply, counted=False),
+                    self._encode(
+                        exchange,
+                        self._build_reply(exchange, PLACEHOLDER_REPLY, tokens),
+                        counted=False,
+                    ),
                     cut="reset" if isinstance(answer, ConnectionReset) else "truncated",
                 )
             case _:
@@ -229,11 +232,13 @@ class Backend:
         tokenizer = tokenizer_for(model)
         message, finish = answer.message, answer.finish
         if message.tool_calls:
-            calls = (
-                attrs.evolve(call, id=call.id or f"call_{exchange.number}_{at}")
-                for at, call in enumerate(message.tool_calls)
+            message = attrs.evolve(
+                message,
+                tool_calls=tuple(
+                    attrs.evolve(call, id=call.id or f"call_{exchange.number}_{at}")
+                    for at, call in enumerate(message.tool_calls)
+                ),
             )
-            message = attrs.evolve(message, tool_calls=tuple(calls))
         limit, reason = self._find_limit(exchange, tokens)
         if limit and finish is None and tokenizer.count(message.text) > limit:
             message, finish = (
@@ -244,16 +249,19 @@ class Backend:
             )
         usage = answer.usage
         if usage is None:
-            written = sum(
-                map(
-                    tokenizer.count,
-                    [
-                        message.text,
-                        *(text for c in message.tool_calls for text in (c.name, c.arguments)),
-                    ],
-                )
+            usage = self._count_usage(
+                exchange,
+                tokens,
+                sum(
+                    map(
+                        tokenizer.count,
+                        [
+                            message.text,
+                            *(text for c in message.tool_calls for text in (c.name, c.arguments)),
+                        ],
+                    )
+                ),
             )
-            usage = self._count_usage(exchange, tokens, written)
         finish = finish or ("tool_calls" if message.tool_calls else "stop")
         return ServerReply(
             number=exchange.number,
@@ -267,32 +275,47 @@ class Backend:
     def _find_limit(self, exchange: Exchange, tokens: int) -> tuple[int, str]:
         """Return the tokens that a reply may have, 0 for no limit, and the finish reason of one that reaches them."""
         limit, window = _reserved_tokens(exchange), self._find_window(exchange)
-        if window is not None and _api_of(exchange.path).cuts_at_window and window - tokens < limit:
-            return max(1, window - tokens), "model_context_window_exceeded"
-        return limit, "length"
+        return (
+            (max(1, window - tokens), "model_context_window_exceeded")
+            if _api_of(exchange.path).cuts_at_window and window - tokens < limit
+            else (limit, "length")
+        )
 
     def _count_usage(self, exchange: Exchange, tokens: int, output_tokens: int) -> Usage:
-        keys = (exchange.headers.get("authorization"), exchange.headers.get("x-api-key"))
+        headers, body = exchange.headers, exchange.body
         scope = json.dumps(
-            [*keys, exchange.body.get("model"), exchange.body.get("prompt_cache_key")]
+            [
+                headers.get("authorization"),
+                headers.get("x-api-key"),
+                body.get("model"),
+                body.get("prompt_cache_key"),
+            ]
         )
         if exchange.path == MESSAGES:
-            usage = self._breakpoints.use(scope, exchange.body, tokens)
-            return attrs.evolve(usage, output_tokens=output_tokens)
-        cached = min(self._cache.read(scope, exchange.chat), tokens)
-        return Usage(input_tokens=tokens, output_tokens=output_tokens, cached_tokens=cached)
+            return attrs.evolve(
+                self._breakpoints.use(scope, exchange.body, tokens), output_tokens=output_tokens
+            )
+        return Usage(
+            input_tokens=tokens,
+            output_tokens=output_tokens,
+            cached_tokens=min(self._cache.read(scope, exchange.chat), tokens),
+        )
 
     def _encode(
         self, exchange: Exchange, reply: ServerReply, *, counted: bool = True
     ) -> HttpResponse:
         if counted:
             usage = exchange.usage = reply.usage
-            counts = {field.name: getattr(usage, field.name) for field in attrs.fields(Usage)}
-            self.counters.add(answered=1, **counts)
+            self.count(
+                answered=1,
+                **{field.name: getattr(usage, field.name) for field in attrs.fields(Usage)},
+            )
         api = _api_of(exchange.path)
-        if not exchange.stream:
-            return json_response(api.write(exchange, reply))
-        return HttpResponse(status=200, body=api.write_events(exchange, reply))
+        return (
+            json_response(api.write(exchange, reply))
+            if not exchange.stream
+            else HttpResponse(status=200, body=api.write_events(exchange, reply))
+        )
 
 
 def _api_of(path: str) -> Api:
@@ -307,9 +330,11 @@ def _api_of(path: str) -> Api:
 
 
 def _matches(rule: Rule, exchange: Exchange) -> bool:
-    if callable(rule.match):
-        return rule.match(exchange)
-    return re.search(rule.match, exchange.text) is not None
+    return (
+        rule.match(exchange)
+        if callable(rule.match)
+        else re.search(rule.match, exchange.text) is not None
+    )
 
 
 def _reserved_tokens(exchange: Exchange) -> int:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 
 from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
 from promptkit.providers.openai.request import PHASE
+from promptkit.testing.server.journal import Exchange
 from promptkit.testing.server.replies import HttpAnswer, api_error
 from promptkit.testing.server.validation import check_chat, check_responses
-
-if TYPE_CHECKING:
-    from promptkit.testing.server.journal import Exchange
 
 JsonObject: TypeAlias = dict[str, Any]  # Any: JSON
 
@@ -76,10 +74,11 @@ def encode_chat(reply: ServerReply) -> JsonObject:
             }
             for call in reply.message.tool_calls
         ]
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
     return {
         **_chunk_head(reply, "chat.completion"),
-        "choices": [choice],
+        "choices": [
+            {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish}
+        ],
         "usage": _encode_chat_usage(reply.usage),
     }
 
@@ -98,8 +97,7 @@ def encode_chat_chunks(reply: ServerReply, *, include_usage: bool) -> Iterator[J
         {"role": "assistant", "content": "" if reply.message.text else None, "refusal": None}
     )
     for key, text in (("content", reply.message.text), ("refusal", _join_refusals(reply) or "")):
-        for delta in split_deltas(text):
-            yield chunk({key: delta})
+        yield from (chunk({key: delta}) for delta in split_deltas(text))
     for index, call in enumerate(reply.message.tool_calls):
         start = {
             "index": index,
@@ -108,8 +106,10 @@ def encode_chat_chunks(reply: ServerReply, *, include_usage: bool) -> Iterator[J
             "function": {"name": call.name, "arguments": ""},
         }
         yield chunk({"tool_calls": [start]})
-        for delta in split_deltas(call.arguments):
-            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})
+        yield from (
+            chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})
+            for delta in split_deltas(call.arguments)
+        )
     yield chunk({}, reply.finish)
     if include_usage:
         yield {**head, "choices": [], "usage": _encode_chat_usage(reply.usage)}
@@ -166,8 +166,10 @@ def encode_response(reply: ServerReply, body: Mapping[str, Any]) -> JsonObject: 
 # Any stands for JSON
 def encode_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterator[JsonObject]:
     """Encode a reply as the events of a Responses API stream. `body` is the request."""
-    for number, event in enumerate(_iter_response_events(reply, body)):
-        yield event | {"sequence_number": number}
+    yield from (
+        event | {"sequence_number": number}
+        for number, event in enumerate(_iter_response_events(reply, body))
+    )
 
 
 def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObject:
@@ -197,8 +199,9 @@ def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObj
         }
         for index, sent in enumerate(asked)
     ]
-    text = f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted."
-    sealed = base64.b64encode(text.encode()).decode()
+    sealed = base64.b64encode(
+        f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted.".encode()
+    ).decode()
     output = [
         *user_messages,
         {"id": f"cmp_{exchange.number}", "type": "compaction", "encrypted_content": sealed},
@@ -226,11 +229,16 @@ def _iter_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterat
             if item["type"] == "function_call"
             else {}
         )
-        started = item | ({"status": "in_progress"} if "status" in item else {}) | empty
-        yield {"type": "response.output_item.added", "output_index": index, "item": started}
+        yield {
+            "type": "response.output_item.added",
+            "output_index": index,
+            "item": item | ({"status": "in_progress"} if "status" in item else {}) | empty,
+        }
         if item["type"] == "function_call":
-            for delta in split_deltas(item["arguments"]):
-                yield {"type": "response.function_call_arguments.delta", **place, "delta": delta}
+            yield from (
+                {"type": "response.function_call_arguments.delta", **place, "delta": delta}
+                for delta in split_deltas(item["arguments"])
+            )
             done = {"name": item["name"], "arguments": item["arguments"]}
             yield {"type": "response.function_call_arguments.done", **place, **done}
         for at, part in enumerate(item["content"] if item["type"] == "message" else ()):
@@ -244,8 +252,10 @@ def _iter_part_events(part: JsonObject, place: JsonObject) -> Iterator[JsonObjec
     key, kind = ("text", "output_text") if part["type"] == "output_text" else ("refusal", "refusal")
     logged = {"logprobs": list[JsonObject]()} if kind == "output_text" else {}
     yield {"type": "response.content_part.added", **place, "part": part | {key: ""}}
-    for delta in split_deltas(part[key]):
-        yield {"type": f"response.{kind}.delta", **place, "delta": delta, **logged}
+    yield from (
+        {"type": f"response.{kind}.delta", **place, "delta": delta, **logged}
+        for delta in split_deltas(part[key])
+    )
     yield {"type": f"response.{kind}.done", **place, key: part[key], **logged}
     yield {"type": "response.content_part.done", **place, "part": part}
 
@@ -325,32 +335,45 @@ def _encode_response_usage(usage: Usage, reasoning: int = 0) -> JsonObject:
 def _refuse_chat(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
     if tokens + reserved <= window:
         return None
-    parts = f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
-    however = parts if reserved else f"your messages resulted in {tokens} tokens"
+    however = (
+        f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
+        if reserved
+        else f"your messages resulted in {tokens} tokens"
+    )
     reduce = "Please reduce the length of the messages" + (" or completion." if reserved else ".")
-    message = f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}"
-    return api_error(400, message, code="context_length_exceeded", param="messages")
+    return api_error(
+        400,
+        f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}",
+        code="context_length_exceeded",
+        param="messages",
+    )
 
 
 def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
     if tokens + reserved <= window:
         return None
-    message = "Your input exceeds the context window of this model. Please adjust your input and try again."
-    return api_error(400, message, code="context_length_exceeded", param="input")
+    return api_error(
+        400,
+        "Your input exceeds the context window of this model. Please adjust your input and try again.",
+        code="context_length_exceeded",
+        param="input",
+    )
 
 
 def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:
     options = exchange.body.get("stream_options")
-    include_usage = isinstance(options, dict) and options.get("include_usage") is True
-    for value in encode_chat_chunks(reply, include_usage=include_usage):
-        yield _encode_event(value)
+    yield from (
+        _encode_event(value)
+        for value in encode_chat_chunks(
+            reply, include_usage=isinstance(options, dict) and options.get("include_usage") is True
+        )
+    )
     yield b"data: [DONE]\n\n"
 
 
 def write_named_events(events: Iterator[JsonObject]) -> Iterator[bytes]:
     """Write the events of a stream, each with its type as its name."""
-    for event in events:
-        yield _encode_event(event, event["type"])
+    yield from (_encode_event(event, event["type"]) for event in events)
 
 
 def _encode_event(value: object, name: str | None = None) -> bytes:
@@ -381,8 +404,7 @@ MAX_DELTAS = 64  # of one text
 def split_deltas(text: str) -> Iterator[str]:
     """Split a text into the deltas of a stream."""
     size = max(MIN_DELTA, -(-len(text) // MAX_DELTAS))
-    for start in range(0, len(text), size):
-        yield text[start : start + size]
+    yield from (text[start : start + size] for start in range(0, len(text), size))
 
 
 def get_refusal(part: object) -> Json:

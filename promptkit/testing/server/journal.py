@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from threading import Lock
 from typing import Any
 
 import attrs
@@ -120,22 +118,3 @@ class Stats:
     def cached_share(self) -> float:
         """The share of input tokens that the prompt cache had, from 0 to 1; 0 if there were none."""
         return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
-
-
-class ServerStats:
-    """The counters of a server, for many threads at once."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-        self._lock = Lock()
-
-    def add(self, **amounts: int) -> None:
-        """Add to counters, by the names of the fields of Stats."""
-        with self._lock:
-            self._counts.update(amounts)
-
-    @property
-    def stats(self) -> Stats:
-        """The counts so far."""
-        with self._lock:
-            return Stats(**self._counts)

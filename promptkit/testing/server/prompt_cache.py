@@ -29,7 +29,7 @@ from promptkit.testing.server.validation import extract_text
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import CACHE_MINIMUM, cache_minimum
-from promptkit.tokens.tool_schemas import format_declarations
+from promptkit.tokens.tool_schemas import compact_arguments, format_declarations
 
 BLOCK_TOKENS = 128
 MAX_BLOCKS = 1_000_000
@@ -55,9 +55,12 @@ class PromptCache:
     def read(self, scope: str, chat: Mapping[str, Any]) -> int:  # Any: JSON
         """Return how many tokens of a request were cached in its scope, and cache the request."""
         ids = encode_prompt(chat)
-        starts = range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS)
         digests = _chain_digests(
-            scope, (ids[start : start + BLOCK_TOKENS].tobytes() for start in starts)
+            scope,
+            (
+                ids[start : start + BLOCK_TOKENS].tobytes()
+                for start in range(0, len(ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS)
+            ),
         )
         with self._lock:
             hits = sum(1 for _ in takewhile(self._known.__contains__, digests))
@@ -72,12 +75,13 @@ class PromptCache:
 
 def _chain_digests(scope: str, pieces: Iterable[bytes]) -> list[bytes]:
     """Return for each piece a digest of it and of all pieces before it in a scope."""
-    digests = accumulate(
-        pieces,
-        lambda before, piece: blake2b(piece, digest_size=16, key=before).digest(),
-        initial=blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest(),
-    )
-    return [*digests][1:]
+    return [
+        *accumulate(
+            pieces,
+            lambda before, piece: blake2b(piece, digest_size=16, key=before).digest(),
+            initial=blake2b(scope.encode(errors="surrogatepass"), digest_size=16).digest(),
+        )
+    ][1:]
 
 
 def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
@@ -131,7 +135,7 @@ def _encode_message(message: Mapping[str, Any], tokenizer: Tokenizer) -> Iterato
         function = _encode_text(tokenizer.name, str(call.get("name", "")))
         # the framing of a call, and its name there and in its result
         yield array("I", (CALL,) * 10) + function + function
-        yield _encode_text(tokenizer.name, _compact_json(str(call.get("arguments", ""))))
+        yield _encode_text(tokenizer.name, compact_arguments(str(call.get("arguments", ""))))
     if len(calls) > 1:
         yield array("I", (CALL,) * 9)
 
@@ -171,13 +175,6 @@ def _read_definition(function: Mapping[str, Any]) -> ToolDefinition:  # Any: as 
         description=description if isinstance(description, str) else None,
         parameters=function.get("parameters") or None,
     )
-
-
-def _compact_json(arguments: str) -> str:
-    try:
-        return json.dumps(json.loads(arguments), ensure_ascii=False, separators=(",", ":"))
-    except (ValueError, RecursionError):
-        return arguments
 
 
 class BreakpointCache:
@@ -228,5 +225,8 @@ class BreakpointCache:
             for at in entries:
                 self._known.setdefault(digests[at], prefixes[at])
             cached = max((self._known[digests[at]] for at in entries), default=0)
-        written = max(0, min(tokens, cached) - read)
-        return Usage(input_tokens=tokens, cached_tokens=read, written_tokens=written)
+        return Usage(
+            input_tokens=tokens,
+            cached_tokens=read,
+            written_tokens=max(0, min(tokens, cached) - read),
+        )

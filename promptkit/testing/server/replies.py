@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
+from promptkit import Message, ToolCall, Usage
+from promptkit.messages import Json
 from promptkit.providers import Reply
 from promptkit.testing.scripted_model import read_message
-
-if TYPE_CHECKING:
-    from promptkit import Message, ToolCall, Usage
-    from promptkit.messages import Json
-    from promptkit.testing.server.journal import Exchange
+from promptkit.testing.server.journal import Exchange
 
 
 @attrs.frozen(kw_only=True)
@@ -68,13 +66,13 @@ class MalformedBody:
     """Send status 200 with broken JSON as the body, or as the first event of a stream."""
 
 
-Fault: TypeAlias = "HttpAnswer | Delay | Hang | ConnectionReset | TruncatedBody | MalformedBody"
+Fault: TypeAlias = HttpAnswer | Delay | Hang | ConnectionReset | TruncatedBody | MalformedBody
 """A fault of one request."""
 
-Answer: TypeAlias = "str | ToolCall | Sequence[ToolCall] | Message | Reply | ScriptedReply | Fault"
+Answer: TypeAlias = str | ToolCall | Sequence[ToolCall] | Message | Reply | ScriptedReply | Fault
 """One answer: text, tool calls, an assistant message, a reply with its usage, or a fault."""
 
-Step: TypeAlias = "Answer | Callable[[Exchange], Answer]"
+Step: TypeAlias = Answer | Callable[[Exchange], Answer]
 """One step of a script: an answer, or a function that takes the request and returns the answer,
 called in the connection's thread."""
 
@@ -115,8 +113,12 @@ def api_error(
 
 def rate_limit_error(retry_after: float | None = None) -> HttpAnswer:
     """Build the error 429, with the header `Retry-After` if seconds are passed."""
-    message = "Rate limit reached for requests per min (RPM): Limit 3, Used 3, Requested 1."
-    answer = api_error(429, message, code="rate_limit_exceeded", kind="requests")
+    answer = api_error(
+        429,
+        "Rate limit reached for requests per min (RPM): Limit 3, Used 3, Requested 1.",
+        code="rate_limit_exceeded",
+        kind="requests",
+    )
     return (
         answer
         if retry_after is None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Literal, NewType, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
 
 import attrs
 import cattrs
-from cattrs.preconf.json import make_converter
+from cattrs.gen import make_dict_structure_fn, override
 from cattrs.v import format_exception
 
-from promptkit.messages import Json, Message, ToolCall, Usage, as_mapping
+from promptkit.messages import Message, ToolCall, Usage, as_mapping
+from promptkit.testing.server.journal import Exchange
 from promptkit.testing.server.replies import (
     Answer,
     ConnectionReset,
@@ -21,17 +24,12 @@ from promptkit.testing.server.replies import (
     MalformedBody,
     Rule,
     ScriptedReply,
+    Step,
     TruncatedBody,
     echo,
     rate_limit_error,
     server_error,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from promptkit.testing.server.journal import Exchange
 
 
 @attrs.frozen(kw_only=True)
@@ -40,7 +38,7 @@ class Script:
 
     steps: tuple[Answer, ...] = ()
     rules: tuple[Rule, ...] = ()
-    faults: Mapping[int, Fault] = attrs.field(factory=dict[int, "Fault"])
+    faults: dict[int, Fault] = attrs.field(factory=dict[int, Fault])
     after: Callable[[Exchange], Answer] | None = None
 
 
@@ -56,17 +54,11 @@ def read_script(path: Path) -> Script:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: the file is no valid JSON ({error}).") from error
     try:
-        read = _converter.structure({"steps": data} if isinstance(data, list) else data, _File)
+        return _converter.structure({"steps": data} if isinstance(data, list) else data, Script)
     except (cattrs.BaseValidationError, TypeError) as error:
         raise ValueError(
             f"{path}: {'; '.join(cattrs.transform_error(error, format_exception=_describe_error))}."
         ) from error
-    return Script(
-        steps=read.steps,
-        rules=tuple(Rule(match=rule.match, answer=rule.answer) for rule in read.rules),
-        faults=read.faults,
-        after=echo if read.after == "echo" else None,
-    )
 
 
 def _describe_error(error: BaseException, kind: type | None) -> str:
@@ -77,58 +69,12 @@ def _describe_error(error: BaseException, kind: type | None) -> str:
     )
 
 
-if TYPE_CHECKING:
-    AnswerJson: TypeAlias = Answer
-    FaultJson: TypeAlias = Fault
-    PlainJson: TypeAlias = Json
-else:  # marks of the types that the converter has a hook of its own for
-    AnswerJson = NewType("AnswerJson", object)
-    FaultJson = NewType("FaultJson", object)
-    PlainJson = NewType("PlainJson", object)
-
-
-@attrs.frozen(kw_only=True)
-class _Call:
-    name: str
-    id: str = ""
-    arguments: PlainJson = "{}"
-    """JSON as text, or an object."""
-
-
 @attrs.frozen(kw_only=True)
 class _Reply:
     text: str = ""
-    tool_calls: tuple[_Call, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
     finish: Literal["stop", "tool_calls", "length", "content_filter"] | None = None
     usage: Usage | None = None
-
-
-@attrs.frozen(kw_only=True)
-class _Rule:
-    match: str
-    answer: AnswerJson
-
-
-@attrs.frozen(kw_only=True)
-class _File:
-    steps: tuple[AnswerJson, ...] = ()
-    rules: tuple[_Rule, ...] = ()
-    faults: dict[int, FaultJson] = attrs.field(factory=dict[int, FaultJson])
-    after: Literal["echo", "refuse"] = "refuse"
-
-
-@attrs.frozen(kw_only=True)
-class _Http:
-    status: int
-    body: PlainJson = None
-    headers: dict[str, str] = attrs.field(factory=dict[str, str])
-
-
-@attrs.frozen(kw_only=True)
-class _Delay:
-    seconds: float = 0
-    between: float = 0
-    answer: AnswerJson | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -141,27 +87,19 @@ class _ServerError:
     status: int = 500
 
 
-T = TypeVar("T")
-
-
-def _reader(form: type[T], build: Callable[[T], Fault]) -> Callable[[Mapping[str, object]], Fault]:
-    return lambda fields: build(_converter.structure(fields, form))
-
+_converter = cattrs.Converter(forbid_extra_keys=True)
 
 FAULTS: Mapping[str, Callable[[Mapping[str, object]], Fault]] = {
-    "delay": _reader(
-        _Delay,
-        lambda read: Delay(seconds=read.seconds, between=read.between, answer=read.answer),
+    "delay": lambda fields: _converter.structure(fields, Delay),
+    "hang": lambda fields: _converter.structure(fields, Hang),
+    "http": lambda fields: _converter.structure(fields, HttpAnswer),
+    "malformed": lambda fields: _converter.structure(fields, MalformedBody),
+    "rate_limited": lambda fields: rate_limit_error(
+        _converter.structure(fields, _RateLimited).retry_after
     ),
-    "hang": _reader(Hang, lambda read: read),
-    "http": _reader(
-        _Http, lambda read: HttpAnswer(status=read.status, body=read.body, headers=read.headers)
-    ),
-    "malformed": _reader(MalformedBody, lambda read: read),
-    "rate_limited": _reader(_RateLimited, lambda read: rate_limit_error(read.retry_after)),
-    "reset": _reader(ConnectionReset, lambda read: read),
-    "server_error": _reader(_ServerError, lambda read: server_error(read.status)),
-    "truncated": _reader(TruncatedBody, lambda read: read),
+    "reset": lambda fields: _converter.structure(fields, ConnectionReset),
+    "server_error": lambda fields: server_error(_converter.structure(fields, _ServerError).status),
+    "truncated": lambda fields: _converter.structure(fields, TruncatedBody),
 }
 """Value of `"fault"` in a script file → a function that reads its other keys."""
 
@@ -179,22 +117,40 @@ def _convert_answer(value: object, kind: object) -> Answer:
         return value
     if "fault" in as_mapping(value):
         return _convert_fault(value, kind)
+    if not (as_mapping(value) or value == {}):
+        raise ValueError(f"an answer must be text, a reply or a fault, not {value!r}")
     reply = _converter.structure(value, _Reply)
-    calls = tuple(
-        ToolCall(
-            id=call.id,
-            name=call.name,
-            arguments=call.arguments
-            if isinstance(call.arguments, str)
-            else json.dumps(call.arguments),
-        )
-        for call in reply.tool_calls
-    )
-    message = Message(role="assistant", content=reply.text, tool_calls=calls)
+    message = Message(role="assistant", content=reply.text, tool_calls=reply.tool_calls)
     return ScriptedReply(message=message, finish=reply.finish, usage=reply.usage)
 
 
-_converter = make_converter(forbid_extra_keys=True)
-_converter.register_structure_hook(AnswerJson, _convert_answer)
-_converter.register_structure_hook(FaultJson, _convert_fault)
-_converter.register_structure_hook(PlainJson, lambda value, _: value)
+for _kind in (Answer, Step, Step | None):
+    _converter.register_structure_hook(_kind, _convert_answer)
+_converter.register_structure_hook(Fault, _convert_fault)
+_structure_call = make_dict_structure_fn(
+    ToolCall,
+    _converter,
+    arguments=override(
+        struct_hook=lambda value, _: value if isinstance(value, str) else json.dumps(value)
+    ),
+)
+_converter.register_structure_hook(
+    ToolCall, lambda value, kind: _structure_call({"id": "", **as_mapping(value)}, kind)
+)
+_After = Literal["echo", "refuse"]
+_read_after = _converter.get_structure_hook(_After)
+_plain = override(struct_hook=lambda value, _: value)
+_converter.register_structure_hook(
+    HttpAnswer, make_dict_structure_fn(HttpAnswer, _converter, body=_plain)
+)
+_converter.register_structure_hook(Rule, make_dict_structure_fn(Rule, _converter, match=_plain))
+_converter.register_structure_hook(
+    Script,
+    make_dict_structure_fn(
+        Script,
+        _converter,
+        after=override(
+            struct_hook=lambda value, _: echo if _read_after(value, _After) == "echo" else None
+        ),
+    ),
+)

@@ -131,13 +131,12 @@ def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
             "invalid_type",
         )
     call_id = str(call["id"])
-    if len(call_id) > MAX_CHAT_CALL_ID:
-        length = len(call_id)
-        refuse(
-            f"Invalid '{where}.id': string too long. Expected a string with maximum length {MAX_CHAT_CALL_ID}, but got a string with length {length} instead.",
-            f"{where}.id",
-            "string_above_max_length",
-        )
+    require(
+        len(call_id) <= MAX_CHAT_CALL_ID,
+        f"Invalid '{where}.id': string too long. Expected a string with maximum length {MAX_CHAT_CALL_ID}, but got a string with length {len(call_id)} instead.",
+        f"{where}.id",
+        "string_above_max_length",
+    )
     return call_id
 
 
@@ -156,9 +155,8 @@ def _check_result(message: Mapping[str, Any], pending: list[str], place: int) ->
         f"messages.[{place}].role",
     )
     _check_content(message.get("content"), CHAT_CONTENT["tool"], f"messages[{place}].content")
-    left = list(pending)
-    left.remove(str(call_id))
-    return left
+    pending.remove(str(call_id))
+    return pending
 
 
 def _check_answered(pending: list[str], place: int) -> None:
@@ -278,13 +276,13 @@ class _ResponsesItems:
 
 def _check_call_id(item: Mapping[str, Any], place: int) -> str:  # Any: as above
     call_id = _check_text(item, "call_id", place)
-    if len(call_id) > MAX_RESPONSES_CALL_ID:
-        where, length = f"input[{place}].call_id", len(call_id)
-        refuse(
-            f"Invalid '{where}': string too long. Expected a string with maximum length {MAX_RESPONSES_CALL_ID}, but got a string with length {length} instead.",
-            where,
-            "string_above_max_length",
-        )
+    where = f"input[{place}].call_id"
+    require(
+        len(call_id) <= MAX_RESPONSES_CALL_ID,
+        f"Invalid '{where}': string too long. Expected a string with maximum length {MAX_RESPONSES_CALL_ID}, but got a string with length {len(call_id)} instead.",
+        where,
+        "string_above_max_length",
+    )
     return call_id
 
 
@@ -332,13 +330,13 @@ def _check_content(content: object, kinds: Collection[str], param: str) -> None:
     if isinstance(content, str):
         return
     parts = as_sequence(content)
-    if not parts and content != []:
-        wrong = "null" if content is None else f"a {type(content).__name__}"
-        refuse(
-            f"Invalid type for '{param}': expected one of a string or array of objects, but got {wrong} instead.",
-            param,
-            "invalid_type",
-        )
+    require(
+        parts or content == [],
+        f"Invalid type for '{param}': expected one of a string or array of objects, "
+        f"but got {'null' if content is None else f'a {type(content).__name__}'} instead.",
+        param,
+        "invalid_type",
+    )
     for place, part in enumerate(map(as_mapping, parts)):
         key = PARTS.get(_check_choice(part.get("type"), kinds, f"{param}[{place}].type"))
         require(
@@ -424,10 +422,14 @@ def _check_limits(
 @cache
 def load_parameters() -> Mapping[str, frozenset[str]]:
     """Load the parameters that each API accepts."""
-    data = json.loads(
-        files("promptkit.testing.server").joinpath("parameters.json").read_text(encoding="utf-8")
-    )
-    return {api: frozenset(names) for api, names in data.items()}
+    return {
+        api: frozenset(names)
+        for api, names in json.loads(
+            files("promptkit.testing.server")
+            .joinpath("parameters.json")
+            .read_text(encoding="utf-8")
+        ).items()
+    }
 
 
 def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
@@ -436,8 +438,10 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
     if body.get("instructions"):
         messages.append({"role": "system", "content": body["instructions"]})
     sent = body.get("input")
-    items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
-    for item in map(as_mapping, items):
+    for item in map(
+        as_mapping,
+        [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent),
+    ):
         _append_item(messages, item)
     return {
         "model": body.get("model"),
@@ -466,12 +470,13 @@ def _append_item(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> Non
         case "function_call":
             if not messages or messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": None})
-            call = {
-                "id": item.get("call_id"),
-                "type": "function",
-                "function": {"name": item.get("name"), "arguments": item.get("arguments")},
-            }
-            messages[-1].setdefault("tool_calls", []).append(call)
+            messages[-1].setdefault("tool_calls", []).append(
+                {
+                    "id": item.get("call_id"),
+                    "type": "function",
+                    "function": {"name": item.get("name"), "arguments": item.get("arguments")},
+                }
+            )
         case "function_call_output":
             messages.append(
                 {

@@ -6,10 +6,11 @@ import json
 import re
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from importlib.metadata import version
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 import attrs
 
@@ -22,6 +23,7 @@ from promptkit import (
     ToolDefinition,
     render,
 )
+from promptkit.rendering.renderer import Defaults
 from promptkit.rendering.tree import format_priority
 from promptkit.testing.snapshots.markdown import (
     describe_base64,
@@ -39,12 +41,7 @@ from promptkit.testing.snapshots.markdown import (
 from promptkit.testing.snapshots.stabilize import Stabilizer, stabilize_tokenizer
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.wire import to_anthropic, to_chat, to_responses
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from promptkit.rendering.renderer import Defaults
-    from promptkit.wire.parts import WireFormat
+from promptkit.wire.parts import WireFormat
 
 
 def format_prompt(levels: Sequence[BudgetLevel]) -> str:
@@ -273,10 +270,8 @@ def _leave_unpaired(
 
 
 def _list_keys(shown: _ShownMessage) -> Iterator[tuple[str, str]]:
-    for path in sorted(shown.paths):
-        yield shown.message.role, path
-    for call in shown.message.tool_calls:
-        yield "call", call.id
+    yield from ((shown.message.role, path) for path in sorted(shown.paths))
+    yield from (("call", call.id) for call in shown.message.tool_calls)
     if shown.message.tool_call_id:
         yield "result", shown.message.tool_call_id
 
@@ -455,12 +450,13 @@ def _render_at(
     prompt: Child, budget: int | str | None, options: SnapshotOptions, stabilizer: Stabilizer
 ) -> Rendered:
     tokens, model = (None, budget) if isinstance(budget, str) else (budget, None)
-    tokenizer = stabilize_tokenizer(options.tokenizer or tokenizer_for(model), stabilizer.options)
     return render(
         prompt,
         budget=tokens,
         model=model,
-        tokenizer=tokenizer,
+        tokenizer=stabilize_tokenizer(
+            options.tokenizer or tokenizer_for(model), stabilizer.options
+        ),
         tools=options.tools,
         defaults=options.defaults,
     )
@@ -473,5 +469,9 @@ def _make_level(
         return BudgetLevel(
             label=label, budget=result.budget, error=stabilizer.stabilize_text(str(result))
         )
-    messages = stabilizer.stabilize_messages(result.messages)
-    return BudgetLevel(label=label, budget=result.budget, rendered=result, messages=messages)
+    return BudgetLevel(
+        label=label,
+        budget=result.budget,
+        rendered=result,
+        messages=stabilizer.stabilize_messages(result.messages),
+    )

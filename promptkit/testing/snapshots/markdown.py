@@ -1,4 +1,4 @@
-"""Format messages as Markdown for a review.
+"""Format messages as Markdown for a review, and compare two such documents line by line.
 
 Each message has a heading, and below it its text in a fence that is longer than any fence in the
 text. So headings and other lines outside a fence are never part of a prompt. A text with invisible
@@ -11,13 +11,14 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import unified_diff
 from hashlib import sha256
+from itertools import islice, takewhile
 
 from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
-    Json,
     Message,
     OpaquePart,
     Part,
@@ -48,12 +49,16 @@ def format_listing(messages: Sequence[Message]) -> str:
     Of long messages and lines it has the ends, and a hash of all that is left out.
     """
     names = map_tool_names(messages)
-    lines = [
-        line
-        for message in messages
-        for line in (format_title(message, names), *fold_lines(list_content(message)))
-    ]
-    return fence_text("\n".join(lines or ["(no messages)"]))
+    return fence_text(
+        "\n".join(
+            [
+                line
+                for message in messages
+                for line in (format_title(message, names), *fold_lines(list_content(message)))
+            ]
+            or ["(no messages)"]
+        )
+    )
 
 
 def list_content(message: Message) -> list[str]:
@@ -69,25 +74,23 @@ def list_content(message: Message) -> list[str]:
         lines += [f"  {line}" if line else line for line in part.split("\n")]
     for call in message.tool_calls:
         title = f"* calls {quote_inline(call.name)} ({quote_inline(call.id)})"
-        lines.append(f"{title} {quote_lines(call.arguments)}")
+        lines.append(
+            f"{title} {quote_inline(call.arguments) if chr(10) in call.arguments else call.arguments}"
+        )
     return [_shorten_line(line) for line in lines or ["* (empty)"]]
 
 
 def fold_lines(lines: Sequence[str]) -> list[str]:
     """Return lines as they are, or of many the first and the last one, and a hash of the others."""
-    if len(lines) <= MAX_LINES:
-        return list(lines)
-    return [lines[0], f"* … {describe_lines(lines[1:-1])}", lines[-1]]
-
-
-def describe_lines(lines: Sequence[str]) -> str:
-    """Describe lines that are left out by their number and a hash."""
-    return f"{len(lines):,} lines, sha256 {_hash(chr(10).join(lines))}"
-
-
-def quote_lines(text: str) -> str:
-    """Return a text of one line as it is, and any other one in quotes with escapes."""
-    return quote_inline(text) if "\n" in text else text
+    return (
+        list(lines)
+        if len(lines) <= MAX_LINES
+        else [
+            lines[0],
+            f"* … {len(lines) - 2:,} lines, sha256 {_hash(chr(10).join(lines[1:-1]))}",
+            lines[-1],
+        ]
+    )
 
 
 def _shorten_line(line: str) -> str:
@@ -242,8 +245,7 @@ def _describe_bytes(data: bytes) -> str:
 def _format_call(call: ToolCall) -> str:
     title = f"### Call {quote_inline(call.name)} ({quote_inline(call.id)})"
     try:
-        value: Json = json.loads(call.arguments)
-        shown = fence_json(value)
+        shown = fence_json(json.loads(call.arguments))
     except (ValueError, RecursionError):
         # no JSON, or nested too deeply for Python
         return f"{title}, arguments as written\n\n{fence_text(call.arguments)}"
@@ -301,3 +303,64 @@ def quote_inline(text: str) -> str:
         text and text == text.strip() and not set('"`\n\t') & set(text) and not has_invisible(text)
     )
     return text if plain else escape_json(json.dumps(text, ensure_ascii=False))
+
+
+CONTEXT_LINES = 3
+"""Lines that a diff shows around a change."""
+
+
+def diff_lines(snapshot: str, received: str) -> list[str]:
+    """Compare two documents: removed (`-`) and new lines (`+`) with their context, each place named by its line and its headings."""
+    return list(_iter_diff(*(text.removesuffix("\n").split("\n") for text in (snapshot, received))))
+
+
+def show_first(lines: Sequence[str], limit: int) -> Sequence[str]:
+    """Return the first lines of a difference, and how many more there are."""
+    more = len(lines) - limit
+    return lines if more <= 0 else [*lines[:limit], f"… and {more:,} more lines"]
+
+
+def _iter_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    # Equal lines at both ends are cut off first, because difflib's time grows with the square of
+    # the number of lines.
+    start = _count_shared(before, after)
+    end = _count_shared(before[start:][::-1], after[start:][::-1])
+    first = max(start - CONTEXT_LINES, 0)
+    last = max(end - CONTEXT_LINES, 0)
+    headings = [
+        (index, line) for index, line in iter_outside_fences(before) if line.startswith("#")
+    ][::-1]
+    current: list[str] = []
+    for line in islice(
+        unified_diff(
+            before[first : len(before) - last],
+            after[first : len(after) - last],
+            lineterm="",
+            n=CONTEXT_LINES,
+        ),
+        2,
+        None,
+    ):  # without the names of two files
+        if line.startswith("@@ "):
+            number = int(line[4:].partition(" ")[0].partition(",")[0]) + first
+            while headings and headings[-1][0] < number + CONTEXT_LINES:
+                _enter_heading(current, headings.pop()[1])
+            yield f"@@ {' '.join([f'line {number}', *current])} @@"
+        else:
+            yield line
+
+
+def _count_shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """Count the leading lines that are the same."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _enter_heading(current: list[str], heading: str) -> None:
+    """Append a heading to the path of headings, in place of those of its level and below."""
+    while current and _heading_level(current[-1]) >= _heading_level(heading):
+        current.pop()
+    current.append(heading)
+
+
+def _heading_level(heading: str) -> int:
+    return len(heading) - len(heading.lstrip("#"))

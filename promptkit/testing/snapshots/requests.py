@@ -8,7 +8,8 @@ a difference names the item that changed.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Iterator, Mapping
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -17,12 +18,8 @@ from promptkit.providers.model import PURPOSE_HEADER
 from promptkit.testing.server.journal import Exchange
 from promptkit.testing.snapshots.documents import shorten_media
 from promptkit.testing.snapshots.markdown import fence_json, fence_text, quote_inline
+from promptkit.testing.snapshots.stabilize import Stabilizer
 from promptkit.transcript import Redactor, redact_json, redact_secrets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from promptkit.testing.snapshots.stabilize import Stabilizer
 
 SHOWN_HEADERS = ("anthropic-", "openai-beta", PURPOSE_HEADER.lower())
 """How the names of headers begin that change what a request means. No other header is shown: keys
@@ -43,20 +40,17 @@ class HttpRequest:
 
 
 class _Url(Protocol):
-    @property
-    def path(self) -> str: ...
+    path: str
 
 
 @runtime_checkable
 class _ClientRequest(Protocol):
     """A request of `httpx` or `httpx2`, which have the same form."""
 
-    @property
-    def method(self) -> str: ...
-    @property
-    def url(self) -> _Url: ...
-    @property
-    def headers(self) -> Mapping[str, str]: ...
+    method: str
+    url: _Url
+    headers: Mapping[str, str]
+
     def read(self) -> bytes: ...
 
 

@@ -11,18 +11,22 @@ unused.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import attrs
+from syrupy.assertion import AssertionResult, SnapshotAssertion
+from syrupy.data import SnapshotCollection
 from syrupy.extensions.json import JSONSnapshotExtension
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
+from syrupy.types import PropertyFilter, PropertyMatcher
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.files import write_output
 from promptkit.messages import ToolDefinition, as_sequence
+from promptkit.rendering.renderer import Defaults
 from promptkit.sizes import read_tokens
-from promptkit.testing.snapshots.diff import diff_lines, show_first
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
     SnapshotOptions,
@@ -31,7 +35,7 @@ from promptkit.testing.snapshots.documents import (
     format_receipt,
     render_levels,
 )
-from promptkit.testing.snapshots.markdown import escape_json
+from promptkit.testing.snapshots.markdown import diff_lines, escape_json, show_first
 from promptkit.testing.snapshots.requests import format_request, read_request
 from promptkit.testing.snapshots.stabilize import (
     MachineFolders,
@@ -40,17 +44,8 @@ from promptkit.testing.snapshots.stabilize import (
     Stabilizer,
     compile_id_pattern,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from syrupy.assertion import AssertionResult, SnapshotAssertion
-    from syrupy.data import SnapshotCollection
-    from syrupy.types import PropertyFilter, PropertyMatcher
-
-    from promptkit.rendering.renderer import Defaults
-    from promptkit.tokens import Tokenizer
-    from promptkit.wire.parts import WireFormat
+from promptkit.tokens import Tokenizer
+from promptkit.wire.parts import WireFormat
 
 
 @attrs.frozen(kw_only=True, eq=False, repr=False)
@@ -112,13 +107,15 @@ class PromptSnapshot:
                 "at(budgets=[]) names no budget: pass at least one number of tokens or model name, or omit budgets."
             )
         before = self.options
-        options = SnapshotOptions(
-            budgets=before.budgets if budgets is None else tuple(map(_read_budget, budgets)),
-            tokenizer=tokenizer or before.tokenizer,
-            tools=tuple(tools) or before.tools,
-            defaults=defaults or before.defaults,
+        return attrs.evolve(
+            self,
+            options=SnapshotOptions(
+                budgets=before.budgets if budgets is None else tuple(map(_read_budget, budgets)),
+                tokenizer=tokenizer or before.tokenizer,
+                tools=tuple(tools) or before.tools,
+                defaults=defaults or before.defaults,
+            ),
         )
-        return attrs.evolve(self, options=options)
 
     def stabilize(
         self,
@@ -155,16 +152,13 @@ class PromptSnapshot:
         )
 
     def __eq__(self, prompt: object) -> bool:
-        def build_document() -> object:
-            return self._build(prompt, Stabilizer(self.stabilize_options))
-
         matches = bool(
             (
                 self.assertion(**dict(self._syrupy_options))
                 if self._syrupy_options
                 else self.assertion
             )
-            == build_document
+            == (lambda: self._build(prompt, Stabilizer(self.stabilize_options)))
         )
         result = self.assertion.executions[self.assertion.num_executions - 1]
         if result.exception:
@@ -308,8 +302,9 @@ class MessagesExtension(_WholeFiles, JSONSnapshotExtension):
         matcher: PropertyMatcher | None = None,
     ) -> str:
         """Return what the function `data` returns as JSON text, with invisible characters escaped."""
-        text = super().serialize(data(), exclude=exclude, include=include, matcher=matcher)
-        return escape_json(str(text))
+        return escape_json(
+            str(super().serialize(data(), exclude=exclude, include=include, matcher=matcher))
+        )
 
 
 MAX_SHOWN_LINES = 400
@@ -349,8 +344,11 @@ def _find_mismatch(result: AssertionResult, root: Path) -> Mismatch:
     path = Path(result.snapshot_location)
     if path.is_relative_to(root):
         path = path.relative_to(root)
-    lines = after.split("\n") if before is None else diff_lines(str(before), after)
-    return Mismatch(path.as_posix(), tuple(lines), before is None)
+    return Mismatch(
+        path.as_posix(),
+        tuple(after.split("\n") if before is None else diff_lines(str(before), after)),
+        before is None,
+    )
 
 
 def _read_budget(budget: int | str) -> int | str:

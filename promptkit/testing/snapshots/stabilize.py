@@ -13,19 +13,16 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from pathlib import Path
+from typing import Literal, TypeAlias
 
 import attrs
 
 from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
+from promptkit.messages import Json, Role
 from promptkit.tokens import Count, Tokenizer
 from promptkit.transcript.log.redaction import change_strings
 from promptkit.wire.parts import parse_data_url
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from promptkit.messages import Json, Role
 
 ReplaceText: TypeAlias = Callable[[str], str]
 """Takes one string of the prompt (a text, an id, a path in the receipt) and returns it changed."""
@@ -231,13 +228,16 @@ def _make_constant(name: str) -> ReplaceText:
 
 def _make_folder_step(folder: Path, name_folder: ReplaceText, inside: str = "") -> ReplaceText:
     """Make a function that replaces a folder, or the folders `inside` it, and writes the separators behind it as slashes."""
-    forms = {
-        form
-        for path in (folder, folder.resolve())
-        for form in (str(path), path.as_posix(), json.dumps(str(path))[1:-1])
-    }
     spellings = "|".join(
-        re.escape(form) for form in sorted(forms, key=lambda form: (-len(form), form))
+        re.escape(form)
+        for form in sorted(
+            {
+                form
+                for path in (folder, folder.resolve())
+                for form in (str(path), path.as_posix(), json.dumps(str(path))[1:-1])
+            },
+            key=lambda form: (-len(form), form),
+        )
     )
     # on other systems a backslash begins an escape
     separator = r"[\\/]+" if "\\" in str(folder) else "/+"
@@ -314,9 +314,11 @@ class _StableTokenizer(Tokenizer):
         fitting = bisect_right(
             lengths, tokens, key=lambda length: self.count(_take_end(text, length, keep))
         )
-        if fitting > 1 or not text:
-            return _take_end(text, lengths[fitting - 1], keep)
-        return super().truncate(_take_end(text, lengths[1], keep), tokens, keep=keep)
+        return (
+            _take_end(text, lengths[fitting - 1], keep)
+            if fitting > 1 or not text
+            else super().truncate(_take_end(text, lengths[1], keep), tokens, keep=keep)
+        )
 
 
 def _take_end(text: str, characters: int, keep: Literal["head", "tail"]) -> str:

@@ -7,13 +7,11 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import accumulate, islice
 from math import inf
 from operator import attrgetter, eq, itemgetter
-from typing import TYPE_CHECKING, cast, overload
+from typing import cast, overload
 
 from promptkit.errors import TranscriptError
 from promptkit.transcript.log.entries import Edit, Entry, EntryKind
-
-if TYPE_CHECKING:
-    from promptkit.transcript.stores.store import EarlierEntries
+from promptkit.transcript.stores.store import EarlierEntries
 
 PAGE = 128
 """Entries that are read at once."""
@@ -46,7 +44,8 @@ class EntryNumbers:
     def get(self, index: int) -> int:
         """Return the number of the entry at an index, after comparing it and all newer ones with the store."""
         self._load()
-        number = self._get(index)
+        at = bisect_right(self._starts, index) - 1
+        number = self._runs[at][index - self._starts[at]]
         self.earlier.verify(number)
         self._load()
         return number
@@ -55,7 +54,7 @@ class EntryNumbers:
         """Return the index of the entry with a number; None if the sequence does not have it."""
         self.earlier.verify(number)
         self._load()
-        at = bisect_right(self._runs, number, key=_get_start) - 1
+        at = bisect_right(self._runs, number, key=attrgetter("start")) - 1
         return (
             self._starts[at] + number - self._runs[at].start
             if at >= 0 and number in self._runs[at]
@@ -89,10 +88,6 @@ class EntryNumbers:
         self.earlier.verify(0)
         self._version = None
 
-    def count_messages(self, start: int, stop: int) -> int:
-        """Return the number of messages from one index up to another."""
-        return self.earlier.count_messages([*self.iter_ranges(start, stop)])
-
     def _load(self) -> None:
         """Find the runs of the sequence, unless they are known for this version of the index."""
         if self._version == self.earlier.version:
@@ -111,18 +106,11 @@ class EntryNumbers:
             )
         self._version, self._runs, self._starts = self.earlier.version, runs, starts
 
-    def _get(self, index: int) -> int:
-        at = bisect_right(self._starts, index) - 1
-        return self._runs[at][index - self._starts[at]]
-
     def _find_run(self, number: int) -> tuple[int, int | None]:
         if self._has_all:
             return 0, None
         runs = self.earlier.runs
         return runs[bisect_right(runs, number, key=itemgetter(0)) - 1]
-
-
-_get_start = attrgetter("start")
 
 
 class EntrySequence(Sequence["Entry"]):
@@ -187,7 +175,7 @@ class EntrySequence(Sequence["Entry"]):
             for at in range(0, len(numbers), PAGE):
                 page = numbers[at : at + PAGE]
                 yield from self.numbers.earlier.read(page.start, page.stop)
-        yield from self._tail[max(self._start - earlier, 0) : max(self._end - earlier, 0)]
+        yield from self._newer()
 
     def __reversed__(self) -> Iterator[Entry]:
         yield from reversed(self._newer())
@@ -246,7 +234,8 @@ class EntrySequence(Sequence["Entry"]):
 
     def count_messages(self) -> int:
         """Return the number of messages of a path."""
-        return self.numbers.count_messages(self._start, min(self._end, len(self.numbers))) + sum(
+        numbers, stop = self.numbers, min(self._end, len(self.numbers))
+        return numbers.earlier.count_messages([*numbers.iter_ranges(self._start, stop)]) + sum(
             entry.message is not None for entry in self._newer()
         )
 
@@ -262,9 +251,11 @@ class EntrySequence(Sequence["Entry"]):
 
 def find_kinds(path: Sequence[Entry], *kinds: EntryKind) -> Iterator[Entry]:
     """Yield the entries of a path that are of these kinds, newest first."""
-    if isinstance(path, EntrySequence):
-        return path.find_kinds(kinds)
-    return (entry for entry in reversed(path) if entry.kind in kinds)
+    return (
+        path.find_kinds(kinds)
+        if isinstance(path, EntrySequence)
+        else (entry for entry in reversed(path) if entry.kind in kinds)
+    )
 
 
 def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
@@ -276,8 +267,10 @@ def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
 
 def find_entry(path: Sequence[Entry], entry_id: str) -> int | None:
     """Return the index of the entry of a path with an id; None if there is none."""
-    if isinstance(path, EntrySequence):
-        return path.find(entry_id)
-    return next(
-        (index for index in range(len(path) - 1, -1, -1) if path[index].id == entry_id), None
+    return (
+        path.find(entry_id)
+        if isinstance(path, EntrySequence)
+        else next(
+            (index for index in range(len(path) - 1, -1, -1) if path[index].id == entry_id), None
+        )
     )

@@ -7,19 +7,15 @@ so a quote gives the same text for good.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.messages import Message
 from promptkit.transcript.log.entries import Entry, MessageEntry, Quote
 from promptkit.transcript.log.entry_sequence import EntrySequence, iter_redactions
 from promptkit.transcript.stores.jsonl.format import encode_batch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from promptkit.messages import Message
 
 QUOTE_MARK = "[…]"
 """Stands in the stored text for each quote."""

@@ -92,9 +92,8 @@ def redact_message(message: Message, redactor: Redactor) -> Message:
         attrs.evolve(call, arguments=_redact_arguments(call.arguments, redactor))
         for call in message.tool_calls
     )
-    if content == message.content and calls == message.tool_calls:
-        return message
-    return attrs.evolve(message, content=content, tool_calls=calls)
+    is_same = content == message.content and calls == message.tool_calls
+    return message if is_same else attrs.evolve(message, content=content, tool_calls=calls)
 
 
 def redact_json(value: Json, redactor: Redactor) -> Json:
@@ -190,9 +189,11 @@ class SecretPattern:
 
     def redact(self, text: str) -> str:
         """Replace every secret of this kind."""
-        if self.context is None:
-            return self.pattern.sub(self._replacement, text)
-        return self.context.sub(lambda match: self.pattern.sub(self._replacement, match[0]), text)
+        return (
+            self.pattern.sub(self._replacement, text)
+            if self.context is None
+            else self.context.sub(lambda match: self.pattern.sub(self._replacement, match[0]), text)
+        )
 
     def _replacement(self, match: re.Match[str]) -> str:
         groups = match.groupdict("")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from promptkit.transcript.log.entries import Entry
+from promptkit.transcript.log.entries import Entry
 
 MAX_TERM_CHARACTERS = 40
 """Characters of a word that are in an index."""

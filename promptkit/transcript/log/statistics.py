@@ -1,4 +1,4 @@
-"""Statistics of a transcript, added up entry by entry.
+"""Statistics of a transcript, added up entry by entry, and what a provider billed for an entry.
 
 Every entry counts, also before a checkpoint and on abandoned branches.
 """
@@ -11,10 +11,64 @@ from collections.abc import Callable, Iterable, Mapping
 import attrs
 
 from promptkit.messages import Message, Usage, as_mapping
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.reprs import describe
-from promptkit.transcript.log.entries import Checkpoint, Entry, MessageEntry, UnknownEntry
+from promptkit.tokens import BilledTokens, tokenizer_for
+from promptkit.transcript.log.entries import (
+    BranchSummary,
+    Checkpoint,
+    CustomMessage,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    UnknownEntry,
+)
 from promptkit.transcript.log.transcript import EntryTree
-from promptkit.transcript.log.usage import read_usage
+
+PLACEHOLDER_SHARE = 0.5
+"""A reported output below this share of the reply's own tokens is a placeholder, if no end of the reply was
+recorded: a stream starts with one, and some agents write it down."""
+
+
+def read_usage(payload: EntryPayload) -> Usage | None:
+    """Return the usage of the request that an entry answered, or of the requests for a summary; None if none was reported.
+
+    The placeholder of a stream is replaced by the tokens of the reply, as the model that the entry
+    names counts them on average.
+    """
+    if not isinstance(payload, MessageEntry | Checkpoint | BranchSummary | CustomMessage):
+        return None
+    usage = payload.usage
+    if (
+        usage is None
+        or not (isinstance(payload, MessageEntry) and usage.input_tokens)
+        or payload.finish is not None
+        or payload.model is None
+    ):
+        return usage
+    written = Sizer(tokenizer_for(payload.model, mean=True)).count_message(payload.message)
+    is_placeholder = usage.output_tokens < PLACEHOLDER_SHARE * written
+    return attrs.evolve(usage, output_tokens=written) if is_placeholder else usage
+
+
+def read_bill(payload: EntryPayload) -> BilledTokens | None:
+    """Return what an entry was billed, as `read_usage` reads it; None if its provider reported no input.
+
+    No more tokens can be read from a cache or written to it than the request had, or its price
+    would be negative.
+    """
+    usage = read_usage(payload)
+    if usage is None or not usage.input_tokens:
+        return None
+    cached = min(usage.cached_tokens, usage.input_tokens)
+    written = min(usage.written_tokens, usage.input_tokens - cached)
+    return BilledTokens(
+        input_tokens=usage.input_tokens,
+        cached_tokens=cached,
+        written_tokens=written,
+        written_1h_tokens=min(usage.written_1h_tokens, written),
+        output_tokens=usage.output_tokens,
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -93,7 +147,12 @@ class TranscriptTotals:
             first, last = self._times or (entry.time, entry.time)
             self._times = min(first, entry.time), max(last, entry.time)
         if (usage := read_usage(payload)) is not None:
-            self._usage = _add_usage(self._usage, usage)
+            self._usage = Usage(
+                **{
+                    field.name: getattr(self._usage, field.name) + getattr(usage, field.name)
+                    for field in attrs.fields(Usage)
+                }
+            )
         if isinstance(payload, MessageEntry) and payload.cache_miss is not None:
             self._misses[payload.cache_miss.cause] += 1
         if isinstance(payload, Checkpoint):
@@ -138,12 +197,3 @@ def compute_statistics(
     for entry in entries:
         totals.add(entry)
     return totals.result
-
-
-def _add_usage(first: Usage, second: Usage) -> Usage:
-    return Usage(
-        **{
-            field.name: getattr(first, field.name) + getattr(second, field.name)
-            for field in attrs.fields(Usage)
-        }
-    )

@@ -6,11 +6,12 @@ import threading
 import time
 import uuid
 from bisect import bisect_left
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from promptkit.errors import TranscriptConflictError, TranscriptError
+from promptkit.messages import Json, Message
 from promptkit.reprs import describe
 from promptkit.transcript.log.entries import (
     BranchSummary,
@@ -36,11 +37,6 @@ from promptkit.transcript.stores.store import (
     ReadProblem,
     TranscriptStore,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.messages import Json, Message
 
 MAX_CONFLICTS = 1_000
 """Other writers that may append first before `append` gives up. Each of them means that the
@@ -209,26 +205,6 @@ class Transcript:
             *(self._by_id[entry_id] for entry_id in self._tree.leaves()),
         ]
 
-    def children(self, parent: str | None) -> list[Entry]:
-        """Return the children of an entry, oldest first; for None the roots.
-
-        Raises TranscriptError for an unknown id.
-        """
-        parent_id = parent if parent is None else self.get(parent).id
-        earlier = self._earlier
-        found: list[Entry] = []
-        if earlier is not None and parent_id not in self._by_id:
-            earlier.verify(0)
-            number = None if parent_id is None else self._find_earlier(parent_id)
-            firsts = [first for first, its_parent in earlier.runs if its_parent == number]
-            following = -1 if number is None else number + 1
-            if 0 < following < len(earlier) and all(
-                following != first for first, _ in earlier.runs
-            ):
-                firsts = [following, *firsts]
-            found = [self._read_earlier(first) for first in firsts]
-        return [*found, *(self._by_id[entry_id] for entry_id in self._tree.children(parent_id))]
-
     def parent(self, entry_id: str) -> Entry | None:
         """Return the parent of an entry; None for a root.
 
@@ -246,7 +222,12 @@ class Transcript:
         """Return the entries on the path to `leaf` that are not on the path to `other`, by default the present leaf."""
         path, others = self.path(leaf), self.path(other)
         if isinstance(path, EntrySequence) and isinstance(others, EntrySequence):
-            return tuple(path[_count_shared(path, others) :])
+            path.numbers.verify()
+            others.numbers.verify()
+            start = bisect_left(
+                range(min(len(path), len(others))), 1, key=lambda at: path[at].id != others[at].id
+            )
+            return tuple(path[start:])
         shared = {entry.id for entry in others}
         return tuple(entry for entry in path if entry.id not in shared)
 
@@ -329,9 +310,7 @@ class Transcript:
         """
         with self._lock:
             new_entries = self._add_loaded(self.store.refresh())
-            continuation = self._find_continuation(new_entries)
-            if continuation:
-                self._extend_path(continuation)
+            self._extend_path(self._find_continuation(new_entries))
             return new_entries
 
     def rewind(self, entry_id: str | None, *payloads: EntryPayload) -> Entry:
@@ -467,10 +446,12 @@ class Transcript:
         for entry, line in zip(loaded.entries, loaded.line_numbers, strict=True):
             if entry.id in self:
                 if is_first_load:
-                    detail = (
-                        f"the id {entry.id!r} was used by an earlier entry; this entry was ignored."
+                    problems.append(
+                        ReadProblem(
+                            line=line,
+                            detail=f"the id {entry.id!r} was used by an earlier entry; this entry was ignored.",
+                        )
                     )
-                    problems.append(ReadProblem(line=line, detail=detail))
                 continue
             if problem := self._add_entry(entry):
                 problems.append(ReadProblem(line=line, detail=problem))
@@ -493,14 +474,13 @@ class Transcript:
 
     def _find_continuation(self, new_entries: Sequence[Entry]) -> list[Entry]:
         """Find the new entries that lead from the leaf to the last one that continues from it; an empty list if none does."""
-        continuing: set[str | None] = {self.leaf}
-        end = self.leaf
+        leaf = end = self.leaf
+        continuing = {leaf}
         for entry in new_entries:
             if self._tree.parents[entry.id] in continuing:
                 continuing.add(entry.id)
                 end = entry.id
         continuation: list[Entry] = []
-        leaf = self.leaf
         while end is not None and end != leaf:
             continuation.append(self._by_id[end])
             end = self._tree.parents[end]
@@ -581,14 +561,6 @@ class Transcript:
         )
 
 
-def _count_shared(path: EntrySequence, other: EntrySequence) -> int:
-    """Return how many entries two paths of one transcript begin with together."""
-    path.numbers.verify()
-    other.numbers.verify()
-    both = range(min(len(path), len(other)))
-    return bisect_left(both, 1, key=lambda at: path[at].id != other[at].id)
-
-
 def describe_misplaced(entry_id: str, parent: str | None, last_id: str | None) -> str:
     """Describe an entry that follows an unknown one, and therefore the last one."""
     place = f"after {last_id!r}" if last_id else "at the beginning"
@@ -652,7 +624,3 @@ class EntryTree:
         """Return the ids without children, oldest first."""
         parents = set(self.parents.values())
         return [entry_id for entry_id in self.parents if entry_id not in parents]
-
-    def children(self, parent: str | None) -> list[str]:
-        """Return the children of an id, oldest first; for None the roots."""
-        return [entry_id for entry_id, its_parent in self.parents.items() if its_parent == parent]

@@ -126,10 +126,6 @@ class ViewItem:
         )
 
 
-# faster than a loop: views are long, and there is one for each new message
-_get_message = attrgetter("message")
-
-
 @attrs.frozen(kw_only=True)
 class TranscriptView:
     """The messages that the model is shown, oldest first."""
@@ -150,7 +146,8 @@ class TranscriptView:
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """The messages alone."""
-        return tuple(map(_get_message, self.items))
+        # faster than a loop: views are long, and there is one for each new message
+        return tuple(map(attrgetter("message"), self.items))
 
 
 def build_view(path: Sequence[Entry]) -> TranscriptView:
@@ -238,8 +235,7 @@ class _View:
                 Repair(kind="unknown first kept", detail=f"checkpoint {checkpoint.id}: {why}"),
             )
         if checkpoint is not None:
-            for item in self._checkpoint_items(checkpoint):
-                self._add(item)
+            self._add(list(self._checkpoint_items(checkpoint)))
         self._model: str | None = "" if any(map(_reads_model, begin.shown)) else None
         self._add_entries(begin.shown)
 
@@ -251,11 +247,10 @@ class _View:
         entries = tuple(path[length:])
         self._path = path
         if any(
-            isinstance(entry.payload, _CHANGES_EARLIER) or _reads_model(entry) for entry in entries
-        ):
-            return False
-        if self._omitted_calls and any(
-            entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries
+            isinstance(entry.payload, _CHANGES_EARLIER)
+            or _reads_model(entry)
+            or (entry.message and entry.message.tool_call_id in self._omitted_calls)
+            for entry in entries
         ):
             return False
         self._answers |= _find_answers_to_cut_replies(entries)
@@ -265,19 +260,21 @@ class _View:
     def snapshot(self) -> tuple[int, TranscriptView]:
         """Return the number of items that did not change since the last snapshot, and the view."""
         pairer = self._pairer
-        first = pairer.settle()
-        del self._items[first:]
-        for message, source in zip(pairer.messages[first:], pairer.sources[first:], strict=True):
-            item = self._unpaired[source]
-            self._items.append(
-                item if message is item.message else attrs.evolve(item, message=message)
-            )
-        added = (item.message for item in self._items[first:])
-        self._has_media = self._has_media or have_media(added)
+        first, unpaired = pairer.settle(), self._unpaired
+        messages = pairer.messages[first:]
+        self._items[first:] = [
+            item
+            if message is (item := unpaired[source]).message
+            else attrs.evolve(item, message=message)
+            for message, source in zip(messages, pairer.sources[first:], strict=True)
+        ]
+        self._has_media = self._has_media or have_media(messages)
         entry = self._checkpoint
-        summary = ""
-        if entry and isinstance(entry.payload, Checkpoint):
-            summary = _edited_text(entry.payload.summary, self._edits.get(entry.id))
+        summary = (
+            _edited_text(entry.payload.summary, self._edits.get(entry.id))
+            if entry and isinstance(entry.payload, Checkpoint)
+            else ""
+        )
         return first, TranscriptView(
             items=tuple(self._items),
             checkpoint_id=entry.id if entry else None,
@@ -308,35 +305,35 @@ class _View:
     def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
         quotes = any(
-            isinstance(entry.payload, MessageEntry) and entry.payload.quotes for entry in entries
+            entry.payload.quotes for entry in entries if isinstance(entry.payload, MessageEntry)
         )
         find = find_sources(self._path) if quotes else None
+        may_be_cut = bool(self._answers or self._omitted_calls)
+        items: list[ViewItem | None] = []
         for entry in entries:
-            edit = self._edits.get(entry.id)
-            match entry.payload:
-                case MessageEntry() as payload if payload.quotes and find and edit is None:
-                    self._add_message(entry, restore_quotes(payload, find), edit, unfinished=False)
-                case MessageEntry() as payload:
-                    self._add_message(
-                        entry,
-                        self._without_cut_calls(entry, payload.message),
-                        edit,
-                        unfinished=payload.finish in UNREPLAYABLE_FINISHES,
+            payload, edit = entry.payload, self._edits.get(entry.id)
+            if isinstance(payload, MessageEntry):
+                message = payload.message
+                if find and payload.quotes and edit is None:
+                    message = restore_quotes(payload, find)
+                elif may_be_cut:
+                    message = self._without_cut_calls(entry, message)
+                items.append(self._show_message(entry, message, edit, payload))
+            elif isinstance(payload, CustomMessage):
+                items.append(self._show_message(entry, payload.message, edit))
+            elif isinstance(payload, BranchSummary):
+                if text := _edited_text(payload.summary, edit):
+                    message = _tag_message("branch-summary", text)
+                    items.append(
+                        ViewItem(message=message, entry_id=entry.id, kind="branch_summary")
                     )
-                case Setting(name=name, value=str(value)) if name == MODEL_SETTING:
-                    self._model = value
-                case CustomMessage(message=message):
-                    self._add_message(entry, message, edit, unfinished=False)
-                case BranchSummary(summary=summary) if text := _edited_text(summary, edit):
-                    self._add(
-                        ViewItem(
-                            message=_tag_message("branch-summary", text),
-                            entry_id=entry.id,
-                            kind="branch_summary",
-                        )
-                    )
-                case _:
-                    continue
+            elif (
+                isinstance(payload, Setting)
+                and payload.name == MODEL_SETTING
+                and isinstance(payload.value, str)
+            ):
+                self._model = payload.value
+        self._add(list(filter(None, items)))
 
     def _without_cut_calls(self, entry: Entry, message: Message) -> Message:
         """Return a message without tool calls that were cut off: those of a cut reply that have no result.
@@ -356,44 +353,46 @@ class _View:
             content=message.content if calls or message.text.strip() else (),
         )
 
-    def _add_message(
-        self, entry: Entry, message: Message, edit: Edit | None, *, unfinished: bool
-    ) -> None:
-        calls = {call.id for call in message.tool_calls} if message.tool_calls else set[str]()
-        if (edit is not None and edit.content is None) or (unfinished and calls):
-            self._hidden_calls |= calls
-            return
-        if message.role == "tool" and message.tool_call_id in self._hidden_calls:
-            return
-        if self._hidden_calls:
-            self._hidden_calls -= calls
-        unpruned = (
-            message
-            if edit is not None
-            and message.role == "tool"
-            and _prunes(edit)
-            and entry.id not in self._rewritten
-            else None
-        )
-        if edit is not None and edit.content is not None:
+    def _show_message(
+        self, entry: Entry, message: Message, edit: Edit | None, own: MessageEntry | None = None
+    ) -> ViewItem | None:
+        """Return the item of a message, edited. None: it is not shown."""
+        calls, hidden = message.tool_calls, self._hidden_calls
+        if calls and (
+            (edit is not None and edit.content is None)
+            or (own is not None and own.finish in UNREPLAYABLE_FINISHES)
+        ):
+            hidden.update(call.id for call in calls)
+            return None
+        if hidden:
+            if message.role == "tool" and message.tool_call_id in hidden:
+                return None
+            hidden.difference_update(call.id for call in calls)
+        unpruned = None
+        if edit is not None:
+            if edit.content is None:
+                return None
+            if message.role == "tool" and _prunes(edit) and entry.id not in self._rewritten:
+                unpruned = message
             message = attrs.evolve(message, content=edit.content)
-        if message.role == "assistant" and not message.content and not calls:
-            return  # providers refuse a message without content
-        own = entry.payload if isinstance(entry.payload, MessageEntry) else None
-        self._add(
-            ViewItem(
-                message=message,
-                entry_id=entry.id,
-                recorded=own.message if own and own.quotes and edit is None else None,
-                unpruned=unpruned,
-                kind="message" if own else "custom_message",
-                model=own.model or self._model if own and message.role == "assistant" else None,
+        is_reply = message.role == "assistant"
+        if is_reply and not message.content and not calls:
+            return None  # providers refuse a message without content
+        if own is None:
+            return ViewItem(
+                message=message, entry_id=entry.id, unpruned=unpruned, kind="custom_message"
             )
+        return ViewItem(
+            message=message,
+            entry_id=entry.id,
+            recorded=own.message if own.quotes and edit is None else None,
+            unpruned=unpruned,
+            model=own.model or self._model if is_reply else None,
         )
 
-    def _add(self, item: ViewItem) -> None:
-        self._unpaired.append(item)
-        self._pairer.add(item.message)
+    def _add(self, items: Sequence[ViewItem]) -> None:
+        self._unpaired += items
+        self._pairer.extend([item.message for item in items])
 
 
 def _reads_model(entry: Entry) -> bool:
@@ -401,10 +400,16 @@ def _reads_model(entry: Entry) -> bool:
     return isinstance(entry.payload, Setting) and entry.payload.name == MODEL_SETTING
 
 
-def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]]:
+def _find_answers_to_cut_replies(entries: Sequence[Entry]) -> dict[str, set[str]]:
     """Return for each reply with tool calls that was cut off the ids of its calls that have a result before the next reply."""
     found: dict[str, set[str]] = {}
     answered: set[str] | None = None
+    if not any(
+        entry.payload.finish in INCOMPLETE_FINISHES
+        for entry in entries
+        if isinstance(entry.payload, MessageEntry)
+    ):
+        return found
     for entry in entries:
         match entry.payload:
             case MessageEntry(message=message, finish=finish) if message.role == "assistant":
@@ -452,6 +457,9 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
     newest = 0  # entries from the checkpoint on
     for entry in reversed(path):
         payload = entry.payload
+        if type(payload) is MessageEntry and entry.id != kept:  # as most are
+            shown.append(entry)
+            continue
         undo = edits.get(entry.id)
         is_undone = undo is not None and undo.content is None
         if isinstance(payload, Reset) and not is_undone:
@@ -505,9 +513,8 @@ def _find_recorded_summary(checkpoint: Checkpoint, messages: Sequence[Message]) 
 
 def _edited_text(text: str, edit: Edit | None) -> str:
     """Return a summary, or the content that an edit gave it."""
-    if edit is None:
-        return text
-    return "".join(part for part in edit.content or () if isinstance(part, str))
+    parts = (text,) if edit is None else edit.content or ()
+    return "".join(part for part in parts if isinstance(part, str))
 
 
 def escape_closing_tag(text: str, tag: str) -> str:

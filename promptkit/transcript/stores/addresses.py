@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from promptkit.errors import (
@@ -13,17 +14,12 @@ from promptkit.errors import (
     TranscriptError,
     TranscriptWriteError,
 )
+from promptkit.transcript.log.entries import Entry
 from promptkit.transcript.stores.jsonl.reader import StoredEntry, TranscriptReader
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 from promptkit.transcript.stores.objects import ObjectStore, list_object_conversations
 from promptkit.transcript.stores.sql import SqlStore, list_conversations
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator, Sequence
-
-    from promptkit.transcript.log.entries import Entry
-    from promptkit.transcript.stores.store import ReadProblem, TranscriptStore
+from promptkit.transcript.stores.store import ReadProblem, TranscriptStore
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _FILES_ONLY = re.compile(r"(https?|hf)://", re.IGNORECASE)
@@ -64,12 +60,11 @@ def _is_database(url: str) -> bool:
 
 def check_scheme(url: str) -> None:
     """Refuse a URL that is neither that of a database nor that of object storage. Raises InvalidArgumentError."""
-    if _DATABASE.match(url) or _OBJECTS.match(url):
-        return
-    scheme = url.partition("://")[0]
-    raise InvalidArgumentError(
-        f"{scheme}:// is no store of transcripts: write the path of a file, or a URL such as sqlite:///talks.db#42, postgresql://…, s3://…, gs://… or az://…."
-    )
+    if not (_DATABASE.match(url) or _OBJECTS.match(url)):
+        scheme = url.partition("://")[0]
+        raise InvalidArgumentError(
+            f"{scheme}:// is no store of transcripts: write the path of a file, or a URL such as sqlite:///talks.db#42, postgresql://…, s3://…, gs://… or az://…."
+        )
 
 
 def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
@@ -87,8 +82,8 @@ def list_transcripts(place: str | os.PathLike[str]) -> list[str]:
     if not is_url(place):
         return sorted(str(file) for file in Path(place).glob("*.jsonl") if file.is_file())
     url = str(place).partition("#")[0]
-    conversations = list_conversations(url) if _is_database(url) else list_object_conversations(url)
-    return [f"{url}#{quote(conversation, safe='')}" for conversation in conversations]
+    list_all = list_conversations if _is_database(url) else list_object_conversations
+    return [f"{url}#{quote(conversation, safe='')}" for conversation in list_all(url)]
 
 
 def open_reader(address: str | os.PathLike[str]) -> TranscriptReader:

@@ -13,7 +13,7 @@ import weakref
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import attrs
@@ -168,10 +168,12 @@ class SqlStore:
         with self._database.write(lambda: self._holds(entries[0].id)) as connection:
             last_number, last_id, _ = self._read_row(connection, lock=True)
             if expect not in {None, last_id}:
-                new = self._select(
-                    connection, "number > :after ORDER BY number", after=self._number
+                raise TranscriptConflictError(
+                    expect or "",
+                    self._select(
+                        connection, "number > :after ORDER BY number", after=self._number
+                    ).entries,
                 )
-                raise TranscriptConflictError(expect or "", new.entries)
             rows = [
                 {
                     "c": self._conversation,
@@ -228,10 +230,11 @@ class SqlStore:
     def _read_row(self, connection: Connection, *, lock: bool = False) -> tuple[int, str, int]:
         """Return the number and the id of the last entry, and the number up to which entries are archived."""
         if lock:
-            values = (
-                "INSERT INTO promptkit_conversations VALUES (:c, 0, '', 0) ON CONFLICT DO NOTHING"
+            _execute(
+                connection,
+                "INSERT INTO promptkit_conversations VALUES (:c, 0, '', 0) ON CONFLICT DO NOTHING",
+                {"c": self._conversation},
             )
-            _execute(connection, values, {"c": self._conversation})
         for_update = " FOR UPDATE" if lock and not self._database.is_sqlite else ""
         query = f"SELECT last_number, last_id, archived_through FROM promptkit_conversations WHERE id = :c{for_update}"  # noqa: S608  # constants
         row = _execute(connection, query, {"c": self._conversation}).first()
@@ -268,16 +271,10 @@ def list_conversations(url: str) -> list[str]:
     Raises TranscriptError if it cannot be read.
     """
     with _Database(url).read() as connection:
-        if connection is None:
-            return []
-        return [
-            str(row[0])
-            for row in _execute(
-                connection,
-                "SELECT id FROM promptkit_conversations WHERE last_number > 0 ORDER BY id",
-                {},
-            )
-        ]
+        listed = "SELECT id FROM promptkit_conversations WHERE last_number > 0 ORDER BY id"
+        return (
+            [] if connection is None else [str(row[0]) for row in _execute(connection, listed, {})]
+        )
 
 
 class _Database:
@@ -332,7 +329,9 @@ class _Database:
         from sqlalchemy.exc import SQLAlchemyError
 
         if self._file is not None and not self._file.parent.is_dir():
-            self._fail(f"there is no directory {self._file.parent}: create it first.", None)
+            raise TranscriptWriteError(
+                f"there is no directory {self._file.parent}: create it first.", file=self.address
+            )
         committing = False
         try:
             with self._engine.connect() as connection:
@@ -351,12 +350,14 @@ class _Database:
             try:
                 done = committing and is_done is not None and is_done()
             except TranscriptError:
-                self._fail(
+                raise TranscriptWriteError(
                     f"{_describe(error)}. The connection broke, so it is not known if the batch was written.",
-                    error,
-                )
+                    file=self.address,
+                ) from error
             if not done:
-                self._fail(f"nothing was written: {_describe(error)}.", error)
+                raise TranscriptWriteError(
+                    f"nothing was written: {_describe(error)}.", file=self.address
+                ) from error
 
     # Any: numbers, texts, and the list of words
     def insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
@@ -378,8 +379,11 @@ class _Database:
                 _execute(connection, f"INSERT INTO promptkit_words (rowid, words) {select}", words)
             return
         values = [row | {"w": _format_vector(row["w"])} for row in rows]
-        insert = "INSERT INTO promptkit_entries (conversation, number, id, record, words) VALUES (:c, :n, :i, :r, CAST(:w AS tsvector))"
-        _execute(connection, insert, values)
+        _execute(
+            connection,
+            "INSERT INTO promptkit_entries (conversation, number, id, record, words) VALUES (:c, :n, :i, :r, CAST(:w AS tsvector))",
+            values,
+        )
 
     def search(self, connection: Connection, conversation: str, terms: list[str]) -> list[str]:
         """Return the ids of entries, as they are stored, that have a term in the index that begins with one of these, or are not in the index."""
@@ -441,9 +445,6 @@ class _Database:
             raise
         self._check_schema(connection)
 
-    def _fail(self, why: str, error: Exception | None) -> NoReturn:
-        raise TranscriptWriteError(why, file=self.address) from error
-
 
 @lru_cache(maxsize=64)
 def _open_engine(url: str, _process: int, _folder: Path) -> Engine:
@@ -478,9 +479,10 @@ def _open_engine(url: str, _process: int, _folder: Path) -> Engine:
         )
     if location.drivername == kind == "postgresql":
         location = location.set(drivername="postgresql+psycopg")
-    arguments = {"timeout": LOCK_SECONDS} if kind == "sqlite" else {}
     try:
-        engine = sa.create_engine(location, connect_args=arguments)
+        engine = sa.create_engine(
+            location, connect_args={"timeout": LOCK_SECONDS} if kind == "sqlite" else {}
+        )
     except ImportError as error:
         raise TranscriptError(f"PostgreSQL needs psycopg: {_POSTGRES_HINT}.") from error
     if kind == "sqlite":

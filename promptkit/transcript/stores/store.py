@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 from urllib.parse import unquote
 
 import attrs
 
 from promptkit.errors import InvalidArgumentError, TranscriptConflictError, TranscriptError
 from promptkit.reprs import describe, describe_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-
-    from promptkit.transcript.log.entries import Entry, EntryKind
+from promptkit.transcript.log.entries import Entry, EntryKind
 
 MAX_CONVERSATION_CHARACTERS = 200
 """Characters of the id of a conversation."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from promptkit import AssistantMessage, Group, Tag, TextChunk, TokenLimit, UserMessage, render
-from promptkit.elements.rounds import Rounds
+from promptkit.elements.builtin import Rounds
 from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,

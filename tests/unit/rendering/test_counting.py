@@ -28,7 +28,7 @@ from promptkit import (
     component,
     count_request,
 )
-from promptkit.elements.rounds import Rounds
+from promptkit.elements.builtin import Rounds
 from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 from promptkit.wire.chat import tools_to_chat

@@ -8,10 +8,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from promptkit.elements.chat import UserMessage
+from promptkit.elements.builtin import Group, UserMessage
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.layout import Group
 from promptkit.errors import RunningLoopError
 from promptkit.rendering.expand.event_loop import close_coroutines
 from promptkit.rendering.renderer import render, render_async

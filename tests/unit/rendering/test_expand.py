@@ -11,10 +11,20 @@ import pytest
 
 from promptkit import tag
 from promptkit.elements import IfEmpty
-from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
-from promptkit.elements.layout import First, Group, KeepWith, Reserve, TokenLimit
-from promptkit.elements.media import Image
-from promptkit.elements.text import Expandable, Text, TextChunk
+from promptkit.elements.builtin import (
+    AssistantMessage,
+    Expandable,
+    First,
+    Group,
+    Image,
+    KeepWith,
+    Reserve,
+    Text,
+    TextChunk,
+    TokenLimit,
+    ToolMessage,
+    UserMessage,
+)
 from promptkit.errors import BadChildError, BudgetExceededError
 from promptkit.messages import ToolCall
 from promptkit.rendering.renderer import render, render_async

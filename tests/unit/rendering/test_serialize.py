@@ -7,12 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.elements.chat import AssistantMessage, ToolMessage, UserMessage
+from promptkit.elements.builtin import (
+    AssistantMessage,
+    CacheBreakpoint,
+    Expandable,
+    Group,
+    KeepWith,
+    Metadata,
+    Reference,
+    Tag,
+    TextChunk,
+    TokenLimit,
+    ToolMessage,
+    UserMessage,
+)
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
-from promptkit.elements.layout import CacheBreakpoint, Group, KeepWith, TokenLimit
-from promptkit.elements.media import Metadata, Reference
-from promptkit.elements.text import Expandable, Tag, TextChunk
 from promptkit.errors import TreeError
 from promptkit.fitting.history import History
 from promptkit.messages import Message, ToolCall

@@ -33,7 +33,7 @@ from promptkit import (
     component,
     render,
 )
-from promptkit.elements.rounds import Rounds
+from promptkit.elements.builtin import Rounds
 from promptkit.testing import (
     WordTokenizer,
     assert_dropped,

@@ -375,13 +375,11 @@ def test_a_reserve_that_somebody_asked_for_is_honoured_even_if_it_equals_the_def
 def test_the_caps_of_a_tiny_window_are_proportional_and_leave_room(window: int) -> None:
     budget = ContextBudget(window=window, reserved_output_tokens=0)
     assert 1 <= budget.summary_tokens <= max(1, window // 5)
-    assert 1 <= budget.keep_tokens <= max(1, window // 4)
     assert budget.result_tokens == max(1, window // 2)
 
 
-def test_a_summary_may_have_a_fifth_and_recent_messages_a_quarter() -> None:
+def test_a_summary_may_have_a_fifth() -> None:
     assert plain(max_tokens=10_000).summary_tokens == 2_000
-    assert plain(max_tokens=10_000).keep_tokens == 2_500
 
 
 def test_all_that_tools_leave_may_be_for_messages() -> None:
@@ -416,10 +414,8 @@ def test_the_caps_of_a_huge_window_are_absolute() -> None:
     for window in (1_000_000, 10_000_000):
         budget = ContextBudget(window=window)
         assert budget.summary_tokens == 16_384
-        assert budget.keep_tokens == 20_000
     assert ContextBudget(window=1_000_000, max_output_tokens=4_096).summary_tokens == 4_096
     assert ContextBudget().summary_tokens == 16_384
-    assert ContextBudget().keep_tokens == 20_000
 
 
 def test_a_tool_result_may_have_half_of_what_messages_may() -> None:

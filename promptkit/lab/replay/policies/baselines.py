@@ -9,36 +9,24 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TypeAlias
-
-import attrs
 
 from promptkit.compaction import Plan, SummarizerContext, SummaryTask
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_simple_summarizer
 from promptkit.errors import SummaryError
-from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayTerms, SummaryCall
+from promptkit.lab.replay.policies.strategy import (
+    PolicyRun,
+    ReplayPolicy,
+    ReplayTerms,
+    SummaryCall,
+)
 from promptkit.messages import Message
 from promptkit.transcript import ViewItem
 
 TRUNCATION_STEP = 4_000
 """Tokens: prompt-poet's `truncation_step`, as in its own example."""
-
-
-@attrs.frozen(kw_only=True)
-class BaselinePolicy:
-    """A rule of another library.
-
-    `trim` is called for every request, with all messages of the conversation.
-    """
-
-    name: str
-    trim: Trim | None = None
-    """None: LangChain's summarizing middleware."""
-
-    def start(self, terms: ReplayTerms) -> PolicyRun:
-        """Start a conversation."""
-        return LangChainRun(terms) if self.trim is None else _TrimmedRun(self.trim, terms)
 
 
 Trim: TypeAlias = "Callable[[CountedMessages, int], Sequence[Message]]"
@@ -98,15 +86,6 @@ def truncate_in_steps(conversation: CountedMessages, max_tokens: int) -> Sequenc
     surplus = max(0, conversation.tokens_before[-1] - max_tokens)
     place = conversation.place_after(math.ceil(surplus / TRUNCATION_STEP) * TRUNCATION_STEP)
     return conversation.messages[min(place, len(conversation.messages) - 1) :]
-
-
-BASELINE_POLICIES = (
-    BaselinePolicy(name="drop_oldest", trim=drop_oldest),
-    BaselinePolicy(name="trim_last", trim=trim_last),
-    BaselinePolicy(name="prompt_poet", trim=truncate_in_steps),
-    BaselinePolicy(name="langchain"),
-)
-"""All baselines."""
 
 
 class CountedMessages:
@@ -244,13 +223,16 @@ class LangChainRun(PolicyRun):
         max_tokens = max(
             1, min(self._terms.budget.summary_tokens, self._terms.count(selected) // MIN_REDUCTION)
         )
-        plan = Plan(
-            leaf="",
-            dropped=tuple(
-                ViewItem(message=message, entry_id=str(at)) for at, message in enumerate(selected)
+        task = SummaryTask(
+            plan=Plan(
+                leaf="",
+                dropped=tuple(
+                    ViewItem(message=message, entry_id=str(at))
+                    for at, message in enumerate(selected)
+                ),
             ),
+            max_tokens=max_tokens,
         )
-        task = SummaryTask(plan=plan, max_tokens=max_tokens)
         terms = self._terms
         summarizer = make_fallback_factory(make_simple_summarizer)(
             SummarizerContext(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer)
@@ -276,9 +258,19 @@ def _find_cut(messages: Sequence[Message]) -> int:
     cut = len(messages) - KEPT_MESSAGES
     results = list(takewhile(lambda message: message.role == "tool", messages[cut:]))
     ids = {result.tool_call_id for result in results}
-    calls = (
-        at
-        for at in range(cut - 1, -1, -1)
-        if any(call.id in ids for call in messages[at].tool_calls)
+    return next(
+        (
+            at
+            for at in range(cut - 1, -1, -1)
+            if any(call.id in ids for call in messages[at].tool_calls)
+        ),
+        cut + len(results),
     )
-    return next(calls, cut + len(results))
+
+
+BASELINE_POLICIES = (
+    ReplayPolicy(name="drop_oldest", start=partial(_TrimmedRun, drop_oldest)),
+    ReplayPolicy(name="trim_last", start=partial(_TrimmedRun, trim_last)),
+    ReplayPolicy(name="prompt_poet", start=partial(_TrimmedRun, truncate_in_steps)),
+    ReplayPolicy(name="langchain", start=LangChainRun),
+)

@@ -32,6 +32,7 @@ from promptkit.compaction.planning.plan import TARGET_SHARE
 from promptkit.compaction.run.events import CompactionCommitted, DecisionMade
 from promptkit.elements import Group, element_from_message
 from promptkit.errors import ContextWindowFullError
+from promptkit.lab.replay.message_counts import count_overhead
 from promptkit.lab.replay.policies.strategy import (
     TRANSCRIPT_PATH,
     PolicyRun,
@@ -49,23 +50,7 @@ WAITING_DECISIONS = frozenset({Wait.__name__, Compact.__name__})
 """Decisions for which the user waits."""
 
 
-@attrs.frozen(kw_only=True)
-class PresetPolicy:
-    """One of promptkit's presets, or a preset of your own."""
-
-    preset: Preset
-
-    @property
-    def name(self) -> str:
-        """The preset's name."""
-        return self.preset.name
-
-    def start(self, terms: ReplayTerms) -> _PresetRun:
-        """Start a conversation."""
-        return _PresetRun(self.preset, terms)
-
-
-class _PresetRun(PolicyRun):
+class PresetRun(PolicyRun):
     """One conversation in a context window."""
 
     def __init__(self, preset: Preset, terms: ReplayTerms) -> None:
@@ -132,9 +117,10 @@ class _PresetRun(PolicyRun):
         system = self._terms.system
         items = match_items(request.messages[len(system) :], self._window.view.items)
         recorded = [*system, *(None if item is None else item.message for item in items)]
-        pairs = zip(request.messages, recorded, strict=True)
         self._originals = {
-            id(message): (message, original) for message, original in pairs if original is not None
+            id(message): (message, original)
+            for message, original in zip(request.messages, recorded, strict=True)
+            if original is not None
         }
 
     def _restore(self, messages: Sequence[Message]) -> Sequence[Message]:
@@ -172,9 +158,11 @@ class _ReplayPrompt(ConversationPrompt):
     def select(self, view: ConversationView) -> ConversationView:
         """Return the part of the view that a pruned request can contain."""
         limit = self._limit()
-        if not view.may_prune or limit is None:
-            return view
-        return attrs.evolve(view, messages=_candidates(view.messages, limit, self._terms))
+        return (
+            view
+            if not view.may_prune or limit is None
+            else attrs.evolve(view, messages=_candidates(view.messages, limit, self._terms))
+        )
 
 
 def _candidates(messages: Sequence[Message], limit: int, terms: ReplayTerms) -> tuple[Message, ...]:
@@ -251,13 +239,16 @@ class _BilledSummarizer:
     async def summarize(self, task: SummaryTask) -> Summary:
         summary = await self.summarizer.summarize(task)
         if (usage := summary.usage) is not None:
-            billed = BilledTokens(
-                input_tokens=usage.input_tokens,
-                cached_tokens=usage.cached_tokens,
-                written_tokens=usage.written_tokens,
-                output_tokens=usage.output_tokens,
+            self.calls.append(
+                SummaryCall(
+                    billed=BilledTokens(
+                        input_tokens=usage.input_tokens,
+                        cached_tokens=usage.cached_tokens,
+                        written_tokens=usage.written_tokens,
+                        output_tokens=usage.output_tokens,
+                    )
+                )
             )
-            self.calls.append(SummaryCall(billed=billed))
         return summary
 
 
@@ -309,11 +300,11 @@ class _CountingModel:
         is_live = (
             bool(sent) and len(messages) > len(sent) and all(map(operator.is_, messages, sent))
         )
-        new = messages[len(sent) :] if is_live else messages
-        tokens = sum(map(Sizer(self.tokenizer).count_message, new))
+        tokens = sum(
+            map(Sizer(self.tokenizer).count_message, messages[len(sent) :] if is_live else messages)
+        )
         if not is_live:
-            system = next((message.text for message in messages if message.role == "system"), False)
-            tokens += self.tokenizer.count_overhead(tools, system=system).tokens
+            tokens += count_overhead(self.tokenizer, tools, messages)
         self.calls.append(
             SummaryCall(
                 request=tuple(self.restore(sent)) if is_live else (),

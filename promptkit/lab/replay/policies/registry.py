@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar, get_args, get_type_hints
 
 import attrs
@@ -12,7 +13,7 @@ from promptkit.compaction import PRESETS, Preset, load_settings
 from promptkit.compaction.presets.settings import setting
 from promptkit.errors import PromptKitError, SettingsError
 from promptkit.lab.replay.policies.baselines import BASELINE_POLICIES
-from promptkit.lab.replay.policies.promptkit import PresetPolicy
+from promptkit.lab.replay.policies.promptkit import PresetRun
 from promptkit.lab.replay.policies.strategy import ReplayPolicy
 
 T = TypeVar("T")
@@ -76,10 +77,12 @@ class NameList:
     """The most tokens of the list of names beside a summary."""
 
 
-def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
+def make_preset(name: str, pairs: Sequence[str]) -> Preset:
+    """Make a preset with settings, which are written as `name=value`."""
     make: Callable[..., Preset] = PRESETS[name]
-    kind = get_type_hints(make, localns={"Preset": Preset}).get("settings")
-    settings = next(iter(get_args(kind)), None)
+    settings = next(
+        iter(get_args(get_type_hints(make, localns={"Preset": Preset}).get("settings"))), None
+    )
     values = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
     has_own = settings is not None and "names_tokens" in attrs.fields_dict(settings)
     listed = {} if has_own else {key: values.pop(key) for key in {"names_tokens"} & values.keys()}
@@ -90,8 +93,12 @@ def _make_preset(name: str, pairs: Sequence[str]) -> Preset:
     preset = make(_load(name, settings, values)) if settings and values else make()
     if not listed:
         return preset
-    tokens = _load(name, NameList, listed).names_tokens
-    return attrs.evolve(preset, replacement=attrs.evolve(preset.replacement, names_tokens=tokens))
+    return attrs.evolve(
+        preset,
+        replacement=attrs.evolve(
+            preset.replacement, names_tokens=_load(name, NameList, listed).names_tokens
+        ),
+    )
 
 
 def _load(name: str, settings: type[T], values: Mapping[str, str]) -> T:
@@ -124,8 +131,8 @@ def _find_policy(name: str, *, known: tuple[str, ...]) -> ReplayPolicy:
     """Return the policy with a name. `known` are the names of the error message."""
     preset, *pairs = name.split(":")
     if preset in PRESETS:
-        made = attrs.evolve(_make_preset(preset, pairs), name=name) if pairs else PRESETS[preset]()
-        return PresetPolicy(preset=made)
+        made = attrs.evolve(make_preset(preset, pairs), name=name) if pairs else PRESETS[preset]()
+        return ReplayPolicy(name=made.name, start=partial(PresetRun, made))
     for policy in BASELINE_POLICIES:
         if policy.name == name:
             return policy

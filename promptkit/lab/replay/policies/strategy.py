@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import attrs
 
@@ -17,20 +16,14 @@ TRANSCRIPT_PATH = "transcripts/replayed.jsonl"
 """The path of the transcript that breadcrumbs name, for policies that keep a transcript."""
 
 
-class ReplayPolicy(Protocol):
-    """A policy that can be replayed.
+@attrs.frozen(kw_only=True)
+class ReplayPolicy:
+    """A policy that can be replayed."""
 
-    It must be picklable, because files are played in several processes.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name on the command line and in tables."""
-        ...
-
-    def start(self, terms: ReplayTerms) -> PolicyRun:
-        """Start a conversation."""
-        ...
+    name: str
+    """The name on the command line and in tables."""
+    start: Callable[[ReplayTerms], PolicyRun]
+    """Starts a conversation."""
 
 
 class PolicyRun(ABC):

@@ -403,8 +403,9 @@ class IndexedEntries:
                 parent = entry_id if row.parent is None else self._find_parent(row)
                 self._compare_row(row, data[row.offset - first : row.end - first], parent)
                 end, entry_id = row.end, row.id
-        starts = [(row.number, row.parent) for row in found if row.parent is not None]
-        if self._find_starts(found[0].number, stop) != starts:
+        if self._find_starts(found[0].number, stop) != [
+            (row.number, row.parent) for row in found if row.parent is not None
+        ]:
             _damaged("its runs are not those of its rows")
         self._compared = found[0].number
 
@@ -464,8 +465,10 @@ class IndexedEntries:
 
     def _find_starts(self, start: int, stop: int) -> list[tuple[int, int]]:
         """Find the first entries of runs with these numbers, each with its parent, in order."""
-        query = "SELECT number, parent FROM entries WHERE parent IS NOT NULL AND number >= ? AND number < ? ORDER BY number"
-        return self._db.execute(query, (start, stop)).fetchmany(self._count)
+        return self._db.execute(
+            "SELECT number, parent FROM entries WHERE parent IS NOT NULL AND number >= ? AND number < ? ORDER BY number",
+            (start, stop),
+        ).fetchmany(self._count)
 
     def _load_runs(self) -> Sequence[tuple[int, int | None]]:
         if self._runs is None:
@@ -668,8 +671,10 @@ def _extend(db: sqlite3.Connection, path: Path, file: int) -> None:
         last_id = last[0] if last else b""
         reader = TranscriptReader(path, start=_position(file, head, last_id))
         problems: list[tuple[int, str, bool]] = []
-        rows = _make_rows(db, reader, head, last_id, problems)
-        db.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
+        db.executemany(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
+            _make_rows(db, reader, head, last_id, problems),
+        )
         end = reader.position
         if reader.from_beginning or end is None:
             _damaged("the file was replaced")
@@ -724,8 +729,9 @@ def _make_rows(
         elif not number or _encode(parent_id) != last_id:
             parent = _find(db, _encode(parent_id), number)
             if parent is None:
-                last = last_id.decode("utf-8", "surrogatepass")
-                problem = describe_misplaced(entry.id, entry.parent_id, last)
+                problem = describe_misplaced(
+                    entry.id, entry.parent_id, last_id.decode("utf-8", "surrogatepass")
+                )
                 problems.append((item.line, problem, True))
                 parent = None if number else -1
         if item.offset - end > READ_BYTES:
@@ -807,8 +813,9 @@ def _position(file: int, head: _Head, last_id: bytes) -> ReadPosition:
 
 def _find(db: sqlite3.Connection, entry_id: bytes, count: int) -> int | None:
     """Return the number of the entry with an id, if it is below `count`."""
-    query = "SELECT number FROM entries WHERE id = ? AND number < ?"
-    found: tuple[int] | None = db.execute(query, (entry_id, count)).fetchone()
+    found: tuple[int] | None = db.execute(
+        "SELECT number FROM entries WHERE id = ? AND number < ?", (entry_id, count)
+    ).fetchone()()
     return found and found[0]
 
 

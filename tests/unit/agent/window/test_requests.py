@@ -29,7 +29,7 @@ from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.window.requests import RequestBuilder, RequestTarget, find_adaptation
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER
-from promptkit.elements.from_message import element_from_message
+from promptkit.elements.builtin import element_from_message
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.expand import expansion as expand
 from promptkit.rendering.expand.build import build_round

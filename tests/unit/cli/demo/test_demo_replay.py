@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from promptkit_components.demo import load_demo
 
 from promptkit import Message, ToolCall
-from promptkit.cli.demo.replay import END_OF_RECORDING, replay_conversation
+from promptkit.cli.demo.replay import END_OF_RECORDING, DemoReplay
 from promptkit.cli.main import main
 from promptkit.compaction.planning.blocks import extract_summary_text
 from tests.processes import run_program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import pytest
 
 
@@ -37,48 +39,55 @@ def plain(*arguments: str, **environment: str) -> str:
     return done.stdout
 
 
+def replayed(conversation: Sequence[Message], window: int) -> DemoReplay:
+    replay = DemoReplay(conversation, window=window)
+    asyncio.run(replay.run())
+    return replay
+
+
 class TestReplay:
     def test_the_conversation_outgrows_the_window_and_no_request_does(self) -> None:
-        found = asyncio.run(replay_conversation(load_demo().conversation, window=12_000))
+        found = replayed(load_demo().conversation, window=12_000)
 
-        limit = found.budget.render_budget
+        limit = found.session.compaction.budget.render_budget
         assert limit is not None
         assert found.full_request_tokens > limit
         assert all(sent.tokens <= limit for sent in found.requests)
         assert len(found.requests) == sum(
             message.role == "assistant" for message in load_demo().conversation
         )
-        assert found.turns == tuple(
+        assert found.turns == [
             message.text for message in load_demo().conversation if message.role == "user"
-        )
+        ]
 
     def test_the_summaries_are_made_beside_it_and_make_it_smaller(self) -> None:
-        found = asyncio.run(replay_conversation(load_demo().conversation, window=12_000))
+        found = replayed(load_demo().conversation, window=12_000)
 
         assert [each.trigger for each in found.summaries] == ["background", "background"]
         assert all(
             (each.tokens_after or 0) < (each.tokens_before or 0) / 2 for each in found.summaries
         )
-        begun = [sent.number for sent in found.requests for _ in sent.after]
-        ended = [sent.number for sent in found.requests for _ in sent.before]
+        notes = [(sent.number, note) for sent in found.requests for note in sent.notes]
+        begun = [number for number, note in notes if "summary started" in note]
+        ended = [number for number, note in notes if "summary applied" in note]
         assert all(start < end for start, end in zip(begun, ended, strict=True))
 
     def test_the_last_request_holds_the_summary_with_the_way_back(self) -> None:
-        found = asyncio.run(replay_conversation(load_demo().conversation, window=12_000))
+        found = replayed(load_demo().conversation, window=12_000)
 
-        assert found.last is not None
-        summary = extract_summary_text(found.last.messages[0])
+        assert found.session.last_rendered is not None
+        summary = extract_summary_text(found.session.last_rendered.messages[0])
         assert summary is not None
         assert summary == found.summaries[-1].summary
         assert summary.endswith('recall({"query": "test_hints.py"})')
-        assert load_demo().conversation[0].text[:60] in found.last.messages[0].text
+        assert load_demo().conversation[0].text[:60] in found.session.last_rendered.messages[0].text
 
     def test_the_results_are_those_of_the_recorded_calls(self) -> None:
-        found = asyncio.run(replay_conversation(load_demo().conversation, window=1_000_000))
+        found = replayed(load_demo().conversation, window=1_000_000)
 
-        assert found.last is not None
-        assert found.summaries == ()
-        assert found.last.messages == load_demo().conversation[:-1]
+        assert found.session.last_rendered is not None
+        assert found.summaries == []
+        assert found.session.last_rendered.messages == load_demo().conversation[:-1]
 
     def test_a_recording_with_gaps_is_replayed_as_far_as_it_goes(self) -> None:
         call = Message(role="assistant", tool_calls=(ToolCall(id="c", name="read"),))
@@ -87,16 +96,20 @@ class TestReplay:
             *(Message(role="user", content=(text,)) for text in ("one", "two")),
         ]
 
-        found = asyncio.run(replay_conversation([*said, call], window=10_000))
+        found = replayed([*said, call], window=10_000)
 
-        assert found.turns == ("two",)
-        assert found.last is not None
-        assert [message.text for message in found.last.messages] == ["two", "", END_OF_RECORDING]
+        assert found.turns == ["two"]
+        assert found.session.last_rendered is not None
+        assert [message.text for message in found.session.last_rendered.messages] == [
+            "two",
+            "",
+            END_OF_RECORDING,
+        ]
 
     def test_where_no_summary_fits_the_oldest_leave(self) -> None:
-        found = asyncio.run(replay_conversation(load_demo().conversation, window=450))
+        found = replayed(load_demo().conversation, window=450)
 
-        assert found.summaries == ()
+        assert found.summaries == []
         assert all(sent.tokens <= 337 for sent in found.requests)
 
 

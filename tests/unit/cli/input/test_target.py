@@ -8,7 +8,7 @@ import click
 import pytest
 
 from promptkit.cli.input.target import load_target
-from promptkit.elements.chat import UserMessage
+from promptkit.elements.builtin import UserMessage
 from promptkit.elements.element import PromptElement
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def test_a_sequence_of_elements_is_taken_as_render_takes_it(prompt: Path) -> Non
 
 
 def test_a_component_of_a_module() -> None:
-    assert load_target("promptkit.elements.chat:UserMessage", {"priority": 3}) == UserMessage(
+    assert load_target("promptkit.elements.builtin:UserMessage", {"priority": 3}) == UserMessage(
         priority=3
     )
 
@@ -114,7 +114,7 @@ def test_a_mistake_says_what_to_do(
         ("missing.py:Review", "there is no file missing.py"),
         ("missing.j2", "there is no file missing.j2"),
         ("no_such_package.prompts:Review", "there is no module no_such_package.prompts"),
-        ("promptkit.elements.media", "has 5 components: use promptkit.elements.media:NAME"),
+        ("promptkit.elements.builtin", r"has \d+ components: use promptkit.elements.builtin:NAME"),
         ("promptkit.errors", "has no component"),
     ],
 )

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, strategies as st
 
 from promptkit import Message, ToolCall
-from promptkit.compaction.planning.names import find_names, is_common, iter_texts, remove_name_list
+from promptkit.compaction.planning.names import (
+    find_names,
+    find_words,
+    is_common,
+    is_name,
+    iter_texts,
+    remove_name_list,
+)
 from promptkit.compaction.summarizers.facts import Name, rank_names
 
 NOTHING: set[str] = set()
@@ -43,7 +51,14 @@ def test_arguments_of_calls_are_read_as_what_they_say_and_not_as_json() -> None:
         assert set().union(*map(find_names, texts)) <= names
 
 
-@pytest.mark.parametrize("unit", ["a", "a/", "a_", "/", "@", "aB", "1a", ".", " ", "<names-seen>"])
+@given(st.text("aeBZ_1é .,-/+~@\n", max_size=60))
+def test_the_names_of_a_text_are_those_of_its_words_that_are_names(text: str) -> None:
+    assert find_names(text) == set(filter(is_name, find_words(text)))
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "a/", "a_", "/", "@", "aB", "1a", ".", " ", "a ", "an A\n", "<names-seen>"]
+)
 def test_hostile_text_is_read_once(unit: str) -> None:
     find_names(remove_name_list(unit * 100_000))  # what takes quadratic time does not end today
 

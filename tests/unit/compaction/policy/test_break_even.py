@@ -8,8 +8,7 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.compaction.policy.decisions import StartBackground
-from promptkit.compaction.policy.state import Attempts, PolicyState, Rereading
+from promptkit.compaction.policy.state import Attempts, PolicyState, Rereading, StartBackground
 from promptkit.compaction.policy.usage import find_summary_tokens
 from promptkit.compaction.presets.break_even import (
     PREFACE_TOKENS,

@@ -6,9 +6,9 @@ from promptkit import ContextBudget
 from promptkit.compaction.policy.rules import (
     compact_on_demand,
     default_policy,
-    fail_on,
+    fail_if_too_large,
     first_match,
-    render_pruned_on,
+    render_pruned_if_too_large,
     require_messages,
 )
 from promptkit.compaction.policy.usage import (
@@ -86,7 +86,7 @@ def test_a_policy_compacts_what_overflows_or_never_summarizes(budget: ContextBud
     assert compacts_overflow(
         first_match([require_messages(4, [default_policy(rng=lambda: 0.5).decide])]), budget
     )
-    for rule in (render_pruned_on(), fail_on(), compact_on_demand):
+    for rule in (render_pruned_if_too_large, fail_if_too_large, compact_on_demand):
         assert not compacts_overflow(first_match([rule]), budget)
 
 

@@ -12,20 +12,6 @@ import attrs
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.compaction.policy.decisions import (
-    ApplySummary,
-    Compact,
-    Decision,
-    DiscardSummary,
-    Fail,
-    NoAction,
-    Promote,
-    Prune,
-    Reason,
-    RenderPruned,
-    StartBackground,
-    Wait,
-)
 from promptkit.compaction.policy.rules import (
     Policy,
     Thresholds,
@@ -37,19 +23,36 @@ from promptkit.compaction.policy.rules import (
     compact_on_demand,
     compact_when_idle,
     default_policy,
-    fail_on,
+    fail_if_too_large,
     first_match,
     on_overflow,
     once_per_turn,
     only_before_turns,
     promote,
     prune_results,
-    render_pruned_on,
+    render_pruned_if_too_large,
     require_messages,
     start_background,
     start_background_at,
 )
-from promptkit.compaction.policy.state import Attempts, BackgroundState, Phase, PolicyState
+from promptkit.compaction.policy.state import (
+    ApplySummary,
+    Attempts,
+    BackgroundState,
+    Compact,
+    Decision,
+    DiscardSummary,
+    Fail,
+    NoAction,
+    Phase,
+    PolicyState,
+    Promote,
+    Prune,
+    Reason,
+    RenderPruned,
+    StartBackground,
+    Wait,
+)
 from promptkit.tokens.budget import ContextBudget
 
 if TYPE_CHECKING:
@@ -296,12 +299,12 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (promote("turn_end"), at("turn_end", larger_model="big"), Promote),
         (promote(), at("overflow", larger_model="big", enabled=False), None),
         # no summaries
-        (render_pruned_on(), at("overflow"), RenderPruned),
-        (render_pruned_on(), at("rejected", pruned=True), Fail),
-        (render_pruned_on(), at("rendered"), None),
-        (fail_on(), at("overflow"), Fail),
-        (fail_on(), at("rejected"), Fail),
-        (fail_on(), at("manual"), None),
+        (render_pruned_if_too_large, at("overflow"), RenderPruned),
+        (render_pruned_if_too_large, at("rejected", pruned=True), Fail),
+        (render_pruned_if_too_large, at("rendered"), None),
+        (fail_if_too_large, at("overflow"), Fail),
+        (fail_if_too_large, at("rejected"), Fail),
+        (fail_if_too_large, at("manual"), None),
         # only_before_turns: not between tool calls
         (BEFORE_TURNS, at("before_render"), Compact),
         (BEFORE_TURNS, at("before_render", mid_turn=True), None),
@@ -326,13 +329,13 @@ BEFORE_TURNS = only_before_turns(compact_above(lambda _: 9_000, "before_render",
         (FEW, at("manual", messages=2), Compact),
         (require_messages(4, [compact_on_demand]), at("manual", messages=0), Compact),
         # first_match: compaction on demand where no rule says otherwise
-        (first_match([fail_on()]).decide, at("manual"), Compact),
+        (first_match([fail_if_too_large]).decide, at("manual"), Compact),
         (
             first_match([require_messages(4, [], manual_count=2)]).decide,
             at("manual", messages=1),
             NoAction,
         ),
-        (first_match([fail_on()]).decide, at("idle"), NoAction),
+        (first_match([fail_if_too_large]).decide, at("idle"), NoAction),
     ],
 )
 def test_each_rule_has_its_moment(
@@ -397,8 +400,8 @@ def test_a_refusal_of_another_model_is_ignored() -> None:
         assert isinstance(rule(same), Compact)
     assert isinstance(decide(at("rejected", model="small")), Compact)
     assert promote()(attrs.evolve(other, larger_model="big")) is None
-    assert isinstance(render_pruned_on()(other), NoAction)
-    assert isinstance(fail_on()(other), NoAction)
+    assert isinstance(render_pruned_if_too_large(other), NoAction)
+    assert isinstance(fail_if_too_large(other), NoAction)
 
 
 @pytest.mark.spec("E51")

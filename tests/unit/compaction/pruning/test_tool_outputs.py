@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from promptkit.compaction.presets.oh_my_pi import oh_my_pi
+from promptkit.compaction.presets.pi import oh_my_pi
 from promptkit.compaction.pruning.tool_outputs import (
     CappedView,
     Pruning,

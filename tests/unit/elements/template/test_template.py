@@ -11,23 +11,31 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, strategies as st
 
-from promptkit.elements.chat import AssistantMessage, SystemMessage, ToolMessage, UserMessage
-from promptkit.elements.element import Child, PromptElement, Sizing, flatten
-from promptkit.elements.layout import (
+from promptkit.elements.builtin import (
+    AssistantMessage,
     CacheBreakpoint,
     Chunk,
+    Document,
     First,
     Group,
     IfEmpty,
+    Image,
     Isolate,
     KeepWith,
+    Metadata,
     PrioritizedList,
+    Reference,
     Reserve,
+    SystemMessage,
+    Tag,
+    TextChunk,
     TokenLimit,
+    ToolMessage,
+    Truncate,
+    UserMessage,
 )
-from promptkit.elements.media import Document, Image, Metadata, Reference
+from promptkit.elements.element import Child, PromptElement, Sizing, flatten
 from promptkit.elements.template.template import Template
-from promptkit.elements.text import Tag, TextChunk, Truncate
 from promptkit.errors import BadPropError, TemplateError, TextTooLongError
 from promptkit.messages import ToolCall
 from promptkit.rendering.renderer import render

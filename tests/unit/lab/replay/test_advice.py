@@ -27,7 +27,12 @@ NUMBERS = count()
 
 
 def conversation(
-    *, tokens: int = 100_000, cheap: float = 0.7, compacted: int = 1, **changes: object
+    *,
+    tokens: int = 100_000,
+    cheap: float = 0.7,
+    compacted: int = 1,
+    options: ReplayOptions = OPTIONS,
+    **changes: object,
 ) -> FileResult:
     """A conversation in which one candidate costs so much of what all others cost.
 
@@ -51,7 +56,7 @@ def conversation(
         window=64_000,
         model="gpt-5",
         policies=tuple(
-            OPTIONS.price_totals(name, better if name == CHEAP else usual) for name in CANDIDATES
+            options.price_totals(name, better if name == CHEAP else usual) for name in CANDIDATES
         ),
     )
 
@@ -97,12 +102,10 @@ def test_lookups_are_part_of_the_prices_that_are_compared() -> None:
     lacking = several(2 * MIN_COMPACTED, lookups_billed=lookups)
     options = attrs.evolve(OPTIONS, lookups=2)
     assert advise(lacking, OPTIONS).policy == CHEAP
-    advice = advise(lacking, options)
-    assert advice.policy == DEFAULT
-    some = advise(
-        several(2 * MIN_COMPACTED, lookups_billed=BilledTokens(input_tokens=5_000)),
-        options,
-    )
+    lacking = several(2 * MIN_COMPACTED, lookups_billed=lookups, options=options)
+    assert advise(lacking, options).policy == DEFAULT
+    fewer = BilledTokens(input_tokens=5_000)
+    some = advise(several(2 * MIN_COMPACTED, lookups_billed=fewer, options=options), options)
     assert (some.policy, round(some.saving, 2)) == (CHEAP, 0.2)
     assert "with 2 look-ups for each answer that lacks a line: 20% less" in some.describe()
 
@@ -124,14 +127,6 @@ def test_a_preset_that_shows_fewer_quoted_lines_overflows_or_waits_more_is_not_r
         advice = advise(several(20, **worse), OPTIONS)
         assert advice.policy == DEFAULT
         assert "stay with" in advice.describe()
-
-
-def test_conversations_of_one_file_are_one_session() -> None:
-    made = several(4 * MIN_COMPACTED)
-    of_one = [attrs.evolve(each, file="talk.jsonl") for each in made]
-    assert advise(made, OPTIONS).sessions == 4 * MIN_COMPACTED
-    advice = advise(of_one, OPTIONS)
-    assert (advice.sessions, advice.compacted, advice.is_certain) == (1, 1, False)
 
 
 def test_too_few_recordings_say_how_many_are_needed() -> None:

@@ -144,7 +144,7 @@ def test_no_policy_costs_less_than_the_lower_bound(window: int) -> None:
         recording_of(long_conversation(12)),
         ReplayRules(model="gpt-5", window=window, cache="openai"),
     )
-    least = simulation.find_lower_bound(PRICE)
+    least = find_lower_bound(simulation.measure(PRICE))
     assert least > 0
     for name in parse_policy_names("all,break_even:beta=0.2"):
         totals = simulation.run(find_policy(name), seed="s").totals
@@ -169,6 +169,7 @@ def test_the_planned_optimum_is_charged_the_sizes_of_the_policys_own_summaries()
             ),
         ),
     )
-    assert simulation.find_planned_optimum(PRICE, result) < simulation.find_planned_optimum(
-        PRICE, large
+    assert (
+        find_optimum(simulation.measure(PRICE, result))[0]
+        < find_optimum(simulation.measure(PRICE, large))[0]
     )

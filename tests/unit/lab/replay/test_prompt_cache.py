@@ -16,7 +16,7 @@ from promptkit.lab.replay.prompt_cache import (
 )
 from promptkit.messages import OpaquePart
 from promptkit.tokens import tokenizer_for
-from promptkit.wire.breakpoints import find_breakpoints
+from promptkit.wire.anthropic import find_breakpoints
 from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.lab.replay.conversations import run_call
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -10,22 +11,23 @@ import pytest
 
 from promptkit import AgentSession, BudgetExceededError, Message, ToolCall, Transcript
 from promptkit.agent.window.prompt import Conversation, ConversationView
-from promptkit.compaction import PRESETS, ExtractiveSummarizer
+from promptkit.compaction import PRESETS, ExtractiveSummarizer, Preset
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
-from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.presets.coding_agents import vscode
 from promptkit.compaction.pruning.processors import RequestLimits, truncate_history
 from promptkit.errors import SettingsError, ToolsFillBudgetError
 from promptkit.lab.replay import simulate
 from promptkit.lab.replay.message_counts import MessageCounts
 from promptkit.lab.replay.oracle import find_lower_bound, find_optimum
-from promptkit.lab.replay.policies.promptkit import PresetPolicy
+from promptkit.lab.replay.policies.promptkit import PresetRun
 from promptkit.lab.replay.policies.registry import (
     POLICY_GROUPS,
     UnknownPolicyError,
     find_policy,
+    make_preset,
     parse_policy_names,
 )
-from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH
+from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH, ReplayPolicy
 from promptkit.lab.replay.prompt_cache import cache_rule_for
 from promptkit.lab.replay.recordings import recording_from_messages
 from promptkit.lab.replay.runner import ReplayOptions
@@ -221,9 +223,7 @@ def test_a_pruned_request_is_that_of_the_whole_conversation(requests: list[list[
     tally = (
         Simulation(recording_of(talk), rules())
         .run(
-            PresetPolicy(
-                preset=attrs.evolve(vscode(), name="pruned", enabled=False, processors=())
-            ),
+            policy_of(attrs.evolve(vscode(), name="pruned", enabled=False, processors=())),
             seed="s",
         )
         .totals
@@ -349,14 +349,18 @@ def shallow_cut(budget: ContextBudget) -> Keep:
     return KeepLastMessages(count=8)
 
 
+def policy_of(preset: Preset) -> ReplayPolicy:
+    return ReplayPolicy(name=preset.name, start=partial(PresetRun, preset))
+
+
 def test_a_policy_of_other_figures_can_be_played() -> None:
     recording = recording_of(long_conversation(20))
     simulation = Simulation(recording, rules())
     deep = simulation.run(
-        PresetPolicy(preset=attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s"
+        policy_of(attrs.evolve(vscode(), name="deep", keep=deep_cut)), seed="s"
     ).totals
     shallow = simulation.run(
-        PresetPolicy(preset=attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s"
+        policy_of(attrs.evolve(vscode(), name="shallow", keep=shallow_cut)), seed="s"
     ).totals
     assert deep != shallow
     assert deep.invalid_requests == shallow.invalid_requests == 0
@@ -511,10 +515,8 @@ def test_settings_stand_behind_the_name_of_a_preset_and_are_checked() -> None:
 
 def test_every_preset_can_have_a_list_of_names() -> None:
     for name in PRESETS:
-        policy = find_policy(f"{name}:names_tokens=1234")
-        assert isinstance(policy, PresetPolicy)
-        assert policy.name == f"{name}:names_tokens=1234"
-        assert policy.preset.replacement.names_tokens == 1_234
+        assert find_policy(f"{name}:names_tokens=1234").name == f"{name}:names_tokens=1234"
+        assert make_preset(name, ["names_tokens=1234"]).replacement.names_tokens == 1_234
 
 
 def test_a_look_up_is_billed_for_each_answer_that_lacks_a_line_and_reads_the_request_once_more() -> (

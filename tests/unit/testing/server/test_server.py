@@ -27,9 +27,9 @@ from promptkit.testing.server import (
     TruncatedBody,
     api_error,
     echo,
-    http_handler,
     rate_limit_error,
     serve,
+    server as listener,
     server_error,
 )
 from tests.unit.testing.server.posting import chat, post, responses
@@ -405,7 +405,7 @@ class TestHttp:
             )
 
     def test_a_body_beyond_the_limit_is_not_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(http_handler, "MAX_BODY", 100)
+        monkeypatch.setattr(listener, "MAX_BODY", 100)
         with serve() as server:
             assert post(server, "/chat/completions", b"x" * 101).status == 413
             assert server.requests[0].raw == b""

@@ -6,7 +6,7 @@ from difflib import unified_diff
 
 from hypothesis import given, strategies as st
 
-from promptkit.testing.snapshots.diff import diff_lines
+from promptkit.testing.snapshots.markdown import diff_lines
 
 BEFORE = "# 20 tokens\n\n## System\n\n```\none\ntwo\n# three\nfour\nfive\nsix\n```\n\n## User\n\n```\nhello\n```\n"
 

@@ -30,7 +30,7 @@ from promptkit import (
 from promptkit.elements.element import flatten
 from promptkit.rendering import from_json, to_json
 from promptkit.testing import WordTokenizer, strategies
-from promptkit.testing.strategies.generate import MAX_DEPTH, PromptGenerator, has_visible_content
+from promptkit.testing.strategies import MAX_DEPTH, PromptGenerator, has_visible_content
 from promptkit.wire import to_anthropic, to_chat, to_responses
 from tests.behaviour.nodes import Node, build, is_empty
 from tests.behaviour.strategies import FEATURES, prompts, tokenizers

@@ -1,25 +1,38 @@
-"""Memories: what other conversations should know, extracted from messages that a checkpoint or a reset removes from the view.
+"""Files that compactions write: archives and memories.
 
-They are kept in a folder: `2026-01-02.md` for each day, and `MEMORY.md`, which the user edits. A
-day's file has one memory per line, in sections. Each section has the key of what its memories were
-extracted from.
+* Archives of what a compaction drops from the view: a file for each checkpoint, `0001-….jsonl.gz`, with records as in a
+  transcript's file. The transcript keeps these entries, too. `JsonlStore.archive` moves them out of the transcript's own
+  file.
+* Memories: what other conversations should know, extracted from messages that a checkpoint or a reset removes from the
+  view. They are kept in a folder: `2026-01-02.md` for each day, and `MEMORY.md`, which the user edits. A day's file has
+  one memory per line, in sections. Each section has the key of what its memories were extracted from.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import hashlib
 import json
 import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import BinaryIO, Protocol
 
 import attrs
 from filelock import FileLock
 
-from promptkit.compaction.planning.blocks import find_covered_items, is_user_request
+from promptkit.compaction.planning.blocks import (
+    find_covered_entries,
+    find_covered_items,
+    is_user_request,
+)
 from promptkit.compaction.planning.plan import Plan, SummaryTask
-from promptkit.compaction.policy.decisions import WAIT_SECONDS
+from promptkit.compaction.policy.state import WAIT_SECONDS
+from promptkit.compaction.run.compactor import Compactor, DraftSummary
 from promptkit.compaction.run.hooks import CompactionHooks, PreCompactResult
+from promptkit.compaction.run.replacement import ReplacementMessages
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
@@ -29,15 +42,112 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_task,
 )
 from promptkit.files import replace_file
+from promptkit.messages import Json, Message
 from promptkit.reprs import describe
 from promptkit.sizes import read_tokens
 from promptkit.transcript import Checkpoint, Entry, Redactor, Transcript, ViewItem
+from promptkit.transcript.stores.jsonl.format import (
+    ARCHIVE_SUFFIX,
+    Header,
+    encode_batch,
+    encode_header,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-    from pathlib import Path
 
-    from promptkit.messages import Json
+class ArchiveDirectory:
+    """A folder of archives.
+
+    The same entries are archived once. Several processes may share the folder.
+
+    Args:
+        folder: The folder. It is created when the first archive is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __repr__(self) -> str:
+        return describe(self, folder=str(self.folder))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The archives, oldest first."""
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        matches = ((path, _NAME.fullmatch(path.name)) for path in paths)
+        return tuple(
+            path for _, path in sorted((int(match[1]), path) for path, match in matches if match)
+        )
+
+    def write(self, entries: Sequence[Entry]) -> Path | None:
+        """Write entries durably into a new archive.
+
+        Returns:
+            The archive. None if one with the same entries exists.
+
+        Raises:
+            OSError: The archive could not be written.
+            TranscriptError: An entry cannot be written as JSON.
+        """
+        digest = hashlib.sha256("\0".join(entry.id for entry in entries).encode()).hexdigest()[:16]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / LOCK, timeout=LOCK_SECONDS):
+            files = self.files
+            if any(path.name.endswith(f"-{digest}{ARCHIVE_SUFFIX}") for path in files):
+                return None
+            number = 1 + max((int(path.name.split("-")[0]) for path in files), default=0)
+            path = self.folder / f"{number:04}-{digest}{ARCHIVE_SUFFIX}"
+
+            def fill(file: BinaryIO) -> None:
+                # Without a file name and a time, the same entries always give the same bytes.
+                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as gzipped:
+                    gzipped.write(encode_header(Header()))
+                    for entry in entries:
+                        gzipped.write(encode_batch([entry]))
+
+            replace_file(path, fill)
+        return path
+
+
+class ArchivingCompactor(Compactor):
+    """A compactor that writes what a checkpoint drops into an archive before it writes the checkpoint.
+
+    If the checkpoint fails, the archive is deleted.
+    """
+
+    archives: ArchiveDirectory | None = None
+    """Where archives are written. None: nothing is archived."""
+
+    def _write(
+        self, draft: DraftSummary, replaced: ReplacementMessages, files: tuple[Message, ...]
+    ) -> Entry | None:
+        """Archive what the checkpoint drops, and append the checkpoint.
+
+        If the archive cannot be written, the checkpoint is not written either. Nothing is awaited
+        in between: a cancellation would leave one of them without the other.
+        """
+        if self.archives is None:
+            return super()._write(draft, replaced, files)
+        planned = Checkpoint(summary=draft.summary.text, first_kept=draft.plan.first_kept)
+        path = self.transcript.path()
+        # messages that were added after the plan was made are kept
+        if draft.plan.first_kept is None:
+            ids = [entry.id for entry in path]
+            path = path[: ids.index(draft.plan.leaf) + 1] if draft.plan.leaf in ids else ()
+        archive, entry = self.archives.write(find_covered_entries(path, planned)), None
+        try:
+            entry = super()._write(draft, replaced, files)
+        finally:
+            if entry is None and archive is not None:
+                archive.unlink(missing_ok=True)
+        return entry
+
+
+LOCK = ".lock"
+LOCK_SECONDS = 10.0
+"""The longest wait for another process that writes into the same folder."""
+
+_NAME = re.compile(rf"(\d{{4,}})-([0-9a-f]{{16}}){re.escape(ARCHIVE_SUFFIX)}")
+
 
 CURATED_FILE = "MEMORY.md"
 """The file that the user edits."""
@@ -48,10 +158,6 @@ MAX_MEMORY_CHARACTERS = 500
 MAX_RECENT_CHARACTERS = 20_000
 """Characters that `MemoryDirectory.load` returns of the two days' files."""
 
-LOCK_SECONDS = 10.0
-"""The longest wait for another process that writes into the same folder."""
-
-LOCK = ".lock"
 DAILY_PATTERN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md"
 _COMMENT = re.compile(r"\s*<!-- \{[^\n]*\} -->\s*")
 _BULLET = re.compile(r"^\s{0,12}(?:[-*•]|\d{1,3}[.)])\s+(\S.*)$", re.MULTILINE)
@@ -114,9 +220,11 @@ class MemoryExtractionHook(CompactionHooks):
         if isinstance(listed, str):
             return parse_bullets(listed)
         items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
-        if not items or self._extractor is None:
-            return ()
-        return await self._extractor.extract(items, known=await self._read_known())
+        return (
+            ()
+            if not items or self._extractor is None
+            else await self._extractor.extract(items, known=await self._read_known())
+        )
 
 
 class MemoryExtractor(Protocol):
@@ -145,11 +253,13 @@ class StatedMemoryExtractor:
         self, items: Sequence[ViewItem], *, known: Sequence[str] = ()
     ) -> tuple[str, ...]:
         """Return the sentences, also those that are known: the directory writes none twice."""
-        texts = (item.message.text for item in items if is_user_request(item))
-        sentences = (sentence.strip() for text in texts for sentence in _SENTENCE.split(text))
-        return tuple(
-            dict.fromkeys(sentence for sentence in sentences if _STATEMENT.search(sentence))
+        sentences = (
+            sentence.strip()
+            for item in items
+            if is_user_request(item)
+            for sentence in _SENTENCE.split(item.message.text)
         )
+        return tuple(dict.fromkeys(filter(_STATEMENT.search, sentences)))
 
 
 @attrs.frozen(kw_only=True)
@@ -247,9 +357,11 @@ class MemoryDirectory:
 
     def list_recent(self, today: date) -> tuple[str, ...]:
         """Return the memories of yesterday and today, oldest first. Raises OSError."""
-        days = (today - timedelta(days=1), today)
-        texts = (_read(self.folder / daily_file_name(day)) for day in days)
-        return tuple(memory for text in texts for memory in parse_memories(text))
+        return tuple(
+            memory
+            for day in (today - timedelta(days=1), today)
+            for memory in parse_memories(_read(self.folder / daily_file_name(day)))
+        )
 
     def load(self, today: date, *, include_curated: bool) -> str:
         """Return the memories to show to a model: MEMORY.md, then yesterday's file and today's.
@@ -264,8 +376,8 @@ class MemoryDirectory:
         Raises:
             OSError: A file cannot be read.
         """
-        days = (daily_file_name(today - timedelta(days=1)), daily_file_name(today))
-        files = (strip_comments(_read(self.folder / name)) for name in days)
+        days = (today - timedelta(days=1), today)
+        files = (strip_comments(_read(self.folder / daily_file_name(day))) for day in days)
         recent = "\n\n".join(filter(None, files))
         if len(recent) > MAX_RECENT_CHARACTERS:
             recent = recent[-MAX_RECENT_CHARACTERS - 1 :].partition("\n")[2]
@@ -287,10 +399,9 @@ def parse_bullets(text: str) -> tuple[str, ...]:
 
     An item that only says that there is nothing is ignored.
     """
-    points = (_format_memory(match[1]) for match in _BULLET.finditer(text))
     return tuple(
         point
-        for point in points
+        for point in (_format_memory(match[1]) for match in _BULLET.finditer(text))
         if (normalized := _normalize(point)) and normalized not in _EMPTY_ANSWERS
     )
 
