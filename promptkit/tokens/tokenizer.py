@@ -180,8 +180,10 @@ def count_message(message: Message, tokenizer: Tokenizer, texts: int | None = No
 
 def count_texts(message: Message, count: Callable[[str], int]) -> int:
     """Sum up the tokens of the texts of a message, each counted by itself."""
-    tokens = 0
-    for part in message.content:
+    content, tokens = message.content, 0
+    if len(content) == 1 and isinstance(content[0], str):  # as of most messages
+        return count(content[0])
+    for part in content:
         if isinstance(part, str):
             tokens += count(part)
     return tokens

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from promptkit.agent.session.attachments import (
     Attachment,
@@ -81,6 +81,7 @@ from promptkit.compaction.run.events import (
     TurnStarted,
     get_conversation_id,
 )
+from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
 from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.elements.element import Child
 from promptkit.errors import (
@@ -102,9 +103,6 @@ from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.tools import AnyTool, Tool, parse_content
 from promptkit.transcript import Entry, InMemoryStore, Redactor, Reset, Transcript, TranscriptStore
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
-
-if TYPE_CHECKING:
-    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
 
 COMPACT = ToolDefinition(
     name="compact",

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import attrs
 
@@ -73,6 +73,7 @@ from promptkit.compaction.run.compactor import MAX_LOOK_UP
 from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
 from promptkit.compaction.run.replacement import count_pins
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
+from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.elements.element import Child
 from promptkit.errors import (
@@ -106,9 +107,6 @@ from promptkit.transcript import (
     TranscriptView,
 )
 from promptkit.transcript.log.view import MODEL_SETTING
-
-if TYPE_CHECKING:
-    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
 
 _LOGGER = logging.getLogger("promptkit")
 

@@ -20,7 +20,6 @@ import json
 import logging
 import math
 import re
-import tomllib
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -219,7 +218,7 @@ def load_settings(
         for original in field.metadata.get("names", ())
     }
     environ = environ or {}
-    in_file = {} if file is None else _read_file(Path(file))
+    in_file: _Paths = {} if file is None else _read_file(Path(file))
     renamed = {
         path: attrs.evolve(value, source=f"{value.source}: {name}")
         for path, value in in_file.items()
@@ -279,6 +278,8 @@ _Paths = Mapping[tuple[str, ...], _Value]
 
 
 def _read_file(path: Path) -> _Paths:
+    import tomllib  # takes 4 ms, and few programs have a file
+
     is_json = path.suffix.lower() in JSON_SUFFIXES
     try:
         text = path.read_text(encoding="utf-8-sig" if is_json else "utf-8")

@@ -440,23 +440,19 @@ def _archives_from_json(value: Json) -> tuple[TranscriptArchive, ...] | None:
     archives: list[TranscriptArchive] = []
     for item in value or [] if isinstance(value, list | None) else [None]:
         match item:
+            # a header must not lead a reader to other files
             case {
                 "file": str(file),
                 "entries": int(entries),
                 "first": str(first),
                 "last": str(last),
-            } if _is_archive_name(file):
+            } if PurePath(file).name == file and file.endswith(ARCHIVE_SUFFIX) and "\\" not in file:
                 archives.append(
                     TranscriptArchive(file=file, entries=entries, first=first, last=last)
                 )
             case _:
                 return None
     return tuple(archives)
-
-
-def _is_archive_name(name: str) -> bool:
-    """Return whether a name is that of an archive in the same directory. A header must not lead a reader to other files."""
-    return PurePath(name).name == name and name.endswith(ARCHIVE_SUFFIX) and "\\" not in name
 
 
 def _no_constant(name: str) -> NoReturn:

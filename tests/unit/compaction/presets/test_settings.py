@@ -15,6 +15,7 @@ from promptkit.compaction.presets.coding_agents import (
     Codex,
     CopilotCLI,
     OpenCode,
+    VSCode,
     copilot_cli,
 )
 from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi
@@ -26,7 +27,6 @@ from promptkit.compaction.presets.settings import (
     percent,
     setting,
 )
-from promptkit.compaction.presets.vscode import VSCode
 from promptkit.errors import InvalidArgumentError, SettingsError
 
 
