@@ -68,12 +68,13 @@ def expand_inputs(files: Sequence[Path | str]) -> list[Path | str]:
     """
     from promptkit.lab.corpus import is_pattern, list_inputs
 
-    found = {
-        str(each): each
-        for file in files
-        for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])
-    }
-    return list(found.values())
+    return list(
+        {
+            str(each): each
+            for file in files
+            for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])
+        }.values()
+    )
 
 
 def run_on_files(  # noqa: PLR0913  # keywords

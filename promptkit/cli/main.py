@@ -11,8 +11,9 @@ import io
 import os
 import re
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 
 import click
@@ -189,23 +190,17 @@ def _set_quiet(ctx: click.Context, _parameter: click.Parameter, wanted: object) 
 def _set_color(ctx: click.Context, _parameter: click.Parameter, wanted: str | None) -> None:
     if wanted != "auto":
         ctx.color = wanted == "always"
-        names = ("FORCE_COLOR", "NO_COLOR") if ctx.color else ("NO_COLOR", "FORCE_COLOR")
-        ctx.with_resource(_set_variables(*names))
+        # rich reads these variables; they are set for the time of the command
+        before = {name: os.environ.pop(name, None) for name in ("FORCE_COLOR", "NO_COLOR")}
+        os.environ["FORCE_COLOR" if ctx.color else "NO_COLOR"] = "1"
+        ctx.call_on_close(partial(_restore_variables, before))
 
 
-@contextmanager
-def _set_variables(wanted: str, unwanted: str) -> Generator[None]:
-    """Set a variable that rich reads and remove another one, for the time of a command."""
-    before = {name: os.environ.get(name) for name in (wanted, unwanted)}
-    os.environ[wanted] = "1"
-    os.environ.pop(unwanted, None)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
+def _restore_variables(before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
 
 
 _SHARED = (

@@ -175,15 +175,19 @@ def _make_function(function: FunctionType, *, pure: bool) -> Callable[..., Promp
     refuse_forgotten_return(function.__name__, function)
     declared = _read_parameters(function)
     element = make_element(_declare_class(declared), pure=pure)
-    make: Callable[..., PromptElement] = element  # no type checker knows its props
 
     def create(*args: object, **given: object) -> PromptElement:
-        return make(**declared.bind(element, args, given))
+        return _construct(element, declared.bind(element, args, given))
 
     update_wrapper(create, function)
     create.__dict__["__signature__"] = declared.signature
     create.__dict__["__element__"] = element
     return create
+
+
+def _construct(element: Callable[..., PromptElement], props: Mapping[str, object]) -> PromptElement:
+    """Create an element of a class whose props no type checker knows."""
+    return element(**props)
 
 
 @attrs.frozen
@@ -243,8 +247,16 @@ def _read_parameters(function: FunctionType) -> _Declared:
     parameters = list(signature.parameters.values())[len(injected) :]
     for parameter in parameters:
         check_parameter(name, parameter)
-    if parameters and "children" not in injected:
-        refuse_children(name, parameters[0])
+    # a type checker takes such a prop for the children, since both are recognized by position there
+    if (
+        parameters
+        and "children" not in injected
+        and parameters[0].kind is not Parameter.KEYWORD_ONLY
+        and parameters[0].annotation in _CHILDREN
+    ):
+        raise InvalidArgumentError(
+            f"the first prop of {name}, {parameters[0].name}, has a type that children have: call it `children`, so that it stands in brackets, or put it behind `*`."
+        )
     return _Declared(
         function,
         injected,
@@ -329,14 +341,6 @@ def check_parameter(name: str, parameter: Parameter) -> None:
             f"{name} cannot have a prop {prop}, since each element has an attribute of this name: take another name."
         )
     check_default(f"{name}({prop}=…)", parameter.default)
-
-
-def refuse_children(name: str, first: Parameter) -> None:
-    """Refuse a first prop that a type checker takes for the children, since both are recognized by position there."""
-    if first.kind is not Parameter.KEYWORD_ONLY and first.annotation in _CHILDREN:
-        raise InvalidArgumentError(
-            f"the first prop of {name}, {first.name}, has a type that children have: call it `children`, so that it stands in brackets, or put it behind `*`."
-        )
 
 
 _CHILDREN = (Child, Children, "Child", "Children", "promptkit.Child")

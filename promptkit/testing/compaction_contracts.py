@@ -19,7 +19,6 @@ from promptkit.compaction import (
     KeepLastRound,
     LastRequest,
     NoAction,
-    Plan,
     Policy,
     PolicyState,
     Promote,
@@ -132,11 +131,10 @@ def _ends(policy: Policy, state: PolicyState) -> bool:
             case ApplySummary() | DiscardSummary():
                 state = attrs.evolve(state, background="idle", compacted=True)
             case Compact(extract=extract):
-                attempts = state.attempts.after_attempt("not reduced")
                 state = attrs.evolve(
                     state,
                     compacted=True,
-                    attempts=attempts,
+                    attempts=state.attempts.after_attempt("not reduced"),
                     extracted=extract or state.extracted,
                     background="idle",
                 )
@@ -207,11 +205,10 @@ def _list_tasks(tokenizer: Tokenizer, max_tokens: int) -> Iterator[SummaryTask]:
                 Message(role="assistant", content=(f"Part {number} is sound.",)),
             )
         view = build_view(transcript.path())
-        plan: Plan = select(
-            view, leaf=transcript.leaf or "", tokenizer=tokenizer, keep=KeepLastRound()
-        )
         yield SummaryTask(
-            plan=plan,
+            plan=select(
+                view, leaf=transcript.leaf or "", tokenizer=tokenizer, keep=KeepLastRound()
+            ),
             max_tokens=max_tokens,
             instructions=instructions,
             last_request=LastRequest(messages=tuple(item.message for item in view.items)),

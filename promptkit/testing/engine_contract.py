@@ -20,7 +20,6 @@ WILD = (
 )
 """Texts in which engines have differed: special tokens, contractions, scripts."""
 
-RUN_LENGTHS = (1, 2, 3, 4, 5, 16, 127, 128, 129, 1_000, 20_000)
 RUNS = (" ", "\n", "\r\n", "\t", "a", "A", "ab", "=", "1", "\u00e9", "\u6f22", " a", "\u00a0")
 """What the texts repeat that are runs of something."""
 
@@ -30,7 +29,6 @@ ALPHABET = (
 )
 """The characters of random texts."""
 
-RANDOM_TEXTS = 2_000
 BLOCK = 256  # characters of Unicode in one text
 SURROGATES = range(0xD800, 0xE000)
 ASSIGNED = 0x3_0000  # nearly all assigned characters are before it
@@ -70,7 +68,7 @@ def check_encoding_engine(
 
 
 def _repeat() -> Iterator[str]:
-    for unit, length in product(RUNS, RUN_LENGTHS):
+    for unit, length in product(RUNS, (1, 2, 3, 4, 5, 16, 127, 128, 129, 1_000, 20_000)):
         yield unit * length
         yield f"x{unit * length}y"
 
@@ -86,8 +84,7 @@ def _list_unicode() -> Iterator[str]:
 
 def _draw() -> Iterator[str]:
     rng = Random(0)  # noqa: S311  # texts, no secrets
-    for _ in range(RANDOM_TEXTS):
-        yield "".join(rng.choices(ALPHABET, k=rng.randint(1, 300)))
+    yield from ("".join(rng.choices(ALPHABET, k=rng.randint(1, 300))) for _ in range(2_000))
 
 
 def _read(recordings: Iterable[Path | str]) -> Iterator[str]:

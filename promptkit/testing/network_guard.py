@@ -174,7 +174,7 @@ def _innermost_calls() -> tuple[str, ...]:
 
 
 def _describe_connection(sock: socket.socket, address: object) -> str | None:
-    if sock.family not in _INTERNET:
+    if sock.family not in {socket.AF_INET, socket.AF_INET6}:
         return (
             None
             if address is None or sock.family in _ON_THIS_MACHINE
@@ -221,7 +221,6 @@ _DESCRIBE_REFUSED: dict[str, Callable[..., str | None]] = {
 """Audit event → a function that describes what must be refused, or returns None where the address
 is on this machine."""
 
-_INTERNET = {socket.AF_INET, socket.AF_INET6}
 _ON_THIS_MACHINE = {
     getattr(socket, name) for name in ("AF_UNIX", "AF_NETLINK", "AF_ALG") if hasattr(socket, name)
 }
@@ -256,13 +255,12 @@ def _is_this_machine(host: str) -> bool:
     return host.casefold() in {"", "localhost"}
 
 
-_METHODS = ("connect", "connect_ex", "sendto", "sendmsg")
 _wrapped = ExitStack()
 """Takes the wrapped methods back."""
 
 
 def _wrap_socket_methods() -> None:
-    for name in _METHODS:
+    for name in ("connect", "connect_ex", "sendto", "sendmsg"):
         if hasattr(socket.socket, name):  # Windows has no sendmsg
             if name in vars(socket.socket):
                 _wrapped.callback(setattr, socket.socket, name, vars(socket.socket)[name])

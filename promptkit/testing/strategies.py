@@ -168,9 +168,10 @@ def conversations(
     """
     content = _TEXTS if texts is None else texts
     calls = st.lists(st.tuples(_TOOLS, _ARGUMENTS, content), min_size=1, max_size=3)
-    rounds = st.lists(st.tuples(st.just("") | content, calls), max_size=2 if tools else 0)
     turn: SearchStrategy[DrawnTurn] = st.tuples(
-        _generate_message("user", content), rounds, st.none() | content
+        _generate_message("user", content),
+        st.lists(st.tuples(st.just("") | content, calls), max_size=2 if tools else 0),
+        st.none() | content,
     )
     return st.tuples(
         {None: st.none() | content, True: content, False: st.none()}[system],
@@ -206,9 +207,14 @@ _WIDE = (
     "\ufdfa",
     "\x1b[31m",
 )
-_BETWEEN = (" ", "\n", "", "\r\n", "\t", "\u00a0", "\u200b", "\n\n")
 _REST = st.lists(
-    st.sampled_from([before + piece for before in _BETWEEN for piece in (*_NARROW, *_WIDE, "")]),
+    st.sampled_from(
+        [
+            before + piece
+            for before in (" ", "\n", "", "\r\n", "\t", "\u00a0", "\u200b", "\n\n")
+            for piece in (*_NARROW, *_WIDE, "")
+        ]
+    ),
     max_size=3,
 )
 _TEXTS = st.tuples(st.sampled_from((*_NARROW, *_WIDE)), _REST).map(
@@ -285,7 +291,6 @@ def _build_conversation(drawn: tuple[str | None, list[DrawnTurn]]) -> tuple[Mess
 
 PRIORITIES = (None, None, None, 0, 1, 2, 3, 7, -1, 1.5)
 TEXTS = ("{}", "{} ", " {}", "{}\n", "{}.{}", "{} b c", "long{}words 12")
-BLANKS = ("", " ", "\n")
 MAX_DEPTH = 3
 Props = dict[str, Any]  # Any: keyword arguments of different types
 T = TypeVar("T")
@@ -413,7 +418,7 @@ class PromptGenerator:
     def _generate_text(self) -> str:
         self.left -= 1
         return (
-            self._draw_one_of(*BLANKS)
+            self._draw_one_of("", " ", "\n")
             if self._draw_chance(20, "blank")
             else self._mark(self._draw_one_of(*TEXTS))
         )

@@ -173,11 +173,9 @@ class CalibratedTokenizer(Tokenizer):
             return self
         ratios = (*self._ratios, reported * self.margin / counted)[-MAX_RATIOS:]
         needed = max(self.floor, max(ratios) * HEADROOM)
-        if self.margin - 2 * STEP < needed <= self.margin:
-            return attrs.evolve(self, ratios=ratios)
-        return attrs.evolve(
-            self, ratios=ratios, margin=round(math.ceil(needed / STEP - 1e-9) * STEP, 4)
-        )
+        is_near = self.margin - 2 * STEP < needed <= self.margin
+        margin = self.margin if is_near else round(math.ceil(needed / STEP - 1e-9) * STEP, 4)
+        return attrs.evolve(self, ratios=ratios, margin=margin)
 
 
 _LATIN_END = "\u0250"

@@ -504,9 +504,13 @@ def _compile_template(template: str) -> Template:
         plain,
         globals={
             "raise_exception": refuse,
-            "strftime_now": lambda form: datetime.now().astimezone().strftime(form),
+            "strftime_now": _format_now,
         },
     )
+
+
+def _format_now(form: str) -> str:
+    return datetime.now().astimezone().strftime(form)
 
 
 def _cuts_before_spaces(definition: Mapping[str, Any]) -> bool:  # Any: JSON

@@ -180,8 +180,10 @@ def count_message(message: Message, tokenizer: Tokenizer, texts: int | None = No
 
 def count_texts(message: Message, count: Callable[[str], int]) -> int:
     """Sum up the tokens of the texts of a message, each counted by itself."""
-    tokens = 0
-    for part in message.content:
+    content, tokens = message.content, 0
+    if len(content) == 1 and isinstance(content[0], str):  # as of most messages
+        return count(content[0])
+    for part in content:
         if isinstance(part, str):
             tokens += count(part)
     return tokens
@@ -269,24 +271,18 @@ def find_texts(value: Json) -> list[str]:
     todo: list[tuple[Json, bool, bool]] = [(value, False, False)]
     while todo:
         item, is_text, is_written = todo.pop()
-        match item:
-            case str() if is_text:
+        if isinstance(item, str):
+            if is_text:
                 texts.append(item)
-            case Mapping():
-                plain = item.get("type") == "text"  # a text document has its text in `data`
-                for key, child in item.items():
-                    written = is_written or key in _WRITTEN_FIELDS
-                    todo.append(
-                        (
-                            child,
-                            written or key in _TEXT_FIELDS or (plain and key == "data"),
-                            written,
-                        )
-                    )
-            case list() | tuple():
-                todo.extend((child, is_text, is_written) for child in item)
-            case _:
-                pass
+        elif isinstance(item, Mapping):
+            plain = item.get("type") == "text"  # a text document has its text in `data`
+            for key, child in item.items():
+                written = is_written or key in _WRITTEN_FIELDS
+                todo.append(
+                    (child, written or key in _TEXT_FIELDS or (plain and key == "data"), written)
+                )
+        elif isinstance(item, list | tuple):
+            todo.extend((child, is_text, is_written) for child in item)
     return texts
 
 

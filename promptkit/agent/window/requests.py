@@ -306,8 +306,8 @@ class RequestBuilder:
         self._renderer: tuple[object, Renderer] | None = None
         self._tool_tokens: tuple[object, int] | None = None
         self._earlier: tuple[Message, ...] = ()
-        self._changed: dict[int, tuple[Message, Message | None]] = {}
-        """By identity, the messages that a prompt does not show as they are, and what it shows."""
+        self._shown: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
+        """The messages of the last conversation that was shown whole, as they are and as a prompt shows them."""
 
     async def build(
         self,
@@ -404,19 +404,14 @@ class RequestBuilder:
             return None
         if messages is not view.messages:  # a view has every call with its result
             messages = pair_tool_calls(messages).messages
-        if len(self._changed) > 2 * len(messages):
-            self._changed.clear()  # of messages that were shown before
-        shown = tuple(filter(None, map(self._show, messages)))
-        shown = messages if shown == messages else shown
+        earlier, shown = self._shown
+        new = messages[len(earlier) :]
+        if messages[: len(earlier)] != earlier:
+            new, shown = messages, ()
+        shown = (*shown, *filter(None, map(show_message, new)))
+        self._shown = messages, shown
         tokens = self.count_fixed(messages, target).total + target.sizer.count_messages(shown)
         return (*self._system, *shown), tokens
-
-    def _show(self, message: Message) -> Message | None:
-        """Return a message as the prompt shows it, the same object for the same message; None for a blank one."""
-        shown = show_message(message)
-        if shown is message:
-            return shown
-        return self._changed.setdefault(id(message), (message, shown))[1]
 
     def measure(self, view: TranscriptView, target: RequestTarget) -> UsageByPart:
         """Count by part what the request that shows a view would take, if nothing is compacted or pruned for it.
@@ -454,7 +449,7 @@ class RequestBuilder:
             return fixed, partial(count_parts, messages, summary_ids, sizer.count_message)
 
         def count_shown(message: Message) -> int:
-            shown = self._show(message)
+            shown = show_message(message)
             return 0 if shown is None else sizer.count_message(shown)
 
         fixed += UsageByPart(summary=adaptation.tokens)

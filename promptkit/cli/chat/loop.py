@@ -9,6 +9,7 @@ import re
 import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from textwrap import wrap
 
@@ -73,7 +74,7 @@ class SlashCommands:
     `resume` is called to continue an interrupted turn.
     """
 
-    def __init__(self, talk: ChatSession, screen: Screen, *, resume: Callable[[], object]) -> None:
+    def __init__(self, talk: SyncSession, screen: Screen, *, resume: Callable[[], object]) -> None:
         self._talk = talk
         self._screen = screen
         self._commands: Mapping[str, Callable[[str], object]] = {
@@ -449,9 +450,11 @@ def draw_context(usage: ContextUsage, *, width: int, colours: bool) -> list[Text
         Text.assemble(*(_draw_cells(part, count, colours=colours) for part, count in filled)),
     ]
     if usage.threshold is not None and usage.threshold <= whole:
-        at = min(cells - 1, usage.threshold * cells // whole)
         lines += _draw_mark(
-            f"compacts at {usage.threshold:,}", at, cells, mark="▲" if colours else "^"
+            f"compacts at {usage.threshold:,}",
+            min(cells - 1, usage.threshold * cells // whole),
+            cells,
+            mark="▲" if colours else "^",
         )
     names, digits = (
         max(len(part.name) for part in parts),
@@ -546,93 +549,6 @@ INSTRUCTIONS = (
 )
 
 
-def open_session(  # noqa: PLR0913  # what a conversation is made of
-    file: Path,
-    *,
-    folder: Folder,
-    write: bool,
-    model: str | None,
-    window: int | None,
-    preset: str,
-    instructions: str | None,
-    events: Events,
-    on_tool_call: Callable[[str, str], object],
-) -> ChatSession:
-    """Open or continue the conversation in a transcript file.
-
-    Args:
-        file: The transcript file. It is created if it does not exist.
-        folder: The folder that the file tools are confined to.
-        write: Whether the tools may write and edit files.
-        model: The model's name. None: the scripted model.
-        window: The context window in tokens. None: that of the model.
-        preset: The name of the preset.
-        instructions: The system message. None: the default one.
-        events: Subscribers to the session's events.
-        on_tool_call: Called after each tool call with a description of the call and of its outcome.
-
-    Raises:
-        TranscriptError: The file cannot be read as a transcript.
-        InvalidArgumentError: There is no preset of this name.
-        ToolsFillBudgetError: The window is too small.
-    """
-    store = JsonlStore(file)
-    transcript = Transcript(store)
-    tokenizer = tokenizer_for(model)
-    if model is None:
-        window = window or WINDOW
-    known = ContextBudget.for_model(model or SCRIPTED, tokenizer=tokenizer, window=window)
-    tools = file_tools(
-        attrs.evolve(folder, transcript=store.path),
-        characters=MAX_RESULT_CHARACTERS
-        if known.limit is None
-        else min(MAX_RESULT_CHARACTERS, max(MIN_RESULT_CHARACTERS, known.limit // RESULT_DIVISOR)),
-        write=write,
-        on_tool_call=on_tool_call,
-    )
-    budget = ContextBudget.for_model(
-        model or SCRIPTED,
-        tokenizer=tokenizer,
-        tools=[tool.definition for tool in tools],
-        window=window,
-    )
-    chosen, close = (
-        (ScriptedChatModel(tokenizer_for(None)), None) if model is None else open_model(model)
-    )
-    return ChatSession(
-        AgentSession(
-            model=chosen,
-            transcript=transcript,
-            instructions=instructions or INSTRUCTIONS,
-            tools=tools,
-            budget=budget,
-            preset=preset,
-            summarizer=ExtractiveSummarizer(tokenizer=tokenizer) if model is None else None,
-            tokenizer=tokenizer,
-            events=events,
-            rng=random.Random(0).random if model is None else random.random,  # noqa: S311  # thresholds, and no secrets
-        ),
-        close,
-    )
-
-
-class ChatSession(SyncSession):
-    """A session, and the connections of its model."""
-
-    def __init__(
-        self, session: AgentSession, release: Callable[[], Coroutine[object, object, None]] | None
-    ) -> None:
-        super().__init__(session)
-        self._release = release
-
-    def close(self) -> None:
-        """Close the session and the model's connections."""
-        if self._release is not None:
-            self.loop.wait(self._release)
-            self._release = None
-        super().close()
-
-
 KEYLESS = (
     "{key} is not set, so a scripted model answers: it lists, reads and searches files when you name them, and needs no network. "
     "Its context window is small ({window:,} tokens), and its summaries are extracted from the conversation. Set the key to chat with a "
@@ -699,27 +615,77 @@ def _run_in_file(options: ChatOptions, file: Path) -> int:
         screen.end_text()  # the text before the call
         screen.print_note(f"  · {call.replace(place, 'in the transcript')} → {outcome}")
 
-    chat = open_session(
-        file,
-        folder=Folder(options.folder, allowed=options.allowed),
-        write=options.write,
-        model=options.model,
-        window=options.window,
-        preset=options.preset,
-        instructions=options.instructions and LONE_SURROGATES.sub("\ufffd", options.instructions),
-        events=Events(notices),
-        on_tool_call=on_tool_call,
-    )
+    chat, close_model = _open_session(options, file, Events(notices), on_tool_call)
     notices.background = chat.session.compaction.background
     with chat:
-        return _ChatLoop(options, chat, screen, notices).run()
+        try:
+            return _ChatLoop(options, chat, screen, notices).run()
+        finally:
+            if close_model is not None:
+                chat.loop.wait(close_model)
+
+
+def _open_session(
+    options: ChatOptions, file: Path, events: Events, on_tool_call: Callable[[str, str], object]
+) -> tuple[SyncSession, Callable[[], Coroutine[object, object, None]] | None]:
+    """Open or continue the conversation in a transcript file, which is created if it does not exist.
+
+    Args:
+        options: The options of the chat.
+        file: The transcript file.
+        events: Subscribers to the session's events.
+        on_tool_call: Called after each tool call with a description of the call and of its outcome.
+
+    Returns:
+        The session, and what closes the connections of its model; None for the scripted one.
+
+    Raises:
+        TranscriptError: The file cannot be read as a transcript.
+        InvalidArgumentError: There is no preset of this name.
+        ToolsFillBudgetError: The window is too small.
+    """
+    store = JsonlStore(file)
+    transcript = Transcript(store)
+    model, tokenizer = options.model, tokenizer_for(options.model)
+    window = options.window or (WINDOW if model is None else None)
+    known = ContextBudget.for_model(model or SCRIPTED, tokenizer=tokenizer, window=window)
+    tools = file_tools(
+        Folder(options.folder, transcript=store.path, allowed=options.allowed),
+        characters=MAX_RESULT_CHARACTERS
+        if known.limit is None
+        else min(MAX_RESULT_CHARACTERS, max(MIN_RESULT_CHARACTERS, known.limit // RESULT_DIVISOR)),
+        write=options.write,
+        on_tool_call=on_tool_call,
+    )
+    chosen, close = (
+        (ScriptedChatModel(tokenizer_for(None)), None) if model is None else open_model(model)
+    )
+    instructions = options.instructions or INSTRUCTIONS
+    session = AgentSession(
+        model=chosen,
+        transcript=transcript,
+        instructions=LONE_SURROGATES.sub("\ufffd", instructions),
+        tools=tools,
+        budget=ContextBudget.for_model(
+            model or SCRIPTED,
+            tokenizer=tokenizer,
+            tools=[tool.definition for tool in tools],
+            window=window,
+        ),
+        preset=options.preset,
+        summarizer=ExtractiveSummarizer(tokenizer=tokenizer) if model is None else None,
+        tokenizer=tokenizer,
+        events=events,
+        rng=random.Random(0).random if model is None else random.random,  # noqa: S311  # thresholds, and no secrets
+    )
+    return SyncSession(session), close
 
 
 class _ChatLoop:
     """One conversation, with messages from the terminal, a pipe or options."""
 
     def __init__(
-        self, options: ChatOptions, chat: ChatSession, screen: Screen, notices: CompactionNotices
+        self, options: ChatOptions, chat: SyncSession, screen: Screen, notices: CompactionNotices
     ) -> None:
         self._options = options
         self._chat = chat
@@ -795,12 +761,10 @@ class _ChatLoop:
             yield text
 
     def _read_terminal(self) -> Iterator[str]:
-        try:
+        with suppress(ImportError):  # not available on every system
             import readline  # gives input() editing keys and a history
 
             readline.set_auto_history(True)
-        except ImportError:  # not available on every system
-            pass
         while True:
             self._screen.print_note("")
             try:

@@ -170,8 +170,6 @@ def _line_begun() -> bool:
     return readline is None or bool(readline.get_line_buffer())
 
 
-NOTICE_STYLE = "magenta"
-
 TRIGGERS = {
     "background": "in the background",
     "manual": "as you asked",
@@ -243,4 +241,4 @@ class CompactionNotices:
             self.announce_ready()
 
     def _note(self, text: str) -> None:
-        self._screen.print_note(f"  ~ {text}", NOTICE_STYLE)
+        self._screen.print_note(f"  ~ {text}", "magenta")

@@ -44,12 +44,54 @@ def file_tools(
             describes its outcome.
     """
     tools: list[tuple[ToolDefinition, Run]] = [
-        (_LIST, partial(_list, folder)),
-        (_READ, partial(_read, folder, characters)),
-        (_SEARCH, partial(_search, folder, characters)),
+        (_definition("list_files", "List a folder.", [], {"path": PATH}), partial(_list, folder)),
+        (
+            _definition(
+                "read_file",
+                "Read lines of a text file, numbered from 1.",
+                ["path"],
+                {
+                    "path": PATH,
+                    "start": {"type": "integer"},
+                    "end": {
+                        "type": "integer",
+                        "description": "The last line; by default as many as fit.",
+                    },
+                },
+            ),
+            partial(_read, folder, characters),
+        ),
+        (
+            _definition(
+                "search",
+                "Find lines that hold a text, in a file or in all files below a folder. Not case-sensitive, no regular expression.",
+                ["text"],
+                {"text": {"type": "string"}, "path": PATH},
+            ),
+            partial(_search, folder, characters),
+        ),
     ]
     if write:
-        tools += [(_WRITE, partial(_write, folder)), (_EDIT, partial(_edit, folder))]
+        tools += [
+            (
+                _definition(
+                    "write_file",
+                    "Write a whole file, new or in the place of the old one.",
+                    ["path", "content"],
+                    {"path": PATH, "content": {"type": "string"}},
+                ),
+                partial(_write, folder),
+            ),
+            (
+                _definition(
+                    "edit_file",
+                    "Replace a text, which must stand in the file exactly once, by another.",
+                    ["path", "old", "new"],
+                    {"path": PATH, "old": {"type": "string"}, "new": {"type": "string"}},
+                ),
+                partial(_edit, folder),
+            ),
+        ]
 
     def create_tool(definition: ToolDefinition, run: Run) -> Tool:
         def run_and_report(arguments: Mapping[str, object]) -> str:
@@ -75,37 +117,6 @@ def _definition(
         description=description,
         parameters={"type": "object", "properties": properties, "required": required},
     )
-
-
-_LIST = _definition("list_files", "List a folder.", [], {"path": PATH})
-_READ = _definition(
-    "read_file",
-    "Read lines of a text file, numbered from 1.",
-    ["path"],
-    {
-        "path": PATH,
-        "start": {"type": "integer"},
-        "end": {"type": "integer", "description": "The last line; by default as many as fit."},
-    },
-)
-_SEARCH = _definition(
-    "search",
-    "Find lines that hold a text, in a file or in all files below a folder. Not case-sensitive, no regular expression.",
-    ["text"],
-    {"text": {"type": "string"}, "path": PATH},
-)
-_WRITE = _definition(
-    "write_file",
-    "Write a whole file, new or in the place of the old one.",
-    ["path", "content"],
-    {"path": PATH, "content": {"type": "string"}},
-)
-_EDIT = _definition(
-    "edit_file",
-    "Replace a text, which must stand in the file exactly once, by another.",
-    ["path", "old", "new"],
-    {"path": PATH, "old": {"type": "string"}, "new": {"type": "string"}},
-)
 
 
 def _list(folder: Folder, arguments: Mapping[str, object]) -> tuple[str, str, str]:

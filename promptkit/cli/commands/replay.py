@@ -368,8 +368,9 @@ def _check_advice(ctx: click.Context, *, others: bool) -> None:
 def _open_engine(name: str, workers: int | None, files: int) -> AbstractContextManager[Executor]:
     from promptkit.lab.engines import open_engine
 
-    most = min(workers or os.cpu_count() or 1, files)
-    return open_engine(name, workers=most if name == "local" else workers)
+    return open_engine(
+        name, workers=min(workers or os.cpu_count() or 1, files) if name == "local" else workers
+    )
 
 
 def _advise(

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from promptkit import Message, PromptElement
     from promptkit.cli.demo.replay import DemoReplay
 
-GROUP = "promptkit.demo"
 
 WINDOW = 12_000
 """The context window of the replay in tokens."""
@@ -135,7 +134,7 @@ def _replay(demo_data: Demo, window: int) -> DemoReplay:
 
 
 def _load(name: str) -> Callable[[], Demo]:
-    known = {entry.name: entry for entry in entry_points(group=GROUP)}
+    known = {entry.name: entry for entry in entry_points(group="promptkit.demo")}
     if name not in known:
         hint = (
             f"use {', '.join(sorted(known))}"

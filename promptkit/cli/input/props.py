@@ -196,8 +196,10 @@ def _make_object_hook(kind: type[attrs.AttrsInstance], converter: cattrs.Convert
 def _unwrap(written: object) -> Mapping[str, object]:
     """Return a tool or a call in OpenAI's form, which has its fields under `function`, in the plain one."""
     fields = as_mapping(written)
-    rest = {key: value for key, value in fields.items() if key not in ("type", "function")}
-    return {**rest, **as_mapping(fields.get("function"))}
+    return {
+        **{key: value for key, value in fields.items() if key not in ("type", "function")},
+        **as_mapping(fields.get("function")),
+    }
 
 
 def _is_value_class(hint: object) -> bool:

@@ -28,8 +28,6 @@ from promptkit.cli.output.terminal import usage_error
 from promptkit.elements.element import flatten
 from promptkit.errors import TreeError
 
-TEMPLATE_SUFFIXES = (".j2", ".jinja", ".jinja2")
-
 Props: TypeAlias = "Mapping[str, object]"
 
 
@@ -42,7 +40,7 @@ def load_target(source: str, props: Props) -> Child:
 
     Raises click.UsageError for anything that cannot be found, and whatever the user's code raises.
     """
-    if source.endswith(TEMPLATE_SUFFIXES):
+    if source.endswith((".j2", ".jinja", ".jinja2")):
         return TemplatePrompt(template=Template(file=_find_file(source), values=props))
     place, _, name = source.rpartition(":")
     if not (place and name.isidentifier()):

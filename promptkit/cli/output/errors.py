@@ -23,7 +23,6 @@ FULL_DISK = (
     errno.EFBIG,
     getattr(errno, "EDQUOT", errno.ENOSPC),
 )  # Windows has no quota
-STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
 def explain_failure(error: BaseException) -> str:
@@ -96,7 +95,7 @@ def _is_user_code(filename: str) -> bool:
         return False
     path = Path(filename).resolve()
     installed = {"site-packages", "dist-packages"} & set(path.parts) or path.is_relative_to(
-        STANDARD_LIBRARY
+        sysconfig.get_path("stdlib")
     )
     # The console script is outside the library folders, but it is not user code either.
     return not (installed or path.is_relative_to(PACKAGE) or path.name == "promptkit")

@@ -238,10 +238,9 @@ def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
             soft_wrap=True,
         )
     columns = [column for column in _columns(file, options) if column[2]]
-    headings = tuple(heading for name, *_ in columns for heading in name.split(", "))
     print_table(
         console,
-        headings,
+        tuple(heading for name, *_ in columns for heading in name.split(", ")),
         [tuple(cell for *_, show in columns for cell in show(result)) for result in file.policies],
         gap=1,
         first="left",

@@ -223,7 +223,6 @@ _PAGE_MARKS = (
     b"<dc:title>promptkit</dc:title>",  # the creator in the metadata of an SVG
     b"Software\0promptkit",  # in a PNG
 )
-_HEAD = 4_096  # bytes of a page or a picture that have its mark
 
 
 def check_output(*paths: Path | None, force: bool) -> None:
@@ -246,7 +245,7 @@ def check_output(*paths: Path | None, force: bool) -> None:
 def _is_page(path: Path) -> bool:
     """Return whether promptkit wrote a file as a page or a picture."""
     with path.open("rb") as file:
-        head = file.read(_HEAD)
+        head = file.read(4_096)  # the bytes of a page or a picture that have its mark
     return any(mark in head for mark in _PAGE_MARKS)
 
 

@@ -277,8 +277,7 @@ def _heading(checkpoint: Checkpoint) -> str:
 
 def _message(message: Message) -> Iterator[str]:
     yield from map(_part, message.content)
-    for call in message.tool_calls:
-        yield f"→ {call.name} {call.arguments}"
+    yield from (f"→ {call.name} {call.arguments}" for call in message.tool_calls)
 
 
 def _part(part: Part) -> str:

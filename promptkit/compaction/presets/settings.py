@@ -20,7 +20,6 @@ import json
 import logging
 import math
 import re
-import tomllib
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -279,6 +278,8 @@ _Paths = Mapping[tuple[str, ...], _Value]
 
 
 def _read_file(path: Path) -> _Paths:
+    import tomllib  # takes 4 ms, and few programs have a file
+
     is_json = path.suffix.lower() in JSON_SUFFIXES
     try:
         text = path.read_text(encoding="utf-8-sig" if is_json else "utf-8")

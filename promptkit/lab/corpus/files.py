@@ -157,8 +157,6 @@ def _compile_piece(piece: str) -> str:
 ROWS_PER_GROUP = 10_000
 """Rows of Parquet that are in memory at the same time, and together in the file."""
 
-SUFFIXES = (".jsonl", ".parquet")
-
 
 def check_output(output: Path | str, *, force: bool) -> None:
     """Check that an output can be written, before any work is done.
@@ -173,7 +171,7 @@ def check_output(output: Path | str, *, force: bool) -> None:
         InvalidArgumentError: The URL can only be read.
     """
     suffix = Path(str(output)).suffix
-    if suffix not in SUFFIXES or is_conversation(output):
+    if suffix not in (".jsonl", ".parquet") or is_conversation(output):
         raise CorpusError(
             f"rows are written as JSON lines or as Parquet: name {output} with the suffix .jsonl or .parquet."
         )

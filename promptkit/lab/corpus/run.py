@@ -95,10 +95,9 @@ def run_job(  # noqa: PLR0913  # keywords
     path = state or find_state(output or "promptkit")
     if output is not None and _identify(path) == _identify(output):
         raise CorpusError(f"{path} is the output: name another file for the unfinished work.")
-    identity = json.dumps([version("promptkit"), repr(job), [str(file) for file in files]])
     with open_state(
         path,
-        identity,
+        json.dumps([version("promptkit"), repr(job), [str(file) for file in files]]),
         (_list_inputs(file, output, path) for file in files),
         find_target=getattr(job, "find_target", None),
     ) as run:

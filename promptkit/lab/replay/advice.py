@@ -252,7 +252,6 @@ def _stretch_interval(prices: Sequence[float]) -> float:
     A few expensive sessions count as few, however many cheap ones are beside them.
     """
     squares = sum(price * price for price in prices)
-    effective = sum(prices) ** 2 / squares if squares else 0.0
-    freedom = max(1.0, effective - 1)
+    freedom = max(1.0, (sum(prices) ** 2 / squares if squares else 0.0) - 1)
     quantile = NormalDist().inv_cdf((1 + INTERVAL) / 2)
     return (1 + (quantile**2 + 1) / (4 * freedom)) * math.sqrt((freedom + 1) / freedom)

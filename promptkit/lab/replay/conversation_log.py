@@ -291,8 +291,7 @@ class RequestLogger:
 
 
 def _append_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
-    kept = (0, len(before)) if before else ()
-    return (*kept, *_new_runs(shown, len(before), len(shown)))
+    return (*((0, len(before)) if before else ()), *_new_runs(shown, len(before), len(shown)))
 
 
 def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
@@ -643,8 +642,9 @@ class _Logger:
 
     def _log_recorded(self) -> RequestLog:
         """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
-        said = (message for _, message in self._said)
-        overhead = count_overhead(self._tokenizer, self._tools, said)
+        overhead = count_overhead(
+            self._tokenizer, self._tools, (message for _, message in self._said)
+        )
         logger = RequestLogger(
             self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
         )
@@ -683,12 +683,13 @@ class _Logger:
                     if isinstance(payload, MessageEntry)
                     else (None, None)
                 )
-                failed = is_billed and bill is None and usage is not None
                 logger.add(
                     shown,
                     request,
                     simulated=bill is None,
-                    price=FREE if failed else self._price_of(model),
+                    price=FREE
+                    if (is_billed and bill is None and usage is not None)
+                    else self._price_of(model),
                 )
                 checkpoint = False
         return logger.finish(RECORDED, BilledTokens())

@@ -21,11 +21,9 @@ CONVERSATION = VIEWER.with_name("conversation")
 """The folder with the scripts, the style sheet and the template of the page. It shares others with
 the trace page."""
 
-SHARED_SCRIPTS = ("dom", "frame", "windowed", "calls", "content")
 SCRIPTS = ("log", "rows", "chart", "shown", "reasons", "facts", "search", "head", "app")
 """The parts of the script besides the shared ones. The first two do not use the document."""
 
-SHARED_STYLES = ("page", "panels")
 STYLES = ("conversation",)
 
 _KINDS = {"recorded": "r", "changed": "c", "summary": "s", "added": "a"}
@@ -43,8 +41,11 @@ def conversation_to_html(log: ConversationLog, *, title: str = "Conversation") -
     """
     return build_page(
         CONVERSATION / "page.html.j2",
-        scripts=[*_paths(VIEWER, SHARED_SCRIPTS, "js"), *_paths(CONVERSATION, SCRIPTS, "js")],
-        styles=[*_paths(VIEWER, SHARED_STYLES, "css"), *_paths(CONVERSATION, STYLES, "css")],
+        scripts=[
+            *_paths(VIEWER, ("dom", "frame", "windowed", "calls", "content"), "js"),
+            *_paths(CONVERSATION, SCRIPTS, "js"),
+        ],
+        styles=[*_paths(VIEWER, ("page", "panels"), "css"), *_paths(CONVERSATION, STYLES, "css")],
         data=build_columns(log),
         title=title,
     )

@@ -54,7 +54,6 @@ class MessageCounts:
         self._by_value: dict[Message | str, MessageCount] = {}
         """By the message; by its text where a provider's own part contains values that cannot be
         hashed."""
-        self._kept_messages: list[Message] = []
         self._all: list[MessageCount] = []
 
     def __getitem__(self, number: int) -> MessageCount:
@@ -66,7 +65,11 @@ class MessageCounts:
         return [known.get(id(message)) or self._find_or_add(message) for message in messages]
 
     def _find_or_add(self, message: Message) -> MessageCount:
-        key = _find_key(message)
+        # A provider's own part may contain values that cannot be hashed.
+        has_opaque = any(isinstance(part, OpaquePart) for part in message.content)
+        key: Message | str = (
+            json.dumps(message_to_json(message), sort_keys=True) if has_opaque else message
+        )
         if (count := self._by_value.get(key)) is not None:
             # found by value: keeping the identity would cost memory, because policies create many
             # such messages
@@ -91,23 +94,15 @@ class MessageCounts:
             call_ids=frozenset(call.id for call in message.tool_calls),
         )
         self._by_value[key] = self._by_identity[id(message)] = count
-        self._kept_messages.append(message)
         self._all.append(count)
         return count
-
-
-def _find_key(message: Message) -> Message | str:
-    """Return the message itself, or its JSON if it has a provider's own part, which may contain values that cannot be hashed."""
-    return (
-        json.dumps(message_to_json(message), sort_keys=True)
-        if any(isinstance(part, OpaquePart) for part in message.content)
-        else message
-    )
 
 
 def count_overhead(
     tokenizer: Tokenizer, tools: Sequence[ToolDefinition], messages: Iterable[Message]
 ) -> int:
     """Count the tokens of a request beside its messages: its framing, and the definitions of its tools."""
-    system = next((message.text for message in messages if message.role == "system"), False)
-    return tokenizer.count_overhead(tools, system=system).tokens
+    return tokenizer.count_overhead(
+        tools,
+        system=next((message.text for message in messages if message.role == "system"), False),
+    ).tokens

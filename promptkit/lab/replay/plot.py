@@ -205,24 +205,23 @@ def _make_table(file: FileResult, views: Mapping[tuple[str, str], str]) -> Table
         *SHOWN,
         "asked",
     )
-    rows = [
-        (
-            each.policy,
-            f"{each.totals.requests:,}",
-            f"{each.totals.checkpoints:,}",
-            f"{each.totals.foreground_waits:,}",
-            f"{each.totals.overflows:,}",
-            f"{each.totals.invalid_requests:,}",
-            f"{each.totals.requests_billed.input_tokens:,}",
-            f"{each.totals.requests_billed.cached_tokens:,}",
-            f"${each.price:,.4f}",
-            *(f"{each.shown[name]:.1%}" for name in SHOWN),
-            f"{each.requests_share:.1%}",
-        )
-        for each in file.policies
-    ]
     return Table(
         head,
-        rows,
+        [
+            (
+                each.policy,
+                f"{each.totals.requests:,}",
+                f"{each.totals.checkpoints:,}",
+                f"{each.totals.foreground_waits:,}",
+                f"{each.totals.overflows:,}",
+                f"{each.totals.invalid_requests:,}",
+                f"{each.totals.requests_billed.input_tokens:,}",
+                f"{each.totals.requests_billed.cached_tokens:,}",
+                f"${each.price:,.4f}",
+                *(f"{each.shown[name]:.1%}" for name in SHOWN),
+                f"{each.requests_share:.1%}",
+            )
+            for each in file.policies
+        ],
         links=[views.get((file.file, each.policy), "") for each in file.policies] if views else [],
     )

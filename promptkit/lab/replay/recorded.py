@@ -246,8 +246,9 @@ def measure_bill(
     }
     model = Counter(models.values()).most_common(1)[0][0]
     counter = MessageCounts(tokenizer_for(model, mean=True))
-    said = (each.message for each in path if each.message)
-    overhead = count_overhead(counter.tokenizer, tools, said)
+    overhead = count_overhead(
+        counter.tokenizer, tools, (each.message for each in path if each.message)
+    )
     # The requests are built twice, because together they are as large as the square of the path.
     unrecorded = [
         bills[id_].input_tokens - overhead - sum(each.tokens for each in counts)

@@ -58,14 +58,6 @@ class Recording:
 
     __repr__ = describe_fields
 
-    @property
-    def requests(self) -> int:
-        """The number of requests that a replay counts.
-
-        An assistant message at the very beginning is not a reply to one.
-        """
-        return sum(message.role == "assistant" for message in self.messages[max(1, self.shared) :])
-
 
 def read_recordings(file: Path | str, *, address: str | None = None) -> Iterator[Recording]:
     """Read the conversations of a file in any format that promptkit can import, or of a transcript by its URL.

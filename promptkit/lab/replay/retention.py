@@ -172,9 +172,11 @@ class RecordingUses:
     def _iter_pairs(self, message: Message) -> Iterator[tuple[str, str]]:
         """Yield the names of a message with the words beside them. A list of names has no context."""
         for text in iter_texts(message):
-            for pair in pairwise(self._words_of(remove_name_list(text))):
-                if not self._names.isdisjoint(pair):
-                    yield pair
+            yield from (
+                pair
+                for pair in pairwise(self._words_of(remove_name_list(text)))
+                if not self._names.isdisjoint(pair)
+            )
 
 
 def find_working_directory(messages: Iterable[Message]) -> str:

@@ -449,13 +449,14 @@ def _with_sizes_of(
 ) -> PricedConversation:
     """Give a conversation the sizes of a policy's own summaries, and of what stood beside them, on average."""
     requests = conversation.requests
-    counted = [at for at, each in enumerate(requests) if each.counted]
     kept = [
         sent.tokens
         - conversation.fixed_tokens
         - (requests[at].tokens - requests[at - 1].tokens)
         - requests[at - 1].user_tokens
-        for at, sent in zip(counted, result.timeline, strict=True)
+        for at, sent in zip(
+            [at for at, each in enumerate(requests) if each.counted], result.timeline, strict=True
+        )
         if sent.checkpoint and at
     ]
     if not kept or not (made := result.totals.checkpoints):

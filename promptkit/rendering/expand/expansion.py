@@ -404,9 +404,7 @@ class Expansion:
                 return
             group = parent.layout.groups[node.group_index]
             group.unfinished -= 1
-            if group.unfinished:
-                return
-            if self._schedule(parent.layout.groups[node.group_index + 1 :]):
+            if group.unfinished or self._schedule(parent.layout.groups[node.group_index + 1 :]):
                 return
             node = parent
 
@@ -576,11 +574,9 @@ def _is_component(node: Node) -> bool:
 
 def _iter_items(values: Iterable[object]) -> Iterator[object]:
     """Iterate over the values of props, over the values of mappings, and over the items of lists at any depth, in any order."""
-    todo: list[object] = [
-        each
-        for value in values
-        for each in (value.values() if isinstance(value, Mapping) else (value,))
-    ]
+    todo: list[object] = []
+    for value in values:
+        todo += value.values() if isinstance(value, Mapping) else (value,)
     opened: set[int] = set()  # a list may contain itself
     while todo:
         value = todo.pop()

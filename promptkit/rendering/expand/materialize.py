@@ -17,6 +17,7 @@ from promptkit.errors import BadPropError, OrphanToolResultError, UnansweredTool
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import (
+    MARKER,
     NEVER_REMOVED,
     STARTS_LINE_NEVER,
     Enclosure,
@@ -267,8 +268,8 @@ def find_enclosure(node: Node, position: int) -> Enclosure | None:
 
 def _iter_required_rounds(node: Node, run: Run) -> Iterator[MessageItem]:
     """Yield the rounds of a conversation that are never removed."""
-    removable = set(run.order)
-    if len(removable) <= len(node.items):  # with a marker and all rounds it has one more
+    if len(run.order) - run.order.count(MARKER) < len(node.items):
+        removable = set(run.order)
         for at, item in enumerate(node.items):
             if at not in removable and type(item) is MessageItem:
                 yield item

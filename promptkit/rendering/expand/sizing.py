@@ -135,13 +135,18 @@ class Sizer:
         by message, since what has just been used is used again.
         """
         known, earlier = self._counts, self._earlier[0]
-        new = [each for each in messages if id(each) not in known and id(each) not in earlier]
-        count = self.tokenizer.base.count
-        texts = [count_texts(message, count) for message in new]
-        for message, tokens in zip(new, texts, strict=True):
-            known[id(message)] = count_message(message, self.tokenizer, tokens)
-        self._counted += new
-        return sum(map(self.count_message, messages))
+        if earlier:
+            for message in messages:
+                if id(message) in earlier:
+                    self.count_message(message)
+        new = [message for message in messages if id(message) not in known]
+        if new:
+            count = self.tokenizer.base.count
+            texts = [count_texts(message, count) for message in new]
+            for message, tokens in zip(new, texts, strict=True):
+                known[id(message)] = count_message(message, self.tokenizer, tokens)
+            self._counted += new
+        return sum(map(known.__getitem__, map(id, messages)))
 
     def find_tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages that were counted in this render, or -1 if one of them was not."""

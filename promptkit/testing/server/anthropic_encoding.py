@@ -89,8 +89,9 @@ def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Itera
     for index, block in enumerate(_iter_blocks(reply, checked)):
         empty, deltas = _split_block(block)
         yield {"type": "content_block_start", "index": index, "content_block": empty}
-        for delta in deltas:
-            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield from (
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        )
         yield {"type": "content_block_stop", "index": index}
     yield {"type": "message_delta", "delta": stop, "usage": usage}
     yield {"type": "message_stop"}

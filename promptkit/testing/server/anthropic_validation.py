@@ -15,16 +15,19 @@ from promptkit.providers.anthropic.capabilities import Capabilities, capabilitie
 from promptkit.providers.anthropic.request import BINDING_BETA
 from promptkit.testing.server.validation import load_parameters, refuse, require
 
-_RESULTS = (
-    "server_tool_use",
-    "web_search_tool_result",
-    "web_fetch_tool_result",
-    "code_execution_tool_result",
-    "tool_search_tool_result",
-)
 _BLOCKS: Mapping[str, tuple[str, ...]] = {
     "user": ("text", "image", "document", "search_result", "tool_result", "container_upload"),
-    "assistant": ("text", "thinking", "redacted_thinking", "tool_use", *_RESULTS),
+    "assistant": (
+        "text",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "server_tool_use",
+        "web_search_tool_result",
+        "web_fetch_tool_result",
+        "code_execution_tool_result",
+        "tool_search_tool_result",
+    ),
     "system": ("text",),
 }
 """Role → the types of blocks that its messages may have."""
@@ -33,7 +36,6 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _MAX_BREAKPOINTS = 4
 _MIN_BUDGET = 1_024  # tokens of thinking
-_SAMPLING = ("temperature", "top_p", "top_k")
 _LAST_SAMPLING_VERSION = "2023-06-01"
 """The last value of the header `anthropic-version` with which a request may have sampling
 parameters."""
@@ -106,7 +108,7 @@ def _check_parameters(body: Mapping[str, Any], headers: Mapping[str, str], *, co
     require("anthropic-version" in headers, "anthropic-version: header is required")
     allowed = load_parameters()["count_tokens" if counts else "messages"]
     if headers["anthropic-version"] <= _LAST_SAMPLING_VERSION and not counts:
-        allowed = allowed | frozenset(_SAMPLING)
+        allowed = allowed | {"temperature", "top_p", "top_k"}
     for key in body:
         require(key in allowed, f"{key}: Extra inputs are not permitted")
     require(isinstance(body.get("model"), str) and body["model"], "model: Field required")
@@ -224,13 +226,19 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
 # Any stands for as above
 def list_blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the place and the block of everything that may have a cache breakpoint, in the order of the prompt: tools, system, messages."""
-    for place, tool in enumerate(as_sequence(body.get("tools"))):
-        yield f"tools.{place}", as_mapping(tool)
-    for place, block in enumerate(_as_blocks(body.get("system"))):
-        yield f"system.{place}", as_mapping(block)
+    yield from (
+        (f"tools.{place}", as_mapping(tool))
+        for place, tool in enumerate(as_sequence(body.get("tools")))
+    )
+    yield from (
+        (f"system.{place}", as_mapping(block))
+        for place, block in enumerate(_as_blocks(body.get("system")))
+    )
     for place, message in enumerate(map(as_mapping, as_sequence(body.get("messages")))):
-        for index, block in enumerate(_as_blocks(message.get("content"))):
-            yield f"messages.{place}.content.{index}", as_mapping(block)
+        yield from (
+            (f"messages.{place}.content.{index}", as_mapping(block))
+            for index, block in enumerate(_as_blocks(message.get("content")))
+        )
 
 
 def _as_blocks(content: object) -> Sequence[Any]:  # Any: as above

@@ -97,8 +97,7 @@ def encode_chat_chunks(reply: ServerReply, *, include_usage: bool) -> Iterator[J
         {"role": "assistant", "content": "" if reply.message.text else None, "refusal": None}
     )
     for key, text in (("content", reply.message.text), ("refusal", _join_refusals(reply) or "")):
-        for delta in split_deltas(text):
-            yield chunk({key: delta})
+        yield from (chunk({key: delta}) for delta in split_deltas(text))
     for index, call in enumerate(reply.message.tool_calls):
         start = {
             "index": index,
@@ -107,8 +106,10 @@ def encode_chat_chunks(reply: ServerReply, *, include_usage: bool) -> Iterator[J
             "function": {"name": call.name, "arguments": ""},
         }
         yield chunk({"tool_calls": [start]})
-        for delta in split_deltas(call.arguments):
-            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})
+        yield from (
+            chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})
+            for delta in split_deltas(call.arguments)
+        )
     yield chunk({}, reply.finish)
     if include_usage:
         yield {**head, "choices": [], "usage": _encode_chat_usage(reply.usage)}
@@ -165,8 +166,10 @@ def encode_response(reply: ServerReply, body: Mapping[str, Any]) -> JsonObject: 
 # Any stands for JSON
 def encode_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterator[JsonObject]:
     """Encode a reply as the events of a Responses API stream. `body` is the request."""
-    for number, event in enumerate(_iter_response_events(reply, body)):
-        yield event | {"sequence_number": number}
+    yield from (
+        event | {"sequence_number": number}
+        for number, event in enumerate(_iter_response_events(reply, body))
+    )
 
 
 def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObject:
@@ -232,8 +235,10 @@ def _iter_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterat
             "item": item | ({"status": "in_progress"} if "status" in item else {}) | empty,
         }
         if item["type"] == "function_call":
-            for delta in split_deltas(item["arguments"]):
-                yield {"type": "response.function_call_arguments.delta", **place, "delta": delta}
+            yield from (
+                {"type": "response.function_call_arguments.delta", **place, "delta": delta}
+                for delta in split_deltas(item["arguments"])
+            )
             done = {"name": item["name"], "arguments": item["arguments"]}
             yield {"type": "response.function_call_arguments.done", **place, **done}
         for at, part in enumerate(item["content"] if item["type"] == "message" else ()):
@@ -247,8 +252,10 @@ def _iter_part_events(part: JsonObject, place: JsonObject) -> Iterator[JsonObjec
     key, kind = ("text", "output_text") if part["type"] == "output_text" else ("refusal", "refusal")
     logged = {"logprobs": list[JsonObject]()} if kind == "output_text" else {}
     yield {"type": "response.content_part.added", **place, "part": part | {key: ""}}
-    for delta in split_deltas(part[key]):
-        yield {"type": f"response.{kind}.delta", **place, "delta": delta, **logged}
+    yield from (
+        {"type": f"response.{kind}.delta", **place, "delta": delta, **logged}
+        for delta in split_deltas(part[key])
+    )
     yield {"type": f"response.{kind}.done", **place, key: part[key], **logged}
     yield {"type": "response.content_part.done", **place, "part": part}
 
@@ -355,17 +362,18 @@ def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | No
 
 def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:
     options = exchange.body.get("stream_options")
-    for value in encode_chat_chunks(
-        reply, include_usage=isinstance(options, dict) and options.get("include_usage") is True
-    ):
-        yield _encode_event(value)
+    yield from (
+        _encode_event(value)
+        for value in encode_chat_chunks(
+            reply, include_usage=isinstance(options, dict) and options.get("include_usage") is True
+        )
+    )
     yield b"data: [DONE]\n\n"
 
 
 def write_named_events(events: Iterator[JsonObject]) -> Iterator[bytes]:
     """Write the events of a stream, each with its type as its name."""
-    for event in events:
-        yield _encode_event(event, event["type"])
+    yield from (_encode_event(event, event["type"]) for event in events)
 
 
 def _encode_event(value: object, name: str | None = None) -> bytes:
@@ -396,8 +404,7 @@ MAX_DELTAS = 64  # of one text
 def split_deltas(text: str) -> Iterator[str]:
     """Split a text into the deltas of a stream."""
     size = max(MIN_DELTA, -(-len(text) // MAX_DELTAS))
-    for start in range(0, len(text), size):
-        yield text[start : start + size]
+    yield from (text[start : start + size] for start in range(0, len(text), size))
 
 
 def get_refusal(part: object) -> Json:

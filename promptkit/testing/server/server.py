@@ -213,7 +213,6 @@ MAX_BODY = 64 * 1024 * 1024
 """Bytes that a request's body may have."""
 
 POSTS = (CHAT, RESPONSES, INPUT_TOKENS, COMPACT, MESSAGES, COUNT_TOKENS)
-IDLE_TIMEOUT = 60  # seconds after which an idle connection is closed
 POLL_INTERVAL = 0.02  # seconds between two checks whether the client still waits
 
 
@@ -306,7 +305,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version = "promptkit-testing"
     sys_version = ""
-    timeout = IDLE_TIMEOUT
+    timeout = 60  # seconds after which an idle connection is closed
     disable_nagle_algorithm = True
 
     def __init__(

@@ -270,10 +270,8 @@ def _leave_unpaired(
 
 
 def _list_keys(shown: _ShownMessage) -> Iterator[tuple[str, str]]:
-    for path in sorted(shown.paths):
-        yield shown.message.role, path
-    for call in shown.message.tool_calls:
-        yield "call", call.id
+    yield from ((shown.message.role, path) for path in sorted(shown.paths))
+    yield from (("call", call.id) for call in shown.message.tool_calls)
     if shown.message.tool_call_id:
         yield "result", shown.message.tool_call_id
 

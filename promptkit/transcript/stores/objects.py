@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
-from urllib.request import url2pathname
 
 import attrs
 
@@ -375,6 +374,8 @@ def open_bucket(url: str) -> Bucket:
         )
     try:
         if parts.scheme == "file":
+            from urllib.request import url2pathname  # imports HTTP and TLS, which takes 10 ms
+
             return LocalStore(url2pathname(parts.path), mkdir=True)
         return (
             from_url(url, client_options={"allow_http": True})

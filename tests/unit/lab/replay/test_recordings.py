@@ -55,10 +55,10 @@ def test_branches_name_what_an_earlier_one_has_and_their_conversation() -> None:
     transcript.rewind(None)
     transcript.append_messages(user_message("apart"), assistant_message("yes"))
     found = list(recordings_from_entries(transcript.entries))
-    assert [(each.conversation, each.shared, each.requests) for each in found] == [
-        (0, 0, 2),
-        (0, 3, 1),
-        (1, 0, 1),
+    assert [(each.conversation, each.shared) for each in found] == [
+        (0, 0),
+        (0, 3),
+        (1, 0),
     ]
 
 
@@ -95,7 +95,6 @@ def test_calls_and_results_are_whole_and_times_stay_with_their_messages() -> Non
         "assistant",
     ]
     assert recording.times == (1, 2, 2, 3, 4, 6)
-    assert recording.requests == 3
 
 
 @pytest.mark.parametrize(
