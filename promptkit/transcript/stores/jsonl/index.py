@@ -815,7 +815,7 @@ def _find(db: sqlite3.Connection, entry_id: bytes, count: int) -> int | None:
     """Return the number of the entry with an id, if it is below `count`."""
     found: tuple[int] | None = db.execute(
         "SELECT number FROM entries WHERE id = ? AND number < ?", (entry_id, count)
-    ).fetchone()()
+    ).fetchone()
     return found and found[0]
 
 
