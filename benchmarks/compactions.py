@@ -6,6 +6,10 @@ prints how much of that the recorded summary shows, and how much promptkit's ext
 messages, without and with the list of names that `break_even` shows beside it.
 
 A model can only use what its context had, so the comparison favours the recorded summaries.
+
+With `--window`, all recordings are replayed under `break_even` instead. For each of its lists of names
+the benchmark prints how much of it the next 40 messages use, and how many names they use from memory
+and find in it.
 """
 
 from __future__ import annotations
@@ -22,14 +26,23 @@ from typing import TYPE_CHECKING
 import attrs
 
 from promptkit.compaction import ExtractiveSummarizer, Plan, SummaryTask
-from promptkit.compaction.planning.names import find_names, is_common, iter_texts
+from promptkit.compaction.planning.names import (
+    NAMES_TAG,
+    find_names,
+    is_common,
+    iter_texts,
+    remove_name_list,
+)
 from promptkit.compaction.planning.plan import TARGET_SHARE
 from promptkit.compaction.presets.break_even import BreakEven, break_even
 from promptkit.lab.recordings import read_recording
-from promptkit.lab.replay.recordings import Branches
+from promptkit.lab.replay import ReplayRules, cache_rule_for
+from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.recordings import Branches, read_recordings
 from promptkit.lab.replay.retention import iter_lines
+from promptkit.lab.replay.simulate import SentRequest, Simulation
 from promptkit.messages import Message
-from promptkit.tokens import tokenizer_for
+from promptkit.tokens import parse_tokens, tokenizer_for
 from promptkit.transcript import Checkpoint, Entry, ViewItem
 
 if TYPE_CHECKING:
@@ -42,6 +55,11 @@ MIN_BEFORE = 20
 """Messages that a compaction replaces, at least."""
 
 SUMMARY_TOKENS = BreakEven().summary_tokens
+
+MODEL = "gpt-5"
+
+NEXT_MESSAGES = 40
+"""Messages after a compaction of a replay that are looked at."""
 
 
 @attrs.frozen(kw_only=True)
@@ -93,12 +111,17 @@ def find_uses(message: Message) -> set[tuple[str, str]]:
     }
 
 
-def find_uses_from_memory(compaction: Compaction) -> Counter[tuple[str, str]]:
-    """Count what the replies use of the messages before the compaction that nothing since has shown."""
-    known = set[tuple[str, str]]().union(*map(find_uses, _messages(compaction.before)))
-    after = _messages(compaction.after)
+def find_all_uses(messages: Iterable[Message]) -> set[tuple[str, str]]:
+    """Return the names and the lines of several messages."""
+    return set[tuple[str, str]]().union(*map(find_uses, messages))
+
+
+def find_uses_from_memory(
+    before: Sequence[Message], kept: Sequence[Message], after: Sequence[Message]
+) -> Counter[tuple[str, str]]:
+    """Count what the replies of `after` use of the messages `before` that nothing since has shown."""
+    known = find_all_uses(before) - find_all_uses(kept)
     known -= {("name", call.name) for each in after for call in each.tool_calls}
-    known -= set[tuple[str, str]]().union(*map(find_uses, _messages(compaction.kept)))
     uses: Counter[tuple[str, str]] = Counter()
     for message in after:
         found = find_uses(message) & known
@@ -110,7 +133,7 @@ def find_uses_from_memory(compaction: Compaction) -> Counter[tuple[str, str]]:
 
 async def measure(compaction: Compaction) -> Counter[str]:
     """Count the uses from memory, and those that each summary shows."""
-    tokenizer = tokenizer_for("gpt-5")
+    tokenizer = tokenizer_for(MODEL)
     dropped, kept = (
         tuple(
             ViewItem(message=entry.message, entry_id=entry.id)
@@ -131,26 +154,59 @@ async def measure(compaction: Compaction) -> Counter[str]:
         "extract": bare,
         "extract and names": whole,
     }
-    shown = {
-        name: set[tuple[str, str]]().union(*map(find_uses, messages))
-        for name, messages in texts.items()
-    }
-    uses = find_uses_from_memory(compaction)
+    shown = {name: find_all_uses(messages) for name, messages in texts.items()}
+    after = _messages(compaction.after)
+    uses = find_uses_from_memory(_messages(compaction.before), _messages(compaction.kept), after)
     counts: Counter[str] = Counter(compactions=1)
     for kind in ("name", "line"):
         of_kind = {use: count for use, count in uses.items() if use[0] == kind}
         counts[f"{kind}s"] += sum(of_kind.values())
         for name, there in shown.items():
             counts[f"{kind}s, {name}"] += sum(n for use, n in of_kind.items() if use in there)
-    after = _messages(compaction.after)
-    said = set[tuple[str, str]]().union(
-        *(find_uses(each) for each in after if each.role == "assistant")
-    )
+    said = find_all_uses(each for each in after if each.role == "assistant")
     listed = shown["extract and names"] - shown["extract"]
     listed = {use for use in listed if use[0] == "name"}
     counts["listed"], counts["listed and used later"] = len(listed), len(listed & said)
     for name, messages in texts.items():
         counts[f"tokens, {name}"] = sum(tokenizer.count(message.text) for message in messages)
+    return counts
+
+
+def measure_lists(file: Path, window: int) -> Counter[str]:
+    """Replay the recordings of a file, and count the names of the lists beside the summaries."""
+    counts: Counter[str] = Counter()
+    rules = ReplayRules(model=MODEL, window=window, cache=cache_rule_for(MODEL))
+    for recording in read_recordings(file):
+
+        def on_request(
+            request: SentRequest, messages: Sequence[Message] = recording.messages
+        ) -> None:
+            if not request.checkpoint:
+                return
+            sent = [each.message for each in request.messages]
+            bare = [
+                attrs.evolve(each, content=(remove_name_list(each.text),))
+                if f"<{NAMES_TAG}>" in each.text
+                else each
+                for each in sent
+            ]
+            after = messages[request.reply :][:NEXT_MESSAGES]
+            listed = {use for use in find_all_uses(sent) - find_all_uses(bare) if use[0] == "name"}
+            used = find_all_uses(each for each in after if each.role == "assistant")
+            memory = find_uses_from_memory(messages[: request.reply], bare, after)
+            counts.update(
+                {
+                    "lists": bool(listed),
+                    "listed": len(listed),
+                    "used": len(listed & used),
+                    "memory": sum(kind == "name" for kind, _ in memory),
+                    "recovered": len(listed & memory.keys()),
+                }
+            )
+
+        Simulation(recording, rules).run(
+            find_policy("break_even"), seed=file.name, on_request=on_request
+        )
     return counts
 
 
@@ -180,7 +236,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compactions", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--window", type=parse_tokens)
     given = parser.parse_args(arguments)
+    if given.window:
+        files = (
+            file for file in given.folder.rglob("*") if file.is_file() and file.suffix != ".md"
+        )
+        lists = sum((measure_lists(file, given.window) for file in sorted(files)), Counter[str]())
+        sys.stdout.write(
+            f"{lists['lists']} lists with {lists['listed']:,} names, used in the next {NEXT_MESSAGES} messages "
+            f"{lists['used'] / max(1, lists['listed']):.1%}; of {lists['memory']:,} names from memory "
+            f"{lists['recovered']:,}\n"
+        )
+        return
     rows = [
         (compaction.file, asyncio.run(measure(compaction)))
         for file in sorted(given.folder.rglob("*.jsonl"))

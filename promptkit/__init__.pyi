@@ -1,5 +1,5 @@
-from .agent.session.result import TurnResult as TurnResult
 from .agent.session.session import AgentSession as AgentSession
+from .agent.session.tools import TurnResult as TurnResult
 from .agent.sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
 from .agent.window.window import ContextWindow as ContextWindow
 from .elements.builtin import (

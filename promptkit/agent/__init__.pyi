@@ -1,5 +1,4 @@
 from .session.attachments import Attachment as Attachment, TextAttachment as TextAttachment
-from .session.result import TurnResult as TurnResult
 from .session.session import AgentSession as AgentSession
 from .session.stream import StreamEvent as StreamEvent, TextDelta as TextDelta
 from .session.subagents import (
@@ -9,7 +8,11 @@ from .session.subagents import (
     SubagentResult as SubagentResult,
     SubagentTask as SubagentTask,
 )
-from .session.tools import ToolDecision as ToolDecision, TurnHooks as TurnHooks
+from .session.tools import (
+    ToolDecision as ToolDecision,
+    TurnHooks as TurnHooks,
+    TurnResult as TurnResult,
+)
 from .sync import SyncContextWindow as SyncContextWindow, SyncSession as SyncSession
 from .window.prompt import (
     ContextStatus as ContextStatus,

@@ -34,11 +34,11 @@ from promptkit.compaction import (
 )
 from promptkit.compaction.planning.selection import Keep, limit_keep, select
 from promptkit.compaction.policy.rules import prune_old_reasoning, prune_results
-from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.presets.coding_agents import vscode
 from promptkit.compaction.pruning.tool_outputs import ONLY_STATED, ResultLimits
 from promptkit.compaction.recall.tool import list_look_up_tools, suggest_call, suggest_entry
 from promptkit.compaction.run.state import ConversationState
-from promptkit.compaction.storage.archives import ArchivingCompactor
+from promptkit.compaction.storage import ArchivingCompactor
 from promptkit.compaction.summarizers.defaults import (
     UNLIMITED,
     compute_max_summary_tokens,

@@ -5,17 +5,17 @@ from typing import Self, TypeVar
 
 from promptkit.agent.loop_thread import LoopThread
 from promptkit.agent.session.attachments import Attachment
-from promptkit.agent.session.result import TurnResult
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.session.stream import StreamEvent
 from promptkit.agent.session.subagents import SubagentResult, SubagentTask
+from promptkit.agent.session.tools import TurnResult
 from promptkit.agent.window.prompt import ContextUsage
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.window import ContextWindow
 from promptkit.agent.window.wire import AnyMessage, AnyReply
 from promptkit.compaction.policy.usage import LeastSize
 from promptkit.compaction.run.controller import CompactionController
-from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
+from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
 from promptkit.compaction.summarizers.facts import Pin
 from promptkit.elements.element import Child
 from promptkit.messages import Message, Part, ToolCall, Usage

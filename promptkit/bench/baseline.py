@@ -253,8 +253,10 @@ def _size(change: Change) -> float:
 
 
 def _figure(change: Change, value: float) -> str:
-    if change.kind == "fits":
-        return f"needs {value:,.0f}" if value else "fits"
-    if change.kind in ("cold", "warm"):
-        return f"{value:.2f}x"
-    return "nothing" if not value else f"{value:.0%}" if value >= MIN_SHARE else "under 1%"
+    match change.kind:
+        case "fits":
+            return f"needs {value:,.0f}" if value else "fits"
+        case "cold" | "warm":
+            return f"{value:.2f}x"
+        case _:
+            return "nothing" if not value else f"{value:.0%}" if value >= MIN_SHARE else "under 1%"

@@ -92,8 +92,8 @@ from .run.replacement import (
     RecentFiles as RecentFiles,
     Replacement as Replacement,
 )
-from .storage.archives import ArchiveDirectory as ArchiveDirectory
-from .storage.memories import (
+from .storage import (
+    ArchiveDirectory as ArchiveDirectory,
     MemoryDirectory as MemoryDirectory,
     MemoryExtractionHook as MemoryExtractionHook,
 )

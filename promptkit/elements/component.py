@@ -117,17 +117,19 @@ def component(given: object = None, /, *, pure: bool = False) -> object:
     >>> selection("a.py", "print()").layout(priority=5)
     selection(path='a.py', code='print()', priority=5)
     """
-    if given is None:
-        return partial(component, pure=pure)
-    if isinstance(given, type):
-        if not issubclass(given, PromptElement):
+    match given:
+        case None:
+            return partial(component, pure=pure)
+        case type() if issubclass(given, PromptElement):
+            return _make_class(given, pure=pure)
+        case type():
             raise InvalidArgumentError(
                 f"{given.__name__} must extend PromptElement: write `class {given.__name__}(PromptElement):`."
             )
-        return _make_class(given, pure=pure)
-    if isinstance(given, FunctionType):
-        return _make_function(given, pure=pure)
-    raise InvalidArgumentError(f"@component takes a class or a function, not {given!r}.")
+        case FunctionType():
+            return _make_function(given, pure=pure)
+        case _:
+            raise InvalidArgumentError(f"@component takes a class or a function, not {given!r}.")
 
 
 class _Decorator(Protocol):
@@ -245,8 +247,16 @@ def _read_parameters(function: FunctionType) -> _Declared:
     parameters = list(signature.parameters.values())[len(injected) :]
     for parameter in parameters:
         check_parameter(name, parameter)
-    if parameters and "children" not in injected:
-        refuse_children(name, parameters[0])
+    # a type checker takes such a prop for the children, since both are recognized by position there
+    if (
+        parameters
+        and "children" not in injected
+        and parameters[0].kind is not Parameter.KEYWORD_ONLY
+        and parameters[0].annotation in _CHILDREN
+    ):
+        raise InvalidArgumentError(
+            f"the first prop of {name}, {parameters[0].name}, has a type that children have: call it `children`, so that it stands in brackets, or put it behind `*`."
+        )
     return _Declared(
         function,
         injected,
@@ -331,14 +341,6 @@ def check_parameter(name: str, parameter: Parameter) -> None:
             f"{name} cannot have a prop {prop}, since each element has an attribute of this name: take another name."
         )
     check_default(f"{name}({prop}=…)", parameter.default)
-
-
-def refuse_children(name: str, first: Parameter) -> None:
-    """Refuse a first prop that a type checker takes for the children, since both are recognized by position there."""
-    if first.kind is not Parameter.KEYWORD_ONLY and first.annotation in _CHILDREN:
-        raise InvalidArgumentError(
-            f"the first prop of {name}, {first.name}, has a type that children have: call it `children`, so that it stands in brackets, or put it behind `*`."
-        )
 
 
 _CHILDREN = (Child, Children, "Child", "Children", "promptkit.Child")

@@ -754,27 +754,28 @@ def _is_fragment(value: object) -> bool:
 
 
 def _describe_bad_child(value: object, owner: str) -> str:
-    if isinstance(value, type):
-        hint = f"it is a class: write {value.__name__}()"
-    elif isinstance(value, Opening):
-        hint = f"its children stand behind it: write {type(value).__name__}(…)[…]"
-    elif _is_false(value):
-        hint = "if it is a condition, write If(…)[…]"
-        if isinstance(value, int | float):
-            hint += f'; if it is a number, write f"{{{value!r}}}"'
-    elif isinstance(value, int | float):
-        hint = f'numbers are not text: write f"{{{value!r}}}"'
-    elif isinstance(value, Message):
-        hint = "a message becomes an element by `element_from_message(message)`, from promptkit.elements"
-    elif _is_wire_message(value):
-        hint = (
-            "messages of a provider become elements by `map(element_from_message, messages_from_chat(messages))`, from promptkit.elements and "
-            "promptkit.wire, or in the same way by messages_from_responses or messages_from_anthropic"
-        )
-    elif callable(value):
-        hint = "it is a function: call it"
-    else:
-        hint = "a child is a string, an element, a sequence of these, None or a boolean"
+    match value:
+        case type():
+            hint = f"it is a class: write {value.__name__}()"
+        case Opening():
+            hint = f"its children stand behind it: write {type(value).__name__}(…)[…]"
+        case _ if _is_false(value):
+            hint = "if it is a condition, write If(…)[…]"
+            if isinstance(value, int | float):
+                hint += f'; if it is a number, write f"{{{value!r}}}"'
+        case int() | float():
+            hint = f'numbers are not text: write f"{{{value!r}}}"'
+        case Message():
+            hint = "a message becomes an element by `element_from_message(message)`, from promptkit.elements"
+        case _ if _is_wire_message(value):
+            hint = (
+                "messages of a provider become elements by `map(element_from_message, messages_from_chat(messages))`, from promptkit.elements and "
+                "promptkit.wire, or in the same way by messages_from_responses or messages_from_anthropic"
+            )
+        case _ if callable(value):
+            hint = "it is a function: call it"
+        case _:
+            hint = "a child is a string, an element, a sequence of these, None or a boolean"
     return f"{owner} cannot have {_shorten(value)} as a child: {hint}."
 
 

@@ -240,6 +240,7 @@ class RecordedMessages(PromptElement):
         """Divide the messages into rounds, and order these from the first that is pruned to the last."""
         if not messages:
             return None
+        recorded = tuple(messages)
         blocks = split_blocks(messages)
         order = _order_pruned([messages[start].role for start, _ in blocks])
         priorities: Sequence[int] = range(len(order))
@@ -263,7 +264,7 @@ class RecordedMessages(PromptElement):
             dropped = sum([blocks[place][0] not in kept for place in order])
         return Rounds(
             rounds=[
-                messages[start] if end - start == 1 else messages[start:end]
+                recorded[start] if end - start == 1 else recorded[start:end]
                 for start, end in blocks
             ],
             order=order,

@@ -244,8 +244,9 @@ class WindowMemory(BaseChatStoreMemory):
         messages = list(await self.aget_all())
         if self._windows is None:
             return self._fit_messages(messages)
-        make = self._prepare(self._windows, messages)
-        return self._show(await self._windows.loop.wait_async(make))
+        return self._show(
+            await self._windows.loop.wait_async(self._prepare(self._windows, messages))
+        )
 
     def recover(self, error: BaseException) -> bool:
         """Return whether a smaller request should be made after the provider refused one: the window is smaller then.
@@ -294,9 +295,12 @@ class WindowMemory(BaseChatStoreMemory):
             store = Context.get_step_context().store
         except WorkflowRuntimeError:  # no step of a workflow is running
             return
-        done = as_sequence(await store.get(_SCRATCHPAD, default=None))
         # not what a program of its own keeps there
-        messages = [each for each in done if isinstance(each, ChatMessage)]
+        messages = [
+            each
+            for each in as_sequence(await store.get(_SCRATCHPAD, default=None))
+            if isinstance(each, ChatMessage)
+        ]
         if messages:
             await self.aput_messages(messages)
             await store.set(_SCRATCHPAD, [])
@@ -378,9 +382,11 @@ def _read_calls(message: ChatMessage) -> list[ToolCall]:
             )
             for each in blocks
         ]
-    records = message.additional_kwargs.get("tool_calls") or ()
-    calls = (_read_record(as_wire_object(record) or {}) for record in records)
-    return [call for call in calls if call is not None]
+    return [
+        call
+        for record in message.additional_kwargs.get("tool_calls") or ()
+        if (call := _read_record(as_wire_object(record) or {})) is not None
+    ]
 
 
 def _read_record(record: Mapping[str, Any]) -> ToolCall | None:  # Any: JSON

@@ -340,5 +340,7 @@ def _write(message: Message) -> list[Item]:
 
 
 def _to_input(items: Sequence[object], data: Data) -> ModelInputData:
-    chosen = cast("list[TResponseInputItem]", list(items))  # the SDK's own, and copies of them
-    return ModelInputData(input=chosen, instructions=data.model_data.instructions)
+    return ModelInputData(
+        input=cast("list[TResponseInputItem]", list(items)),  # the SDK's own, and copies of them
+        instructions=data.model_data.instructions,
+    )

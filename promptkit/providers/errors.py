@@ -241,8 +241,11 @@ def _read_body(body: object) -> _ErrorBody:
     statuses = (
         mark for mark in marks if isinstance(mark, int) and BAD_REQUEST <= mark < 2 * SERVER
     )
-    said = [body, *(holder.get(name) for holder in holders for name in _SENTENCES)]
-    texts = [text[:_MAX_TEXT] for text in said if isinstance(text, str) and text.strip()]
+    texts = [
+        text[:_MAX_TEXT]
+        for text in (body, *(holder.get(name) for holder in holders for name in _SENTENCES))
+        if isinstance(text, str) and text.strip()
+    ]
     return _ErrorBody(
         codes=frozenset(map(str.lower, codes)),
         # a proxy's "Provider returned error" encloses the provider's own sentence

@@ -166,21 +166,25 @@ class _Writer:
         # The children of a Tag are in a group between its two lines.
         content = node.nodes[0] if isinstance(element, builtin.Tag) and node.nodes else node
         for item in content.items:
-            if type(item) is MessageItem and item.element is not None:
-                yield self.add({**self.write_props(item.element), "children": [item.text]})
-            elif type(item) is Leaf and item.element is None:
-                yield item.text
-            elif type(item) is Leaf and item.element is not None:
-                record = self.write_props(item.element)
-                yield self.add(record if item.part else {**record, "children": [item.text]})
-            elif type(item) is Node and item.replaces is None:
-                record = self.write_props(item.element, _find_type(item)) | self._write_groups(item)
-                yield self.add(record, item)
-                replaced = item
-                while (fallback := replaced.fallback) is not None:
-                    group: dict[str, Json] = {"type": "Group"}
-                    record["fallback"] = self.add(group, fallback)
-                    record, replaced = group, fallback
+            match item:
+                case MessageItem(element=builtin.MessageElement() as shown):
+                    yield self.add({**self.write_props(shown), "children": [item.text]})
+                case Leaf(element=None):
+                    yield item.text
+                case Leaf(element=shown):
+                    record = self.write_props(shown)
+                    yield self.add(record if item.part else {**record, "children": [item.text]})
+                case Node(replaces=None):
+                    record = self.write_props(item.element, _find_type(item))
+                    record |= self._write_groups(item)
+                    yield self.add(record, item)
+                    replaced = item
+                    while (fallback := replaced.fallback) is not None:
+                        group: dict[str, Json] = {"type": "Group"}
+                        record["fallback"] = self.add(group, fallback)
+                        record, replaced = group, fallback
+                case _:
+                    pass
 
     def write_attachments(self, node: Node) -> Iterator[Json]:
         """Write the references and the metadata of a node as nodes, and yield their indices."""
@@ -342,13 +346,6 @@ def from_json(data: Mapping[str, Json]) -> PromptElement:
     return built[0]
 
 
-def _check_types(kind: str, props: Mapping[str, object]) -> None:
-    """Raise TypeError for a prop that is no text, number or boolean where its annotation names only these."""
-    for field in _TYPES[kind].__attrs_attrs__:
-        if field.name in props and not has_type(props[field.name], str(field.type)):
-            raise TypeError(f"{field.name} must be {field.type}, not {props[field.name]!r}")
-
-
 def _build_element(
     # Any: JSON that a program may have changed; of a wrong value, building an element fails
     record: Mapping[str, Any],
@@ -373,7 +370,10 @@ def _build_element(
     if "fallback" in record:
         fallback = built[record["fallback"]]
         props["fallback"] = fallback.children if fallback.fallback is None else fallback
-    _check_types(kind, props)
+    for field in _TYPES[kind].__attrs_attrs__:
+        # a prop whose annotation names only texts, numbers and booleans
+        if field.name in props and not has_type(props[field.name], str(field.type)):
+            raise TypeError(f"{field.name} must be {field.type}, not {props[field.name]!r}")
     element = _TYPES[kind](**props)
     children = record.get("children", [])
     return (

@@ -266,26 +266,22 @@ overflows above 10,900
 
     def _steps(self) -> list[str]:
         owner = f"{self.model} has a" if self.model else "a"
+        chosen, resolved = self._chosen_tokens, resolve_threshold(self.threshold, self.limit)
+        share = (
+            "" if self.threshold is None or self.threshold > 1 else f"{self.threshold:g} of it, "
+        )
         steps = [
             "no window is known"
             if self.window is None
-            else f"{owner} window of {self.window:,}, less {self.output_reserve or 0:,} for the reply"
+            else f"{owner} window of {self.window:,}, less {self.output_reserve or 0:,} for the reply",
+            None if self.max_input is None else f"at most {self.max_input:,} of input",
+            None if chosen is None or chosen != self.limit else f"the chosen limit {chosen:,}",
+            None if resolved is None else f"the threshold is {share}{resolved:,}",
+            None
+            if self.reserve_tokens is None or self.window is None
+            else f"{self.reserve_tokens:,} kept free",
         ]
-        if self.max_input is not None:
-            steps.append(f"at most {self.max_input:,} of input")
-        if (chosen := self._chosen_tokens) is not None and chosen == self.limit:
-            steps.append(f"the chosen limit {chosen:,}")
-        resolved = resolve_threshold(self.threshold, self.limit)
-        if resolved is not None:
-            share = (
-                ""
-                if self.threshold is None or self.threshold > 1
-                else f"{self.threshold:g} of it, "
-            )
-            steps.append(f"the threshold is {share}{resolved:,}")
-        if self.reserve_tokens is not None and self.window is not None:
-            steps.append(f"{self.reserve_tokens:,} kept free")
-        return steps
+        return [step for step in steps if step]
 
     @property
     def _chosen_tokens(self) -> int | None:

@@ -173,11 +173,9 @@ class CalibratedTokenizer(Tokenizer):
             return self
         ratios = (*self._ratios, reported * self.margin / counted)[-MAX_RATIOS:]
         needed = max(self.floor, max(ratios) * HEADROOM)
-        if self.margin - 2 * STEP < needed <= self.margin:
-            return attrs.evolve(self, ratios=ratios)
-        return attrs.evolve(
-            self, ratios=ratios, margin=round(math.ceil(needed / STEP - 1e-9) * STEP, 4)
-        )
+        is_near = self.margin - 2 * STEP < needed <= self.margin
+        margin = self.margin if is_near else round(math.ceil(needed / STEP - 1e-9) * STEP, 4)
+        return attrs.evolve(self, ratios=ratios, margin=margin)
 
 
 _LATIN_END = "\u0250"
@@ -254,13 +252,15 @@ class HeuristicTokenizer(Tokenizer):
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """Estimate the tokens of a part: 1,600 tokens of an image, `tokens` of a part that has them, otherwise by its text or length."""
-        if isinstance(part, ImagePart):
-            return Count(IMAGE_TOKENS, exact=False)
-        if part.tokens is not None:
-            return Count(part.tokens, exact=False)
-        if isinstance(part, DocumentPart):
-            return Count(math.ceil(len(part.data) / _BASE64_PER_TOKEN), exact=False)
-        return Count(count_opaque(part, self.count).tokens, exact=False)
+        match part:
+            case ImagePart():
+                tokens = IMAGE_TOKENS
+            case DocumentPart():
+                estimate = math.ceil(len(part.data) / _BASE64_PER_TOKEN)
+                tokens = estimate if part.tokens is None else part.tokens
+            case OpaquePart():
+                tokens = count_opaque(part, self.count).tokens
+        return Count(tokens, exact=False)
 
     def count_overhead(
         self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False

@@ -126,11 +126,13 @@ class _TemplateTokenizer(Tokenizer):
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """Count a part that is not text: by its `tokens`, an image as 1,600 tokens, or an opaque part by the text in it."""
-        if isinstance(part, ImagePart):
-            return Count(IMAGE_TOKENS, exact=False)
-        if isinstance(part, OpaquePart):
-            return Count(count_opaque(part, self.count).tokens, exact=False)
-        return Count(part.tokens or 0, exact=False)
+        match part:
+            case ImagePart():
+                return Count(IMAGE_TOKENS, exact=False)
+            case OpaquePart():
+                return Count(count_opaque(part, self.count).tokens, exact=False)
+            case DocumentPart():
+                return Count(part.tokens or 0, exact=False)
 
     def count_overhead(
         self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
@@ -158,14 +160,16 @@ class _TemplateTokenizer(Tokenizer):
 
     def _measure_role(self, role: Role) -> int:
         text = self.count(_TEXT)
-        if role == "assistant":
-            return self._measure_assistant()
-        if role == "tool":
-            return self._measure_result()
-        if role == "system" and self._has_system:
-            return self._measure([_SYSTEM, _USER]) - self._measure([_USER]) - text
-        both = self._measure([_USER, _ASSISTANT, _USER]) - self._measure([_USER])
-        return both - self._measure_assistant() - 2 * text
+        match role:
+            case "assistant":
+                return self._measure_assistant()
+            case "tool":
+                return self._measure_result()
+            case "system" if self._has_system:
+                return self._measure([_SYSTEM, _USER]) - self._measure([_USER]) - text
+            case _:
+                both = self._measure([_USER, _ASSISTANT, _USER]) - self._measure([_USER])
+                return both - self._measure_assistant() - 2 * text
 
 
 class HuggingFaceTokenizer(_TemplateTokenizer):
@@ -500,9 +504,13 @@ def _compile_template(template: str) -> Template:
         plain,
         globals={
             "raise_exception": refuse,
-            "strftime_now": lambda form: datetime.now().astimezone().strftime(form),
+            "strftime_now": _format_now,
         },
     )
+
+
+def _format_now(form: str) -> str:
+    return datetime.now().astimezone().strftime(form)
 
 
 def _cuts_before_spaces(definition: Mapping[str, Any]) -> bool:  # Any: JSON

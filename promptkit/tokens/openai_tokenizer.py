@@ -208,12 +208,14 @@ class OpenAITokenizer(Tokenizer):
         Without `tokens`, an opaque part counts the text in it, and a document nothing; that is
         exact only for a refusal.
         """
-        if isinstance(part, ImagePart):
-            tokens, exact = count_image(part, self._images)
-            return Count(tokens, exact and self._exact)
-        if isinstance(part, OpaquePart):
-            return count_opaque(part, self.count)
-        return Count(0, exact=False) if part.tokens is None else Count(part.tokens)
+        match part:
+            case ImagePart():
+                tokens, exact = count_image(part, self._images)
+                return Count(tokens, exact and self._exact)
+            case OpaquePart():
+                return count_opaque(part, self.count)
+            case DocumentPart():
+                return Count(part.tokens or 0, part.tokens is not None)
 
     def count_overhead(
         self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
@@ -363,16 +365,18 @@ class CountCache:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = self._room = max_bytes
+        self._max_text = max_bytes // 2
         self.counts: dict[str, int] = {}
         """It is always the same dict, so that a counter may look into it directly."""
 
     def put(self, text: str, tokens: int) -> None:
         """Cache a count. A text larger than half of the cache is not cached."""
         size = text.__sizeof__() + _ENTRY
-        if size > self._max_bytes // 2:
+        if size > self._max_text:
             return
-        self._room -= size
-        if self._room < 0:
+        room = self._room - size
+        if room < 0:
             self.counts.clear()
-            self._room = self._max_bytes - size
+            room = self._max_bytes - size
+        self._room = room
         self.counts[text] = tokens

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -110,6 +109,8 @@ def read_prices(path: Path | None = None) -> Prices:
     Raises:
         PriceError: The file cannot be read, or is not a price table.
     """
+    import tomllib  # takes 4 ms, and few programs ask for prices
+
     file = PACKAGED if path is None else path
     file_format = "TOML" if file.suffix == ".toml" else "JSON"
     try:

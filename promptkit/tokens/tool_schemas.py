@@ -92,9 +92,9 @@ def count_tool_calls(calls: Sequence[ToolCall], count: Counter) -> Count:
 
     The prompt holds arguments as compact JSON. The count is exact for one call.
     """
-    tokens = sum(
-        _CALL + 2 * count(call.name) + count(compact_arguments(call.arguments)) for call in calls
-    )
+    tokens = 0
+    for call in calls:
+        tokens += _CALL + 2 * count(call.name) + count(compact_arguments(call.arguments))
     return Count(tokens + _PARALLEL if len(calls) > 1 else tokens, exact=len(calls) <= 1)
 
 
@@ -103,12 +103,13 @@ def compact_arguments(arguments: str) -> str:
     return (_compact_short if len(arguments) <= _SHORT else _compact_long)(arguments)
 
 
+_read = json.JSONDecoder().decode
 _write_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _rewrite(arguments: str) -> str:
     try:
-        return _write_compact(json.loads(arguments))
+        return _write_compact(_read(arguments))
     except (ValueError, RecursionError):
         return arguments
 
@@ -180,12 +181,13 @@ class _Declaration:
             return " | ".join(self.format_type(option, depth, level + 1) for option in options)
         if isinstance(values := schema.get("enum"), Sequence):
             return " | ".join(json.dumps(value, ensure_ascii=False) for value in values)
-        kind = schema.get("type")
-        if kind == "object":
-            return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
-        if kind == "array":
-            return self.format_array(read_object(schema.get("items")), depth, level)
-        return _TYPES.get(str(kind), "any")
+        match schema.get("type"):
+            case "object":
+                return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
+            case "array":
+                return self.format_array(read_object(schema.get("items")), depth, level)
+            case kind:
+                return _TYPES.get(str(kind), "any")
 
     def format_array(self, items: Mapping[str, Json], depth: int, level: int) -> str:
         if not items:

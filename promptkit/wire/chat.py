@@ -197,6 +197,9 @@ def _convert_part(part: Part) -> WireDict:
 
 
 def _convert_call(call: ToolCall, fields: WireDict) -> WireDict:
+    if not fields:
+        function = {"name": call.name, "arguments": call.arguments}
+        return {"id": call.id, "type": "function", "function": function}
     if fields.get("type") == "custom":
         return {
             "id": call.id,

@@ -20,7 +20,7 @@ import pytest
 from syrupy.data import Snapshot, SnapshotCollection
 
 from promptkit.cli.main import main
-from promptkit.compaction.storage.archives import ArchiveDirectory
+from promptkit.compaction.storage import ArchiveDirectory
 from promptkit.errors import TranscriptError
 from promptkit.testing.snapshots.snapshot import PromptExtension
 from promptkit.transcript.log.transcript import Transcript

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from promptkit.agent.session.session import AgentSession
 from promptkit.compaction.presets.pi import GSV, gsv
 from promptkit.compaction.run.reset import find_due_reset
-from promptkit.compaction.storage.archives import ArchiveDirectory
-from promptkit.compaction.storage.memories import (
+from promptkit.compaction.storage import (
     CURATED_FILE,
+    ArchiveDirectory,
     MemoryDirectory,
     MemoryExtractionHook,
     StatedMemoryExtractor,

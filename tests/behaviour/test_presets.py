@@ -25,9 +25,9 @@ from promptkit.compaction.presets.coding_agents import (
     off,
     opencode,
     truncate_only,
+    vscode,
 )
 from promptkit.compaction.presets.pi import GSVProcess, OhMyPi, gsv, gsv_process, oh_my_pi, pi
-from promptkit.compaction.presets.vscode import vscode
 from promptkit.compaction.recall.tool import build_excerpt
 from promptkit.compaction.run.branches import SummaryWriter, handoff
 from promptkit.compaction.summarizers.defaults import (

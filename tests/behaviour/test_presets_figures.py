@@ -17,11 +17,11 @@ from promptkit.compaction.presets.coding_agents import (
     Codex,
     CopilotCLI,
     OpenCode,
+    VSCode,
     opencode,
 )
 from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi, gsv_process, oh_my_pi, pi
 from promptkit.compaction.presets.settings import load_settings
-from promptkit.compaction.presets.vscode import VSCode
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer

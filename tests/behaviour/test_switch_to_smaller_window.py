@@ -11,7 +11,7 @@ import pytest
 
 from promptkit import AgentSession, ContextBudget, Tool, ToolDefinition
 from promptkit.compaction import CompactionCommitted, Event, Events
-from promptkit.compaction.presets.vscode import VSCode, vscode
+from promptkit.compaction.presets.coding_agents import VSCode, vscode
 from promptkit.messages import ToolCall
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import api_error, serve

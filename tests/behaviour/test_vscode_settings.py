@@ -9,7 +9,7 @@ import pytest
 
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.window.window import ContextWindow
-from promptkit.compaction.presets.vscode import VSCode, vscode
+from promptkit.compaction.presets.coding_agents import VSCode, vscode
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.errors import InvalidArgumentError
 from promptkit.testing import ScriptedModel, WordTokenizer

@@ -16,10 +16,15 @@ import pytest
 
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.break_even import BreakEven
-from promptkit.compaction.presets.coding_agents import ClaudeCode, Codex, CopilotCLI, OpenCode
+from promptkit.compaction.presets.coding_agents import (
+    ClaudeCode,
+    Codex,
+    CopilotCLI,
+    OpenCode,
+    VSCode,
+)
 from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi
 from promptkit.compaction.presets.settings import original_names
-from promptkit.compaction.presets.vscode import VSCode
 from tests.paths import ROOT
 
 if TYPE_CHECKING:

@@ -17,10 +17,12 @@ from promptkit.compaction.presets.coding_agents import (
     Codex,
     CopilotCLI,
     OpenCode,
+    VSCode,
     claude_code,
     codex,
     copilot_cli,
     opencode,
+    vscode,
 )
 from promptkit.compaction.presets.pi import (
     GSV,
@@ -33,7 +35,6 @@ from promptkit.compaction.presets.pi import (
     pi,
 )
 from promptkit.compaction.presets.settings import load_settings, original_names
-from promptkit.compaction.presets.vscode import VSCode, vscode
 from promptkit.errors import PromptKitError, SettingsError, ToolsFillBudgetError
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget

@@ -17,7 +17,6 @@ from promptkit.providers.openai.response import (
     parse_chat_reply,
     parse_responses_reply,
 )
-from promptkit.providers.surrogates import replace_lone_surrogates
 from promptkit.testing import strategies
 from promptkit.wire import (
     messages_from_anthropic,
@@ -27,6 +26,7 @@ from promptkit.wire import (
     to_chat,
     to_responses,
 )
+from promptkit.wire.parts import replace_lone_surrogates
 from tests.conversations import user_message
 from tests.fuzz.mutations import mutated
 from tests.fuzz.target import Target, as_case, check_sentence, read_case

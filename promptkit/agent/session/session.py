@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from promptkit.agent.session.attachments import (
     Attachment,
@@ -18,7 +18,6 @@ from promptkit.agent.session.attachments import (
     fit_attachments,
     read_attachments,
 )
-from promptkit.agent.session.result import TurnResult
 from promptkit.agent.session.stream import StreamEvent, stream_turn
 from promptkit.agent.session.subagents import (
     FORK_NOTE,
@@ -34,7 +33,13 @@ from promptkit.agent.session.subagents import (
     link,
     open_beside,
 )
-from promptkit.agent.session.tools import ToolRunner, TurnHooks, run_before_request, tools_by_name
+from promptkit.agent.session.tools import (
+    ToolRunner,
+    TurnHooks,
+    TurnResult,
+    run_before_request,
+    tools_by_name,
+)
 from promptkit.agent.settings import (
     WindowSettings,
     check_content,
@@ -76,6 +81,7 @@ from promptkit.compaction.run.events import (
     TurnStarted,
     get_conversation_id,
 )
+from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
 from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.elements.element import Child
 from promptkit.errors import (
@@ -97,9 +103,6 @@ from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.tools import AnyTool, Tool, parse_content
 from promptkit.transcript import Entry, InMemoryStore, Redactor, Reset, Transcript, TranscriptStore
 from promptkit.transcript.log.view import INCOMPLETE_FINISHES
-
-if TYPE_CHECKING:
-    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
 
 COMPACT = ToolDefinition(
     name="compact",
@@ -901,9 +904,10 @@ class AgentSession:
         """
         window = self.window
         shown = window.budget.result_tokens
-        max_tokens = PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2)
         return RecallSettings(
-            transcript=window.transcript, tokenizer=window.tokenizer, max_tokens=max_tokens
+            transcript=window.transcript,
+            tokenizer=window.tokenizer,
+            max_tokens=PAGE_TOKENS if shown is None else min(PAGE_TOKENS, shown // 2),
         )
 
     async def _add_attachments(

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import attrs
 
-from promptkit.agent.session.result import TurnResult
 from promptkit.agent.session.subagents import in_subagent
+from promptkit.agent.session.tools import TurnResult
 from promptkit.compaction import Event, Events
 from promptkit.compaction.run.events import (
     CacheMissed,

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import attrs
 
-from promptkit.agent.session.result import TurnResult
+from promptkit.agent.session.tools import TurnResult
 from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.compaction.run.branches import PARENT_SETTING, build_branch_items
 from promptkit.compaction.summarizers.facts import Facts, extend_facts

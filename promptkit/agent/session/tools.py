@@ -1,4 +1,4 @@
-"""The tool calls of a turn, run concurrently and answered in order, and the hooks of a turn: before each request, and before and after each call."""
+"""The tool calls of a turn, run concurrently and answered in order, its hooks, before each request and before and after each call, and its result."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import NoReturn, TypeAlias, TypeVar
+from typing import Literal, NoReturn, TypeAlias, TypeVar
 
 import attrs
 
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.compaction import Events, ToolCalled, ToolReturned
 from promptkit.errors import ToolError
-from promptkit.messages import Message, ToolCall, as_mapping
+from promptkit.messages import Message, ToolCall, Usage, as_mapping
+from promptkit.reprs import describe_fields
 from promptkit.tools import Tool, ToolOutput, ToolResult
 
 T = TypeVar("T")
@@ -28,6 +29,25 @@ MaybeAsync: TypeAlias = T | Awaitable[T]
 """The result of a plain function, or of an `async` one."""
 
 _LOGGER = logging.getLogger("promptkit")
+
+
+@attrs.frozen(kw_only=True)
+class TurnResult:
+    """The result of one turn: a user message, and everything until the model's last reply."""
+
+    text: str
+    """The text of the model's last reply. If a reply was cut off and the model continued it, both
+    texts. If the model was asked to go on after a compaction, its replies of before and after, with
+    a blank line between them."""
+    steps: int
+    """The number of requests of the turn."""
+    usages: tuple[Usage, ...]
+    """The cost of each request, in order."""
+    finish: Literal["stop", "tool_calls", "length", "content_filter"] = "stop"
+    """The reason why the model ended. `length`: its reply was cut off, and so was the next one.
+    `content_filter`: the provider withheld the rest."""
+
+    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -282,13 +302,12 @@ class ToolRunner:
                 )
             )
             raise
-        text = "".join(part for part in result.content if isinstance(part, str))
         self.events.emit(
             ToolReturned(
                 number=number,
                 seconds=time.monotonic() - started,
                 error="tool_error" if result.is_error else None,
-                result=text,
+                result="".join(part for part in result.content if isinstance(part, str)),
             )
         )
         return result

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import takewhile
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.agent.window.wire import is_recorded
+from promptkit.compaction import (
+    CompactionController,
+    LastRequest,
+    MemoryDirectory,
+    SummarizerContext,
+)
 from promptkit.compaction.run.branches import (
     SummaryWriter,
     handoff,
@@ -16,8 +22,10 @@ from promptkit.compaction.run.branches import (
     switch_branch,
 )
 from promptkit.compaction.run.reset import reset
+from promptkit.compaction.storage import MemoryExtractor
 from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.errors import SummaryError, TurnInProgressError
+from promptkit.messages import Message
 from promptkit.transcript import (
     Checkpoint,
     Edit,
@@ -31,18 +39,6 @@ from promptkit.transcript import (
 )
 from promptkit.transcript.log.quotes import restore_quotes
 from promptkit.transcript.log.transcript import LEAF_SETTING
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.compaction import (
-        CompactionController,
-        LastRequest,
-        MemoryDirectory,
-        SummarizerContext,
-    )
-    from promptkit.compaction.storage.memories import MemoryExtractor
-    from promptkit.messages import Message
 
 
 @attrs.frozen(kw_only=True)
@@ -219,15 +215,20 @@ class Branches:
                 detail="a handoff needs a model that writes it: give the window a model object.",
             )
         compactor = self.compaction.compactor
-        writer = SummaryWriter(
-            summarizer=make_handoff_summarizer(context, context.model),
-            max_tokens=compute_max_summary_tokens(context.budget),
-            last_request=last_request,
-            tools=compactor.tools,
-            redactor=compactor.redactor,
-            tokenizer=context.tokenizer,
-            seconds=self.compaction.wait_seconds,
-            events=compactor.events,
-            count_request=compactor.count_request,
+        return await handoff(
+            self.transcript,
+            self.compaction.view,
+            goal,
+            store,
+            writer=SummaryWriter(
+                summarizer=make_handoff_summarizer(context, context.model),
+                max_tokens=compute_max_summary_tokens(context.budget),
+                last_request=last_request,
+                tools=compactor.tools,
+                redactor=compactor.redactor,
+                tokenizer=context.tokenizer,
+                seconds=self.compaction.wait_seconds,
+                events=compactor.events,
+                count_request=compactor.count_request,
+            ),
         )
-        return await handoff(self.transcript, self.compaction.view, goal, store, writer=writer)

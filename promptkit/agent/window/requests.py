@@ -29,6 +29,7 @@ from promptkit.elements import SystemMessage
 from promptkit.elements.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Json, Message, OpaquePart, ToolDefinition
+from promptkit.pairing import pair_tool_calls
 from promptkit.providers.anthropic.request import beta_headers, build_body
 from promptkit.providers.model import CacheTtl, ModelOptions
 from promptkit.providers.openai.request import build_chat_body, build_responses_body
@@ -75,9 +76,7 @@ class WindowRequest:
     """Whether the history could be pruned, because no summary made enough room."""
     reserved_output_tokens: int | None = None
     """The tokens of the context window that are reserved for the reply, if they are known."""
-    rendered: Rendered = attrs.field(repr=False, eq=False)
-    """The render behind it, with its receipt. Model-specific additions (`messages`) are not in
-    it."""
+    _render: Callable[[], Rendered] = attrs.field(alias="render", repr=False, eq=False)
     _items: tuple[ViewItem, ...] = attrs.field(alias="items", default=(), repr=False, eq=False)
     changed_by: tuple[str, ...] = attrs.field(default=(), repr=False, eq=False)
     """The names of the processors that changed messages of the view."""
@@ -86,6 +85,11 @@ class WindowRequest:
     )
 
     __repr__ = describe_fields
+
+    @cached_property
+    def rendered(self) -> Rendered:
+        """The render behind it, with its receipt. Model-specific additions (`messages`) are not in it."""
+        return self._render()
 
     @cached_property
     def origins(self) -> tuple[object | None, ...]:
@@ -302,6 +306,8 @@ class RequestBuilder:
         self._renderer: tuple[object, Renderer] | None = None
         self._tool_tokens: tuple[object, int] | None = None
         self._earlier: tuple[Message, ...] = ()
+        self._shown: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
+        """The messages of the last conversation that was shown whole, as they are and as a prompt shows them."""
 
     async def build(
         self,
@@ -350,35 +356,62 @@ class RequestBuilder:
             cut_markers=cut_markers,
             measure=self._measure,
         )
-        renderer = self._renderer_for(target, limit)
-        try:
-            rendered = await renderer.render_request(
-                self._prompt(conversation), RequestRuns() if runs is None else runs, sizer
-            )
-        except BudgetExceededError as error:
-            error.required += adaptation.tokens
-            raise
-        earlier, self._earlier = self._earlier, rendered.messages
+        renderer, prompt = self._renderer_for(target, limit), self._prompt(conversation)
+        render: Callable[[], Rendered] = partial(renderer.render, prompt)
+        whole = None if pruned else self._show_whole(view, messages, target)
+        if whole is not None and (limit is None or whole[1] <= limit):
+            sent, tokens = whole
+        else:
+            try:
+                rendered = await renderer.render_request(
+                    prompt, RequestRuns() if runs is None else runs, sizer
+                )
+            except BudgetExceededError as error:
+                error.required += adaptation.tokens
+                raise
+            sent, tokens, render = rendered.messages, rendered.tokens, lambda: rendered
+        earlier, self._earlier = self._earlier, sent
         shown = messages
         if pruned and isinstance(self._prompt, ConversationPrompt):
-            items = match_items(rendered.messages, view.items)
+            items = match_items(sent, view.items)
             shown = tuple(
                 message if item is None else item.message
-                for message, item in zip(rendered.messages, items, strict=True)
+                for message, item in zip(sent, items, strict=True)
                 if message.role != "system"
             )
         omitted = self._report_omitted(view.messages, shown, sizer, by)
         return WindowRequest(
             model=target.model,
-            messages=adaptation.apply(rendered.messages),
+            messages=adaptation.apply(sent),
             tools=self.tools,
-            tokens=rendered.tokens + adaptation.tokens,
-            rendered=attrs.evolve(rendered, earlier=earlier),
+            tokens=tokens + adaptation.tokens,
+            render=lambda: attrs.evolve(render(), earlier=earlier),
             omitted=omitted,
             pruned=pruned,
             items=view.items,
             changed_by=by,
         )
+
+    def _show_whole(
+        self, view: TranscriptView, messages: tuple[Message, ...], target: RequestTarget
+    ) -> tuple[tuple[Message, ...], int] | None:
+        """Return what a request without pruning shows, and its tokens. None: only a render tells.
+
+        A conversation is shown as it is, so that the render can wait until somebody reads its
+        receipt.
+        """
+        if self._system is None:
+            return None
+        if messages is not view.messages:  # a view has every call with its result
+            messages = pair_tool_calls(messages).messages
+        earlier, shown = self._shown
+        new = messages[len(earlier) :]
+        if messages[: len(earlier)] != earlier:
+            new, shown = messages, ()
+        shown = (*shown, *filter(None, map(show_message, new)))
+        self._shown = messages, shown
+        tokens = self.count_fixed(messages, target).total + target.sizer.count_messages(shown)
+        return (*self._system, *shown), tokens
 
     def measure(self, view: TranscriptView, target: RequestTarget) -> UsageByPart:
         """Count by part what the request that shows a view would take, if nothing is compacted or pruned for it.

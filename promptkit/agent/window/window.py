@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import attrs
 
@@ -73,6 +73,7 @@ from promptkit.compaction.run.compactor import MAX_LOOK_UP
 from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
 from promptkit.compaction.run.replacement import count_pins
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
+from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.elements.element import Child
 from promptkit.errors import (
@@ -106,9 +107,6 @@ from promptkit.transcript import (
     TranscriptView,
 )
 from promptkit.transcript.log.view import MODEL_SETTING
-
-if TYPE_CHECKING:
-    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
 
 _LOGGER = logging.getLogger("promptkit")
 
@@ -799,8 +797,9 @@ class ContextWindow:
             context=self._settings.build_context(self.model, self.budget, self.tokenizer),
             last_request=None if last is None else last.as_last_request(),
         )
-        settings = self._settings if carries else attrs.evolve(self._settings, carry=None)
-        window = self._reopen(settings, transcript)
+        window = self._reopen(
+            self._settings if carries else attrs.evolve(self._settings, carry=None), transcript
+        )
         await self.wait_synced()
         await window.wait_synced()
         return window
@@ -813,8 +812,9 @@ class ContextWindow:
             at: The last entry to copy; by default the latest.
         """
         copy = self.transcript.fork(store, at=at)
-        hooks = self.compaction.compactor.hooks.fork(copy)
-        return self._reopen(attrs.evolve(self._settings, hooks=hooks), copy)
+        return self._reopen(
+            attrs.evolve(self._settings, hooks=self.compaction.compactor.hooks.fork(copy)), copy
+        )
 
     def isolate(
         self,
@@ -877,10 +877,12 @@ class ContextWindow:
         ):
             return request
         self.last_request = changed = recount(request, self.tokenizer)
-        pending = attrs.evolve(
-            state.pending, content=changed.as_last_request(), tokens=changed.tokens
+        self.compaction.state = attrs.evolve(
+            state,
+            pending=attrs.evolve(
+                state.pending, content=changed.as_last_request(), tokens=changed.tokens
+            ),
         )
-        self.compaction.state = attrs.evolve(state, pending=pending)
         return changed
 
     def add_reply(self, reply: AnyReply, *, usage: Usage | None = None) -> Entry:
@@ -986,11 +988,10 @@ class ContextWindow:
             roomier.
         """
         await self.wait_synced()
-        request_tokens = self.last_request.tokens if self.last_request else 0
         return await retry_cut_reply(
             self.transcript,
             self.compaction,
-            request_tokens=request_tokens,
+            request_tokens=self.last_request.tokens if self.last_request else 0,
             tokenizer=self.tokenizer,
         )
 
@@ -1189,8 +1190,9 @@ class ContextWindow:
         if tools.given == tools.offered == tools.announced:
             return
         why = None if tools.given == tools.offered else self._find_reason_to_offer(tools)
-        change = describe_tool_changes(tools.offered, tools.given)
-        told = ToolsChanged(change=change, offered=True, why=why or "")
+        told = ToolsChanged(
+            change=describe_tool_changes(tools.offered, tools.given), offered=True, why=why or ""
+        )
         if why is not None:
             self._offer(tools.offer())
         elif tools.given == tools.announced or self.pending_calls:
@@ -1343,13 +1345,15 @@ class ContextWindow:
 
     def _offer_promotion(self) -> None:
         """Tell the controller of the next larger model, if there is one."""
-        promotion = find_promotion(
-            self._settings.promotions,
-            self.budget.window,
-            switch=self.set_model,
-            tokenizer=self._settings.tokenizer,
+        self.compaction.state = attrs.evolve(
+            self.compaction.state,
+            promotion=find_promotion(
+                self._settings.promotions,
+                self.budget.window,
+                switch=self.set_model,
+                tokenizer=self._settings.tokenizer,
+            ),
         )
-        self.compaction.state = attrs.evolve(self.compaction.state, promotion=promotion)
 
 
 def sync_later(store: TranscriptStore, *, later: bool = True) -> None:

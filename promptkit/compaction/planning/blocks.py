@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from itertools import starmap
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
 from promptkit.fitting.choose import split_blocks
+from promptkit.messages import Message
 from promptkit.transcript import Checkpoint, Entry, ViewItem, build_summary_message, build_view
 from promptkit.transcript.log.entry_sequence import find_entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit.messages import Message
 
 ANSWERED, OPEN = "[answered] ", "[open] "
 """The marks of the user's earlier messages beside a summary: whether a final reply has followed."""

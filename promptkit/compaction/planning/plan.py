@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
+from promptkit.messages import Json, Message, ToolDefinition, Usage
+from promptkit.providers import Model
 from promptkit.reprs import describe_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from promptkit.messages import Json, Message, ToolDefinition, Usage
-    from promptkit.providers import Model
-    from promptkit.transcript import Redactor, ViewItem
-    from promptkit.transcript.log.entries import Author
+from promptkit.transcript import Redactor, ViewItem
+from promptkit.transcript.log.entries import Author
 
 TARGET_SHARE = 4
 """The target length of a summary is its maximum divided by this."""

@@ -7,7 +7,8 @@ them is.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
+from typing import TypeAlias
 
 import attrs
 
@@ -28,12 +29,8 @@ from promptkit.compaction.planning.user_messages import keep_newest
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
-
-    from promptkit.tokens import Tokenizer
-    from promptkit.transcript import TranscriptView, ViewItem
+from promptkit.tokens import Tokenizer
+from promptkit.transcript import TranscriptView, ViewItem
 
 
 @attrs.frozen(kw_only=True)

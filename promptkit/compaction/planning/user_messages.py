@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import attrs
 
@@ -20,14 +21,10 @@ from promptkit.compaction.planning.blocks import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
+from promptkit.tokens import Tokenizer
 from promptkit.tokens.truncation import truncate_text
+from promptkit.transcript import ViewItem
 from promptkit.transcript.log.view import escape_block_tags
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from promptkit.tokens import Tokenizer
-    from promptkit.transcript import ViewItem
 
 MARKER = "[…]"
 """Replaces the middle of a truncated message."""

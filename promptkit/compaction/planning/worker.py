@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections import deque
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from promptkit.messages import Message
+from promptkit.messages import Message
 
 P = ParamSpec("P")
 T = TypeVar("T")

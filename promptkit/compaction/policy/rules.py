@@ -11,7 +11,7 @@ automatically where compaction is off.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -83,17 +83,23 @@ def first_match(rules: Sequence[Rule]) -> Policy:
     return _FirstMatch(tuple(rules))
 
 
+def _find_decision(rules: Iterable[Rule], state: PolicyState) -> Decision | None:
+    return next((decision for rule in rules if (decision := rule(state)) is not None), None)
+
+
 @attrs.frozen
 class _FirstMatch:
     rules: tuple[Rule, ...]
 
     def decide(self, state: PolicyState) -> Decision:
-        for rule in self.rules:
-            decision = rule(state)
-            if decision is not None:
-                return decision
-        return compact_on_demand(state) or NoAction(
-            reason=Reason(why=f"no rule applies in the phase {state.phase!r}", ratio=state.ratio)
+        return (
+            _find_decision(self.rules, state)
+            or compact_on_demand(state)
+            or NoAction(
+                reason=Reason(
+                    why=f"no rule applies in the phase {state.phase!r}", ratio=state.ratio
+                )
+            )
         )
 
 
@@ -572,8 +578,14 @@ def prune_old_reasoning(state: PolicyState) -> Decision | None:
         or state.background in {"running", "ready"}
     ):
         return None
-    why = f"the cache is cold, and the reasoning of earlier turns takes {state.reasoning_tokens:,} tokens"
-    return Prune(reason=Reason(why=why, ratio=state.ratio, warm=False), only_reasoning=True)
+    return Prune(
+        reason=Reason(
+            why=f"the cache is cold, and the reasoning of earlier turns takes {state.reasoning_tokens:,} tokens",
+            ratio=state.ratio,
+            warm=False,
+        ),
+        only_reasoning=True,
+    )
 
 
 def render_pruned_if_too_large(state: PolicyState) -> Decision | None:
@@ -661,6 +673,6 @@ def require_messages(count: int, rules: Sequence[Rule], *, manual_count: int = 0
                 if state.phase == "manual"
                 else None
             )
-        return next((decision for each in rules if (decision := each(state)) is not None), None)
+        return _find_decision(rules, state)
 
     return rule

@@ -302,8 +302,12 @@ class Rereading:
             return Rereading(first=tokens, checkpoint_id=checkpoint_id)
         known = self.cached if cached is None else bool(self.cached) or cached
         more = max(0, tokens - self.first)
-        missed = self.missed + (more if known and cached is False else 0)
-        return attrs.evolve(self, tokens=self.tokens + more, missed=missed, cached=known)
+        return attrs.evolve(
+            self,
+            tokens=self.tokens + more,
+            missed=self.missed + (more if known and cached is False else 0),
+            cached=known,
+        )
 
 
 @attrs.frozen(kw_only=True)

@@ -322,18 +322,21 @@ class UsageMeter:
         removed, added, sums = old[same:], items[same:], self._before
         # After a change most messages are the same, only at another place.
         known = {id(item.message): sums[at + 1] - sums[at] for at, item in enumerate(removed, same)}
-        count = self.sizer.count_message
-        counts = [
-            count(item.message) if (tokens := known.get(id(item.message))) is None else tokens
-            for item in added
-        ]
+        count, find = self.sizer.count_message, known.get
+        messages = [item.message for item in added]
+        counts = (
+            [count(each) if (tokens := find(id(each))) is None else tokens for each in messages]
+            if known
+            else map(count, messages)
+        )
         for at, item in enumerate(removed, same):
             if self._places.get(item.entry_id) == at:
                 del self._places[item.entry_id]
         sums[same:] = accumulate(counts, initial=sums[same])
         old[same:] = added
         for at, item in enumerate(added, same):
-            if item.entry_id not in self._places:
+            # a provider's count is of the request that an assistant message answered
+            if item.message.role == "assistant" and item.entry_id not in self._places:
                 self._places[item.entry_id] = at
                 self._first_sums.setdefault(item.entry_id, sums[at])
         for item in removed:

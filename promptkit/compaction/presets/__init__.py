@@ -14,10 +14,10 @@ from promptkit.compaction.presets.coding_agents import (
     off,
     opencode,
     truncate_only,
+    vscode,
 )
 from promptkit.compaction.presets.pi import gsv, gsv_process, oh_my_pi, pi
 from promptkit.compaction.presets.preset import Preset
-from promptkit.compaction.presets.vscode import vscode
 
 PRESETS: Mapping[str, Callable[[], Preset]] = MappingProxyType(
     {

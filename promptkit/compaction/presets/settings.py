@@ -20,7 +20,6 @@ import json
 import logging
 import math
 import re
-import tomllib
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -40,9 +39,6 @@ if TYPE_CHECKING:
     from cattrs import Converter
 
 T = TypeVar("T")
-
-NESTED = "__"
-"""Separates the name of a group from that of its setting, in a variable."""
 
 JSON_SUFFIXES = (".json", ".jsonc")
 
@@ -65,13 +61,11 @@ TYPE_NAMES: Mapping[object, str] = {
     int: "a whole number",
     float: "a number",
     str: "a text",
-    Path: "a path",
 }
 TYPE_PLURALS: Mapping[object, str] = {
     int: "whole numbers",
     float: "numbers",
     str: "texts",
-    Path: "paths",
 }
 
 
@@ -197,7 +191,7 @@ def load_settings(
     Args:
         cls: The settings class.
         prefix: Start of the names of the variables that are read: with `PI_`, `PI_KEEP_TOKENS` is
-            `keep_tokens`, and `PI_SUMMARY__MODEL` is `model` in the group `summary`.
+            `keep_tokens`.
         file: The file; it must exist. It is TOML, or JSON, with or without comments, if its name
             ends with `.json` or `.jsonc`. A file with names of the system, and none of promptkit's
             own, is one of the system: unknown settings in it are no error. None: no file.
@@ -208,8 +202,8 @@ def load_settings(
         The settings.
 
     Raises:
-        SettingsError: A setting is unknown, ambiguous, out of its limits or of another type, it is
-            given under two names with different values, or the file cannot be read.
+        SettingsError: A setting is unknown, out of its limits or of another type, it is given
+            under two names with different values, or the file cannot be read.
     """
     if not prefix:
         raise SettingsError(
@@ -217,13 +211,14 @@ def load_settings(
             setting="",
             why="the prefix of the variables must not be empty",
         )
+    fields = _find_fields(cls)
     names = {
         original.name: (field, original)
-        for field in _find_fields(cls).values()
+        for field in fields.values()
         for original in field.metadata.get("names", ())
     }
     environ = environ or {}
-    in_file: _Values = {} if file is None else _read_file(Path(file))
+    in_file: _Paths = {} if file is None else _read_file(Path(file))
     renamed = {
         path: attrs.evolve(value, source=f"{value.source}: {name}")
         for path, value in in_file.items()
@@ -232,30 +227,33 @@ def load_settings(
     own = {path: value for path, value in in_file.items() if path not in renamed}
     left_aside: tuple[str, ...] = getattr(cls, "LEFT_ASIDE", ())
     is_original = renamed or any(path[0] in left_aside for path in own)
-    if is_original and not any(path[0] in _find_fields(cls) for path in own):
+    if is_original and not any(path[0] in fields for path in own):
         _report_unknown(own, names)
         own = {}
-    values = _rename(own, renamed, names)
-    originals: _Values = {
+    values = _rename(
+        {
+            path[0]: value if len(path) == 1 else attrs.evolve(value, value={})
+            for path, value in own.items()
+        },
+        renamed,
+        names,
+    )
+    originals: _Paths = {
         (name,): _Value(text, name, text=True)
         for name, text in sorted(environ.items())
         if name.isupper() and name in names
     }
-    others = _read_variables(
-        {name: environ[name] for name in environ if (name,) not in originals}, prefix
+    variables = _rename(
+        {
+            name.removeprefix(prefix).lower(): _Value(text, name, text=True)
+            for name, text in sorted(environ.items())
+            if name.startswith(prefix) and (name,) not in originals
+        },
+        originals,
+        names,
     )
-    variables = _rename(others, originals, names)
-    overruled = {
-        path
-        for path in values
-        for other in variables
-        if path[: len(other)] == other or other[: len(path)] == path
-    }
-    return _build(
-        cls,
-        {path: value for path, value in values.items() if path not in overruled} | dict(variables),
-        (),
-    )
+    kept = {name: value for name, value in values.items() if name not in variables}
+    return _build(cls, {**kept, **variables})
 
 
 # Any stands for attrs knows no closer type
@@ -268,18 +266,20 @@ class _Value:
     """A value and its source."""
 
     value: object
+    """The value; an empty dict for a table of values."""
     source: str
     """The file or the variable."""
     text: bool = False
     """Whether it is the text of a variable, to be converted to the type of the setting."""
 
 
-_Values = Mapping[tuple[str, ...], _Value]
-"""Values by name, with the names of their groups before it. A value without a name is the setting
-itself."""
+_Paths = Mapping[tuple[str, ...], _Value]
+"""Values by name, with the names of their tables before it."""
 
 
-def _read_file(path: Path) -> _Values:
+def _read_file(path: Path) -> _Paths:
+    import tomllib  # takes 4 ms, and few programs have a file
+
     is_json = path.suffix.lower() in JSON_SUFFIXES
     try:
         text = path.read_text(encoding="utf-8-sig" if is_json else "utf-8")
@@ -305,7 +305,7 @@ def _strip_comments(text: str) -> str:
     return text
 
 
-def _report_unknown(unknown: _Values, names: _Names) -> None:
+def _report_unknown(unknown: _Paths, names: _Names) -> None:
     """Name the settings of a system's file that have no counterpart here, those of its known groups first."""
     if not unknown:
         return
@@ -330,30 +330,11 @@ def _flatten(
             yield (*groups, name), _Value(value, source)
 
 
-def _read_variables(environ: Mapping[str, str], prefix: str) -> _Values:
-    values = {
-        tuple(name.removeprefix(prefix).lower().split(NESTED)): _Value(
-            environ[name], name, text=True
-        )
-        for name in sorted(environ)
-        if name.startswith(prefix)
-    }
-    for path, value in values.items():
-        for end in range(1, len(path)):
-            if path[:end] in values:
-                raise SettingsError(
-                    source=value.source,
-                    setting=path[end - 1],
-                    why="it is set both as a value and as a group",
-                )
-    return values
-
-
 _Names = Mapping[str, tuple["attrs.Attribute[Any]", OriginalName]]  # Any: of whatever type
 """The settings by the names that they have in their system."""
 
 
-def _rename(values: _Values, originals: _Values, names: _Names) -> _Values:
+def _rename(values: Mapping[str, _Value], originals: _Paths, names: _Names) -> Mapping[str, _Value]:
     """Add the values that are given under a system's own names.
 
     Raises SettingsError if a setting has another value under another name.
@@ -371,15 +352,13 @@ def _rename(values: _Values, originals: _Values, names: _Names) -> _Values:
             ) from error
         if read is None:
             continue
-        setting = (field.name,)
         value = _Value(read, given.source, text=isinstance(read, str))
-        other = renamed.setdefault(setting, value)
-        if _convert_setting(field.type, {(): other}, setting) != _convert_setting(
-            field.type, {(): value}, setting
-        ):
-            why = "it has a different value under each of these names"
+        other = renamed.setdefault(field.name, value)
+        if _convert_setting(field, other) != _convert_setting(field, value):
             raise SettingsError(
-                source=f"{other.source} and {given.source}", setting=field.name, why=why
+                source=f"{other.source} and {given.source}",
+                setting=field.name,
+                why="it has a different value under each of these names",
             )
     return renamed
 
@@ -396,60 +375,51 @@ def _is_not_positive(value: object) -> bool:
         return False
 
 
-def _build(cls: type[T], given: _Values, groups: tuple[str, ...]) -> T:
+def _build(cls: type[T], given: Mapping[str, _Value]) -> T:
     fields = _find_fields(cls)
-    settings: dict[str, dict[tuple[str, ...], _Value]] = {}
-    for (name, *rest), value in given.items():
-        settings.setdefault(name, {})[tuple(rest)] = value
+    for name, value in given.items():
         if name not in fields:
             raise SettingsError(
-                source=value.source,
-                setting=_dotted(groups, name),
-                why=f"unknown setting{_suggest(name, fields)}",
+                source=value.source, setting=name, why=f"unknown setting{_suggest(name, fields)}"
             )
     values: dict[str, object] = {}
-    for name, inner in settings.items():
-        values[name] = _convert_setting(fields[name].type, inner, (*groups, name))
-        if () in inner:
-            _check_limits(fields[name], values[name], inner[()].source, _dotted(groups, name))
+    for name, value in given.items():
+        values[name] = _convert_setting(fields[name], value)
+        _check_limits(fields[name], values[name], value.source)
     try:
         return cls(**values)
     except (PromptKitError, ValueError, TypeError) as error:
         raise SettingsError(
             source=", ".join(dict.fromkeys(value.source for value in given.values()))
             or "the defaults",
-            setting=".".join(groups),
+            setting="",
             why=str(error).rstrip("."),
         ) from error
 
 
-def _convert_setting(kind: object, given: _Values, names: tuple[str, ...]) -> object:
+# Any stands for of whatever type
+def _convert_setting(field: attrs.Attribute[Any], given: _Value) -> object:
     """Convert a setting to its type, or raise SettingsError."""
+    kind, value = field.type, given.value
     members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    # Any stands for annotations
     choices: list[Any] = [choice for choice in members if choice is not type(None)]
-    group = next((each for each in choices if isinstance(each, type) and attrs.has(each)), None)
-    value, first = given.get(()), next(iter(given.values()))
-    if group is not None and (value is None or value.value == {}):
-        return _build(group, given if value is None else {}, names)
     shown = "a group of settings"
-    if value is not None and value.value != {}:
-        if value.text and str(value.value).strip().lower() == NONE and choices != list(members):
+    if value != {}:
+        if given.text and str(value).strip().lower() == NONE and choices != list(members):
             return None
-        known = value.value
         # Digits alone as text are refused in a file, where a number is written without quotes.
-        if isinstance(known, str) and known[-1:] in {"k", "m"} and names[-1].endswith(SIZES):
+        if isinstance(value, str) and value[-1:] in {"k", "m"} and field.name.endswith(SIZES):
             with suppress(InvalidArgumentError):  # the error below names the setting
-                tokens = parse_tokens(known)
-                known = str(tokens) if value.text else tokens
-        for choice in (each for each in choices if each is not group):
+                tokens = parse_tokens(value)
+                value = str(tokens) if given.text else tokens
+        for choice in choices:
             with suppress(ValueError, TypeError):
-                converted: object = _make_converter(text=value.text).structure(known, choice)
+                converted: object = _make_converter(text=given.text).structure(value, choice)
                 return converted
-        shown = repr(value.value)
+        shown = repr(given.value)
         shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
     why = f"it must be {' or '.join(map(_describe_type, choices))}, not {shown}"
-    raise SettingsError(source=first.source, setting=".".join(names), why=why)
+    raise SettingsError(source=given.source, setting=field.name, why=why)
 
 
 @functools.cache
@@ -465,11 +435,6 @@ def _make_converter(*, text: bool) -> Converter:
     for kind in (bool, int, float, str):
         converter.register_structure_hook(kind, _parse if text else _check)
 
-    def read_path(value: object, _: object) -> Path:
-        if isinstance(value, str) and value:
-            return Path(value)
-        raise ValueError(value)
-
     def read_list(value: object, kind: object) -> object:
         values: object = value.split(",") if text and isinstance(value, str) else value
         items, item = as_sequence(values), get_args(kind)[0]
@@ -482,7 +447,6 @@ def _make_converter(*, text: bool) -> Converter:
             return value
         raise ValueError(value)
 
-    converter.register_structure_hook(Path, read_path)
     converter.register_structure_hook_func(_is_origin(tuple), read_list)
     converter.register_structure_hook_func(_is_origin(Literal), read_choice)
     return converter
@@ -516,7 +480,7 @@ def _parse(value: object, kind: object) -> object:
 
 
 # Any stands for of whatever type
-def _check_limits(field: attrs.Attribute[Any], value: object, source: str, name: str) -> None:
+def _check_limits(field: attrs.Attribute[Any], value: object, source: str) -> None:
     """Raise SettingsError for a number outside its limits, or for a threshold between a share and a number of tokens."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
@@ -524,9 +488,11 @@ def _check_limits(field: attrs.Attribute[Any], value: object, source: str, name:
     minimum, maximum = limits.get("minimum"), limits.get("maximum")
     if limits.get("threshold"):
         try:
-            resolve_threshold(value, None, setting=name)
+            resolve_threshold(value, None, setting=field.name)
         except InvalidArgumentError as error:
-            raise SettingsError(source=source, setting=name, why=str(error).rstrip(".")) from error
+            raise SettingsError(
+                source=source, setting=field.name, why=str(error).rstrip(".")
+            ) from error
         minimum = 0 if minimum is None else minimum
     if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
         allowed = " and ".join(
@@ -535,7 +501,9 @@ def _check_limits(field: attrs.Attribute[Any], value: object, source: str, name:
                 *([] if maximum is None else [f"at most {maximum:g}"]),
             ]
         )
-        raise SettingsError(source=source, setting=name, why=f"it must be {allowed}, not {value:g}")
+        raise SettingsError(
+            source=source, setting=field.name, why=f"it must be {allowed}, not {value:g}"
+        )
 
 
 def _describe_type(kind: object) -> str:
@@ -543,11 +511,7 @@ def _describe_type(kind: object) -> str:
         return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is tuple:
         return f"a list of {TYPE_PLURALS.get(get_args(kind)[0], 'values')}"
-    return TYPE_NAMES.get(kind, "a group of settings")
-
-
-def _dotted(groups: tuple[str, ...], name: str) -> str:
-    return ".".join((*groups, name))
+    return TYPE_NAMES.get(kind, "another value")
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

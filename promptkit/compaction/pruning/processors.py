@@ -57,8 +57,6 @@ class RequestLimits:
     """Counts the tokens of a message. A window counts each message once for all of its requests."""
 
 
-_get_model = attrgetter("model")
-
 Processor: TypeAlias = Callable[[Sequence[Message], RequestLimits], Sequence[Message]]
 """Returns the messages of a request as they are rendered. Must be idempotent.
 
@@ -126,7 +124,7 @@ class ViewProcessor:
 
     def _strip_reasoning(self, view: TranscriptView, model: str | None) -> TranscriptView:
         """Return a view without the reasoning that other models sealed; the same view if it has none."""
-        if model is None or {None, model}.issuperset(map(_get_model, view.items)):
+        if model is None or {None, model}.issuperset(map(attrgetter("model"), view.items)):
             return view
         items = [
             item if item.model in {None, model} else self._strip_item(item) for item in view.items

@@ -35,7 +35,7 @@ from promptkit.messages import Message, Part, ToolCall
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
 from promptkit.tokens import Tokenizer
-from promptkit.tokens.tokenizer import count_part
+from promptkit.tokens.tokenizer import count_part, count_texts
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import Supersedes, is_error_result
 from promptkit.transcript import Checkpoint, Edit, Entry, TranscriptView, ViewItem
@@ -545,6 +545,8 @@ class CappedView:
             )
         for call in message.tool_calls:
             self._tools[call.id] = call.name
+        if message.role == "assistant":
+            return item
         if message.role != "tool":
             has_failed = (
                 item.kind == "message"  # what a checkpoint repeats was shown before
@@ -554,10 +556,10 @@ class CappedView:
             )
             return self._cap_request(item) if has_failed else item
         tool = self._tools.get(message.tool_call_id or "")
-        limits = (self._result_tokens, self._limits.by_tool.get(tool or ""))
-        limit = min((each for each in limits if each is not None), default=None)
-        texts = (part for part in message.content if isinstance(part, str))
-        if limit is None or sum(map(self._tokenizer.count, texts)) <= limit:
+        limit, own = self._result_tokens, self._limits.by_tool.get(tool or "")
+        if limit is None or (own is not None and own < limit):
+            limit = own
+        if limit is None or count_texts(message, self._tokenizer.count) <= limit:
             return item
         rest = self._limits.describe_rest(tool, item)
         marker = CUT_MARKER if rest is None else format_cut_marker(rest)

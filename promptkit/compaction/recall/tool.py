@@ -877,15 +877,17 @@ def find_passages(
         word: math.log(1 + (count if messages is None else messages) / times)
         for word, times in frequencies.items()
     }
-    passages = [
-        passage
-        for entry, lines, hits in matches
-        for passage in _build_passages(
-            entry, lines, hits, weights, find_notes(entry) if find_notes else {}
-        )
-    ]
-    # stable: of equal scores what the user said comes first, and then the older
-    return sorted(passages, key=lambda passage: (-passage.score, passage.role != "user"))
+    return sorted(
+        (
+            passage
+            for entry, lines, hits in matches
+            for passage in _build_passages(
+                entry, lines, hits, weights, find_notes(entry) if find_notes else {}
+            )
+        ),
+        # stable: of equal scores what the user said comes first, and then the older
+        key=lambda passage: (-passage.score, passage.role != "user"),
+    )
 
 
 @attrs.frozen(kw_only=True)

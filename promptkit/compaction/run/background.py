@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
-if TYPE_CHECKING:
-    from promptkit.compaction.planning.plan import Plan
-    from promptkit.compaction.policy.state import BackgroundState
-    from promptkit.compaction.run.compactor import DraftSummary
+from promptkit.compaction.planning.plan import Plan
+from promptkit.compaction.policy.state import BackgroundState
+from promptkit.compaction.run.compactor import DraftSummary
 
 Work: TypeAlias = "Callable[[], Coroutine[object, object, DraftSummary | None]]"
 """Makes the summary of one pass. A result of None counts as a failure: a hook cancelled it."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -31,6 +30,7 @@ from promptkit.compaction.summarizers.summarizer import (
 )
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message, ToolDefinition
+from promptkit.providers import Model
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
 from promptkit.tokens import HeuristicTokenizer, Tokenizer
@@ -50,9 +50,6 @@ from promptkit.transcript import (
     build_summary_message,
     build_view,
 )
-
-if TYPE_CHECKING:
-    from promptkit.providers import Model
 
 _LOGGER = logging.getLogger("promptkit")
 

@@ -267,8 +267,8 @@ class Compactor:
         path, before = self.transcript.path(), self._capped_view
         if not is_much(before.get_unread(path)):
             return
-        view = before.copy_limits()
-        await run_in_worker(lambda: self._count_view(view.build_view(path)))
+        view, count = before.copy_limits(), self.sizer.count_messages
+        await run_in_worker(lambda: count(view.build_view(path).messages))
         if before is self._capped_view and before.limits == view.limits:
             self._capped_view = view
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -12,6 +11,7 @@ from promptkit.compaction.planning.blocks import find_last_user_request, has_com
 from promptkit.compaction.planning.plan import LastRequest, Plan, SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
 from promptkit.compaction.planning.worker import take_turn
+from promptkit.compaction.policy.rules import Policy
 from promptkit.compaction.policy.state import (
     CACHE_SECONDS,
     HANDOFF,
@@ -56,6 +56,7 @@ from promptkit.compaction.pruning.tool_outputs import (
     prune_reasoning,
 )
 from promptkit.compaction.run.background import Background
+from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.run.events import DecisionMade
 from promptkit.compaction.run.state import (
     ConversationState,
@@ -64,19 +65,13 @@ from promptkit.compaction.run.state import (
     RequestVersion,
 )
 from promptkit.errors import CompactionInProgressError, ContextWindowFullError
-from promptkit.messages import as_mapping
+from promptkit.messages import Message, as_mapping
+from promptkit.providers import Model
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.reprs import describe
+from promptkit.tokens import ContextBudget, Tokenizer
 from promptkit.tokens.models import model_name
-from promptkit.transcript import MessageEntry
-
-if TYPE_CHECKING:
-    from promptkit.compaction.policy.rules import Policy
-    from promptkit.compaction.run.compactor import Compactor
-    from promptkit.messages import Message
-    from promptkit.providers import Model
-    from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.tokens import ContextBudget, Tokenizer
-    from promptkit.transcript import Edit, Entry, TranscriptView
+from promptkit.transcript import Edit, Entry, MessageEntry, TranscriptView
 
 LEAST_REPLACED = 500
 """The tokens that a compaction on the user's request must replace: for fewer no model is asked."""

@@ -7,20 +7,17 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeAlias, Unpack
+from typing import TypeAlias, Unpack
 
 import attrs
 
 from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.compaction.summarizers.losses import Losses
+from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers import Model, ModelOptions, Reply, with_options
 from promptkit.reprs import describe_fields
-from promptkit.transcript.log.entries import CacheMissed
-
-if TYPE_CHECKING:
-    from promptkit.messages import Message, ToolDefinition, Usage
-    from promptkit.transcript import Transcript
-    from promptkit.transcript.log.entries import Author
+from promptkit.transcript import Transcript
+from promptkit.transcript.log.entries import Author, CacheMissed
 
 __all__ = [
     "CacheMissed",

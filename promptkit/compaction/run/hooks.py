@@ -8,18 +8,14 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
 
+from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.messages import Json, is_instance
 from promptkit.reprs import describe_fields
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-
-    from promptkit.compaction.planning.plan import Plan, Summary
-    from promptkit.transcript import Entry, Transcript
+from promptkit.transcript import Entry, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
 

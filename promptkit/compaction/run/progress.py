@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import attrs
 
+from promptkit.compaction.planning.plan import FailedAttempt, Plan
+from promptkit.compaction.policy.usage import UsageByPart
 from promptkit.compaction.run.events import (
     CompactionCancelled,
     CompactionFailed,
@@ -20,13 +22,7 @@ from promptkit.compaction.run.events import (
 from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.errors import EmptyReplyError, SummaryError
 from promptkit.messages import Usage
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from promptkit.compaction.planning.plan import FailedAttempt, Plan
-    from promptkit.compaction.policy.usage import UsageByPart
-    from promptkit.providers import Model
+from promptkit.providers import Model
 
 
 @attrs.frozen(kw_only=True, eq=False)

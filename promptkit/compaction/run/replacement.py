@@ -11,13 +11,15 @@ import asyncio
 import inspect
 import logging
 import re
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Literal
 
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary, mark_request
 from promptkit.compaction.planning.names import NAMES_TAG, find_names, iter_texts
-from promptkit.compaction.planning.plan import CarriedContext
+from promptkit.compaction.planning.plan import CarriedContext, Plan, Summary
+from promptkit.compaction.planning.tool_calls import FileRule
 from promptkit.compaction.planning.user_messages import (
     HISTORY_SHARE,
     UserMessageHistory,
@@ -26,7 +28,7 @@ from promptkit.compaction.planning.user_messages import (
     has_history,
 )
 from promptkit.compaction.summarizers.extractive import EXTRACTIVE
-from promptkit.compaction.summarizers.facts import Facts, extend_facts
+from promptkit.compaction.summarizers.facts import Facts, Pin, extend_facts, rate_name
 from promptkit.compaction.summarizers.file_lists import has_file_lists, strip_line_range
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import InvalidArgumentError
@@ -34,18 +36,10 @@ from promptkit.fitting.shorten import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
+from promptkit.tokens import Tokenizer
 from promptkit.tokens.truncation import truncate_text
-from promptkit.transcript import ViewItem, build_summary_message
+from promptkit.transcript import Redactor, ViewItem, build_summary_message
 from promptkit.transcript.log.view import escape_block_tags, escape_closing_tag
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-
-    from promptkit.compaction.planning.plan import Plan, Summary
-    from promptkit.compaction.planning.tool_calls import FileRule
-    from promptkit.compaction.summarizers.facts import Pin
-    from promptkit.tokens import Tokenizer
-    from promptkit.transcript import Redactor
 
 CARRIED_SHARE = 30
 """Each block of carried context takes at most a thirtieth of what a conversation may have."""
@@ -57,6 +51,10 @@ wait more often than names were used."""
 CARRIED_FILES, CARRIED_ERRORS = 20, 5
 """The most paths of changed files, and of read ones, and the most lines of errors that are
 carried."""
+
+LEAST_RATING = 0.15
+"""Names that are rated lower are not listed: a name that a tool printed once is listed for two
+messages, one that the model wrote once for 12, and one that it wrote ten times for 58."""
 
 BINDING_SHARE = 16
 """What is pinned takes at most a sixteenth of what a conversation may have, and so do constraints."""
@@ -472,8 +470,11 @@ class Replacement:
         seen = find_names(summary.text) | find_names(shown)
         for item in (*plan.kept, *plan.pinned, *plan.replayed):
             seen.update(*map(find_names, iter_texts(item.message)))
+        facts = Facts.from_json(summary.facts)
         names = (
-            name.text for name in Facts.from_json(summary.facts).names if name.text not in seen
+            name.text
+            for name in facts.names
+            if name.text not in seen and rate_name(name, messages=facts.messages) >= LEAST_RATING
         )
         text = _join_names(names, self.names_tokens, tokenizer)
         return text and f"<{NAMES_TAG}>\n{NAMES_TITLE}\n{text}\n</{NAMES_TAG}>"

@@ -12,7 +12,7 @@ from promptkit.errors import InvalidArgumentError, TranscriptError
 from promptkit.transcript import ArchivingStore, Entry, MessageEntry, Reset, Transcript, build_view
 
 if TYPE_CHECKING:
-    from promptkit.compaction.storage.memories import MemoryDirectory, MemoryExtractor
+    from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
 
 _LOGGER = logging.getLogger("promptkit")
 HOURS = range(24)

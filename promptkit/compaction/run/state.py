@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
+from promptkit.compaction.planning.plan import LastRequest, SentRequest
 from promptkit.compaction.policy.state import AttemptOutcome, Attempts, Rereading
+from promptkit.providers import Model
+from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.tokens import ContextBudget, Tokenizer, tokenizer_for
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit.compaction.planning.plan import LastRequest, SentRequest
-    from promptkit.providers import Model
-    from promptkit.rendering.expand.render_cache import RequestRuns
 
 RequestVersion: TypeAlias = "tuple[str | None, int]"
 """The last entry of the transcript, and the version of the conversation's state. If neither has

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -14,14 +14,10 @@ from promptkit.compaction.summarizers.model_summarizers import (
     InlineSummarizer,
     SimpleSummarizer,
 )
+from promptkit.compaction.summarizers.summarizer import Summarizer
 from promptkit.errors import UnknownModelError
+from promptkit.providers import Model
 from promptkit.tokens import ContextBudget, Tokenizer, model_info
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from promptkit.compaction.summarizers.summarizer import Summarizer
-    from promptkit.providers import Model
 
 UNLIMITED = 1 << 40
 """Context window in tokens for models whose window is unknown."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import attrs
 
@@ -11,6 +11,7 @@ from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.user_messages import forbids, rank_requests
 from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
+from promptkit.compaction.summarizers.losses import MeasuredFact
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
     SECTIONS,
@@ -25,10 +26,6 @@ from promptkit.errors import BudgetExceededError, SummaryError
 from promptkit.messages import ImagePart
 from promptkit.rendering import render
 from promptkit.tokens import Tokenizer, tokenizer_for
-
-if TYPE_CHECKING:
-    from promptkit.compaction.summarizers.losses import MeasuredFact
-
 
 EXTRACTIVE = "extractive"
 """The mode of a summary that was extracted from the conversation."""

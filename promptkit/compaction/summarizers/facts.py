@@ -84,7 +84,7 @@ MAX_NAMES = 600
 """Names that are kept: those that are most likely to be used again."""
 
 WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 1.5, 5
-"""The weights in `rank_names` of a name that the model or the user wrote, and of one that more than
+"""The weights in `rate_name` of a name that the model or the user wrote, and of one that more than
 one message contains; and the messages for which a name is about as likely as a new one."""
 
 PLAN_TOOLS = frozenset(
@@ -268,18 +268,14 @@ def extend_facts(
     return collector.build()
 
 
-def rank_names(names: Iterable[Name], *, messages: int) -> tuple[Name, ...]:
-    """Sort names by how likely they are used again: what was written, repeated and seen lately comes first.
+def rate_name(name: Name, *, messages: int) -> float:
+    """Rate how likely a name is used again: what was written, repeated and seen lately is likelier.
 
     `messages` is the number of the newest message.
     """
-
-    def rank(name: Name) -> tuple[float, str]:
-        weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
-        weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
-        return -weight / math.sqrt(messages - name.last + GRACE), name.text
-
-    return tuple(sorted(names, key=rank))
+    weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
+    weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
+    return weight / (messages - name.last + GRACE)
 
 
 def pin_from_json(data: Mapping[str, Json]) -> Pin:
@@ -391,6 +387,10 @@ class _FactCollector:
             self._list_files(call_id)
         requests = _keep_requests(self.requests)
         first_open = len(self.requests) - self.unanswered
+        names = (Name(text, *used) for text, used in self.names.items())
+        ranked = sorted(
+            names, key=lambda name: (-rate_name(name, messages=self.messages), name.text)
+        )
         return Facts(
             requests=tuple(self.requests[at] for at in requests),
             unanswered=sum(at >= first_open for at in requests),
@@ -408,9 +408,7 @@ class _FactCollector:
             skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
             rules=_keep_newest_texts([Skill(*rule) for rule in self.rules.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
-            names=rank_names(
-                (Name(text, *used) for text, used in self.names.items()), messages=self.messages
-            )[:MAX_NAMES],
+            names=tuple(ranked[:MAX_NAMES]),
             last_reply=self.last_reply,
             messages=self.messages,
             thinking=self.thinking

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
 import attrs
 
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
+from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.summarizer import Summarizer, updated_facts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from promptkit.compaction.planning.plan import Summary, SummaryTask
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen(kw_only=True)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import attrs
 
@@ -15,12 +16,8 @@ from promptkit.compaction.planning.names import (
     iter_texts,
     remove_name_list,
 )
+from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, as_mapping, as_sequence
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.compaction.summarizers.facts import Facts
 
 FactKind: TypeAlias = Literal["paths", "commands", "figures", "errors", "requests"]
 """The kind of a fact."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 import attrs
 
@@ -33,6 +35,7 @@ from promptkit.compaction.summarizers.summarizer import (
     summary_from_reply,
 )
 from promptkit.elements import UserMessage
+from promptkit.elements.element import Child
 from promptkit.errors import (
     ContextLengthExceededError,
     EmptyReplyError,
@@ -48,12 +51,6 @@ from promptkit.sizes import read_tokens
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.transcript import ViewItem, redact_message
 from promptkit.wire.parts import begin_with_user
-
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.elements.element import Child
 
 SAFETY = 0.9
 """Share of what tool definitions leave that messages may take: tool definitions are counted less

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import accumulate
-from typing import TYPE_CHECKING
+from itertools import accumulate, chain
 
 import attrs
 
@@ -34,6 +34,7 @@ from promptkit.elements import (
     UserMessage,
     element_from_message,
 )
+from promptkit.elements.builtin import Rounds
 from promptkit.elements.component import component
 from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import BudgetExceededError, SummaryError
@@ -42,21 +43,15 @@ from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefin
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering import Rendered, render, render_async
 from promptkit.rendering.expand.elements import escape_attribute
+from promptkit.tokens import Tokenizer
+from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript import ViewItem, build_summary_message
 from promptkit.transcript.log.view import compile_tags
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from promptkit.tokens import Tokenizer
 
 
 @attrs.frozen
 class NewContent:
-    """Metadata value of each chunk that is to be summarized.
-
-    If none of them is left after pruning, nothing to summarize fits, and no model is asked.
-    """
+    """Metadata value of each chunk of text that is to be summarized."""
 
     places: range
     """The places of its messages among those to be summarized."""
@@ -64,11 +59,33 @@ class NewContent:
     """The number of messages to be summarized."""
 
 
+@attrs.frozen
+class NewMessages:
+    """Metadata value of messages that are to be summarized as messages."""
+
+    shown: Sequence[Message]
+    """Those of them that a request shows if they fit."""
+    messages: int
+    """The number of messages to be summarized."""
+
+
+def count_shown(rendered: Rendered) -> tuple[int, int]:
+    """Return how many of the messages to be summarized a request shows, at least in part, and how many there are."""
+    places, total = set[int](), 0
+    for value in rendered.metadata:
+        if isinstance(value, NewMessages):
+            sent = set(map(id, rendered.messages))
+            return sum(id(message) in sent for message in value.shown), value.messages
+        if isinstance(value, NewContent):
+            places.update(value.places)
+            total = value.messages
+    return len(places), total
+
+
 def count_missed(rendered: Rendered) -> int:
     """Count the messages to be summarized that a request does not show, not even in part."""
-    shown = [value for value in rendered.metadata if isinstance(value, NewContent)]
-    places = {place for value in shown for place in value.places}
-    return shown[0].messages - len(places) if shown else 0
+    shown, total = count_shown(rendered)
+    return total - shown
 
 
 QUESTION = (
@@ -90,6 +107,9 @@ summary's limit; known memories another eighth."""
 
 KNOWN_MEMORIES = "These memories are written down already. List only what is new or has changed."
 
+
+HEAD_SHARE = 0.4
+"""What is shown of the middle of a text that is too long: of its tokens, the first 40 %, and the last 60 %."""
 
 MAX_ARGUMENT_CHARACTERS = 200
 """Characters of a call's arguments that are shown."""
@@ -139,7 +159,7 @@ class SummaryOfMessages(PromptElement):
             element_from_message(build_summary_message(previous), required=True)
             if previous
             else None,
-            list(self._blocks(sizing)),
+            self._conversation(sizing),
             UserMessage(pass_priority=True)[
                 _render_known_memories(self.task, sizing.token_budget),
                 _render_kept(self.task, sizing.token_budget),
@@ -149,43 +169,54 @@ class SummaryOfMessages(PromptElement):
             Reserve(tokens=self.task.max_tokens),
         )
 
-    def _blocks(self, sizing: Sizing) -> Iterator[PromptElement]:
+    def _conversation(self, sizing: Sizing) -> Child:
+        """Return the messages in rounds: of the old ones, only those that may fit."""
         visible = remove_calls(
             [_make_portable(message) for message in collect_dropped_messages(self.task)],
             self.quirks.hidden_calls,
         )
-        messages = (
+        paired = (
             remove_orphans(visible)
             if self.quirks.strip_orphans
             else pair_tool_calls(visible).messages
         )
-        messages = tuple(
+        messages = [
             message
-            for message in messages
-            if message.content or message.tool_calls or message.role == "tool"
-        )
-        blocks = split_blocks(messages)
+            for message in paired
+            if message.text.strip() or message.tool_calls or message.role == "tool"
+        ]
+        blocks = [messages[start:end] for start, end in split_blocks(messages)]
         sizes = (
-            sum(map(sizing.count_tokens, self._find_whole_texts(messages[start:end])))
-            for start, end in reversed(blocks)
+            sum(map(sizing.count_tokens, self._find_whole_texts(block)))
+            for block in reversed(blocks)
         )
         room = sizing.token_budget - self.task.max_tokens
         first = len(blocks) - count_that_may_fit(sizes, room)
-        for number, (start, end) in enumerate(blocks):
-            if 0 < number < first:
-                continue
-            block = messages[start:end]
-            results = sum(message.role == "tool" for message in block)
-            yield Chunk(priority=number or len(messages))[
-                Metadata(value=NewContent(range(start, end), len(messages)), local=True),
-                (self._message(message, results) for message in block),
-            ]
+        shown = [place for place in range(len(blocks)) if not 0 < place < first]
+        rounds = [self._cap_results(blocks[place], sizing.tokenizer) for place in shown]
+        return Metadata(
+            value=NewMessages(list(chain.from_iterable(rounds)), len(messages))
+        ), Rounds(
+            rounds=rounds,
+            order=[*range(1, len(rounds)), *range(min(1, len(rounds)))],
+            priorities=[*shown[1:], *([len(messages)] if shown else [])],
+            pass_priority=True,
+        )
 
-    def _message(self, message: Message, results: int) -> PromptElement:
-        if message.role != "tool" or self.max_result_tokens is None:
-            return element_from_message(message)
-        limit = max(1, self.max_result_tokens // results)
-        return element_from_message(message, text=lambda text: _cap_text(text, limit))
+    def _cap_results(self, block: Sequence[Message], tokenizer: Tokenizer) -> Sequence[Message]:
+        """Cut the middle of the results of a round that are longer than its share of each."""
+        if self.max_result_tokens is None or block[-1].role != "tool":
+            return block
+        limit = max(1, self.max_result_tokens // sum(each.role == "tool" for each in block))
+        return [
+            message
+            if message.role != "tool" or _is_within(message.text, limit)
+            else attrs.evolve(
+                message,
+                content=truncate_text(message.text, limit, head=HEAD_SHARE, tokenizer=tokenizer),
+            )
+            for message in block
+        ]
 
     def _find_whole_texts(self, block: Sequence[Message]) -> Iterator[str]:
         """Yield the texts of a block that are shown whole."""
@@ -325,8 +356,8 @@ async def render_summary_request(  # noqa: PLR0913  # keywords
         prompt: The request's prompt.
         window: Tokens of input and output together.
         tokenizer: Counts the request's tokens.
-        marks_new: The prompt marks the chunks to be summarized with `NewContent`: it is
-            promptkit's own.
+        marks_new: The prompt marks what is to be summarized with `NewContent` or `NewMessages`: it
+            is promptkit's own.
         items: What the prompt shows.
         tools: Tool definitions that the request contains.
 
@@ -344,12 +375,7 @@ async def render_summary_request(  # noqa: PLR0913  # keywords
     except BudgetExceededError as error:
         detail = f"the instructions and the previous summary do not fit {window:,} tokens: {error}"
         raise SummaryError(reason="does_not_fit", detail=detail) from error
-    shown = (
-        any(isinstance(value, NewContent) for value in rendered.metadata)
-        if marks_new
-        else rendered.messages
-    )
-    if not shown:
+    if not (count_shown(rendered)[0] if marks_new else rendered.messages):
         raise SummaryError(
             reason="does_not_fit",
             detail=f"no message of the conversation fits {window:,} tokens next to the instructions.",
@@ -503,7 +529,7 @@ def _cap_text(text: str, tokens: int) -> Child:
     """Limit a text to a number of tokens: the first 40 % and the last 60 % of what fits."""
     if _is_within(text, tokens):
         return text
-    return Isolate(tokens=tokens)[Truncate(keep="middle", ratio=0.4)[text]]
+    return Isolate(tokens=tokens)[Truncate(keep="middle", ratio=HEAD_SHARE)[text]]
 
 
 def _is_within(text: str, tokens: int) -> bool:
@@ -513,10 +539,10 @@ def _is_within(text: str, tokens: int) -> bool:
 
 def _make_portable(message: Message) -> Message:
     """Return a message that every provider accepts, with its tags neutralized: placeholders for pictures and documents, no opaque parts."""
-    parts = [_replace_part(part) for part in message.content]
+    text = "".join(filter(None, map(_replace_part, message.content)))
     return Message(
         role=message.role,
-        content=tuple(part for part in parts if part is not None),
+        content=text or (),
         name=message.name,
         tool_calls=message.tool_calls,
         tool_call_id=message.tool_call_id,

@@ -8,16 +8,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 REMINDER = (
     "<reminder>\nYou work for a person who wants this done: go on until it is done, and do not stop after what was summarized here. "

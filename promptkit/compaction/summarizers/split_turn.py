@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 import attrs
 
@@ -16,9 +15,7 @@ from promptkit.compaction.summarizers.summarizer import (
     sum_usage,
 )
 from promptkit.errors import SummaryError
-
-if TYPE_CHECKING:
-    from promptkit.tokens import Tokenizer
+from promptkit.tokens import Tokenizer
 
 PREFIX_SHARE = 5 / 13
 """Share of the task's tokens for the first part of the turn. Source: pi, 0.5 of its reserve beside

@@ -253,10 +253,11 @@ def _read_template(
     if root is None or {"", ".."} & set(parts) or "\\" in name:
         return None
     path = root.joinpath(*parts)
-    if not path.is_file():
-        return None
-    # a Path joins to a Path
-    if isinstance(path, Path) and not path.resolve().is_relative_to(cast("Path", root).resolve()):
+    if not path.is_file() or (
+        isinstance(path, Path)
+        # a Path joins to a Path
+        and not path.resolve().is_relative_to(cast("Path", root).resolve())
+    ):
         return None
     version = _read_file_version(path)
     # utf-8-sig: the byte order mark of an editor is not part of a prompt.
@@ -648,9 +649,13 @@ def _draft_tag(
 
 def _build_tool_call(attributes: Mapping[str, object]) -> ToolCall:
     arguments = attributes.get("arguments", "{}")
-    if not isinstance(arguments, str):
-        arguments = json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(id=str(attributes["id"]), name=str(attributes["name"]), arguments=arguments)
+    return ToolCall(
+        id=str(attributes["id"]),
+        name=str(attributes["name"]),
+        arguments=arguments
+        if isinstance(arguments, str)
+        else json.dumps(arguments, ensure_ascii=False),
+    )
 
 
 def _describe_expected(attribute: str, field: attrs.Attribute[object], value: object) -> str:

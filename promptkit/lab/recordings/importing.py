@@ -231,12 +231,11 @@ class RecordingTotals:
         """Yield the entries of batches, and add them up on the way."""
         for recording_format, batch in batches:
             self._format_name = recording_format.name
-            self._figures.update(
-                conversations=batch.conversations,
-                messages=batch.messages,
-                attachments=batch.attachments,
-                skipped_lines=len(batch.skipped),
-            )
+            figures = self._figures
+            figures["conversations"] += batch.conversations
+            figures["messages"] += batch.messages
+            figures["attachments"] += batch.attachments
+            figures["skipped_lines"] += len(batch.skipped)
             self._entries += len(batch.entries)
             self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
             self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
@@ -279,19 +278,19 @@ class RecordingTotals:
                 pass
 
     def _add_message(self, message: Message, scope: str) -> None:
-        opaque = [part for part in message.content if isinstance(part, OpaquePart)]
-        self._figures.update(
-            images=sum(isinstance(part, ImagePart) for part in message.content),
-            thinking=sum(
-                as_text(as_object(part.value).get("type")) in THINKING_TYPES for part in opaque
-            ),
-            tool_calls=len(message.tool_calls),
-        )
+        figures = self._figures
+        for part in message.content:
+            if isinstance(part, ImagePart):
+                figures["images"] += 1
+            elif isinstance(part, OpaquePart):
+                figures["thinking"] += as_text(as_object(part.value).get("type")) in THINKING_TYPES
+        figures["tool_calls"] += len(message.tool_calls)
         for call in message.tool_calls:
             state = self._calls.get((scope, call.id), 0)
             self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
         if message.role == "tool":
-            self._figures.update(tool_results=1, tool_errors=is_error_result(message))
+            figures["tool_results"] += 1
+            figures["tool_errors"] += is_error_result(message)
             key = (scope, message.tool_call_id or "")
             self._calls[key] = self._calls.get(key, 0) | ANSWERED
 

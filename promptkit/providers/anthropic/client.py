@@ -139,5 +139,8 @@ def _load_sdk() -> Sdk:
     import httpx2  # comes with the SDK
 
     # A response that is not JSON raises ValueError, and a key that is missing TypeError.
-    failures = (anthropic.AnthropicError, httpx2.TransportError, ValueError, TypeError)
-    return Sdk(module=anthropic, failures=failures, transport=(httpx2.TransportError,))
+    return Sdk(
+        module=anthropic,
+        failures=(anthropic.AnthropicError, httpx2.TransportError, ValueError, TypeError),
+        transport=(httpx2.TransportError,),
+    )

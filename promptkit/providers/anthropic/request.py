@@ -17,10 +17,9 @@ from promptkit.providers.anthropic.capabilities import (
     nearest_effort,
 )
 from promptkit.providers.model import Effort, ModelOptions
-from promptkit.providers.surrogates import replace_lone_surrogates
 from promptkit.wire import to_anthropic, tools_to_anthropic
 from promptkit.wire.anthropic import mark_prefix, mark_tools
-from promptkit.wire.parts import begin_with_user, parse_arguments
+from promptkit.wire.parts import begin_with_user, parse_arguments, replace_lone_surrogates
 
 # Any: the SDK declares the values as TypedDicts, and tests check each body against these
 Body: TypeAlias = dict[str, Any]

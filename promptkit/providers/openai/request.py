@@ -10,10 +10,9 @@ import attrs
 
 from promptkit.messages import Message, OpaquePart, ToolDefinition, as_mapping
 from promptkit.providers.model import ModelOptions
-from promptkit.providers.surrogates import replace_lone_surrogates
 from promptkit.tokens.models import sees_images
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
-from promptkit.wire.parts import Payload, name_media
+from promptkit.wire.parts import Payload, name_media, replace_lone_surrogates
 
 # Any: the SDK declares the values as TypedDicts, and tests check each body against these
 Body: TypeAlias = dict[str, Any]

@@ -241,26 +241,28 @@ def _is_unsized(element: PromptElement) -> bool:
 
 def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
     """Build the content part of a media element."""
-    if isinstance(element, Image):
-        return ImagePart(
-            url=_find_url(element),
-            detail=element.detail,
-            media_type=element.media_type,
-            width=element.width,
-            height=element.height,
-        )
-    if isinstance(element, Document):
-        return DocumentPart(
-            data=element.data,
-            media_type=element.media_type,
-            name=element.name,
-            tokens=element.tokens,
-        )
-    if isinstance(element, Opaque):
-        return OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
-    raise TypeError(
-        f"{type(element).__name__} is not a media element: use Image, Document or Opaque."
-    )
+    match element:
+        case Image():
+            return ImagePart(
+                url=_find_url(element),
+                detail=element.detail,
+                media_type=element.media_type,
+                width=element.width,
+                height=element.height,
+            )
+        case Document():
+            return DocumentPart(
+                data=element.data,
+                media_type=element.media_type,
+                name=element.name,
+                tokens=element.tokens,
+            )
+        case Opaque():
+            return OpaquePart(value=element.value, tokens=element.tokens, provider=element.provider)
+        case _:
+            raise TypeError(
+                f"{type(element).__name__} is not a media element: use Image, Document or Opaque."
+            )
 
 
 def _find_url(image: Image | ImagePart) -> str:

@@ -223,16 +223,19 @@ def _split_text(node: Node, element: PromptElement) -> tuple[str, Children]:
     strings: list[str] = []
     attached: list[PromptElement] = []
     for child in element.children:
-        if isinstance(child, str):
-            strings.append(child)
-        elif isinstance(child, builtin.Reference | builtin.Metadata):
-            attached.append(child)
-        elif child is not None:
-            raise BadChildError(
-                f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
-                "it takes strings, References and Metadata. Use a Group or a Chunk around elements.",
-                path=format_path(node),
-            )
+        match child:
+            case str():
+                strings.append(child)
+            case builtin.Reference() | builtin.Metadata():
+                attached.append(child)
+            case PromptElement():
+                raise BadChildError(
+                    f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
+                    "it takes strings, References and Metadata. Use a Group or a Chunk around elements.",
+                    path=format_path(node),
+                )
+            case None:
+                pass
     return "".join(strings), tuple(attached)
 
 

@@ -47,19 +47,15 @@ def drive(render: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
 def _run(render: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
     try:
         pending = next(render)
+        if not _loop_is_running():
+            import asyncio
+
+            with asyncio.Runner() as runner:
+                return runner.run(_drive_in_loop(render, pending))
+        while True:
+            pending = render.send(_run_without_loop(pending))
     except StopIteration as stop:
         return _read_return_value(stop)
-    if not _loop_is_running():
-        import asyncio
-
-        with asyncio.Runner() as runner:
-            return runner.run(_drive_in_loop(render, pending))
-    while True:
-        results: AwaitedResults = _run_without_loop(pending)
-        try:
-            pending = render.send(results)
-        except StopIteration as stop:
-            return _read_return_value(stop)
 
 
 async def drive_async(render: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
@@ -89,10 +85,9 @@ async def _drive_in_loop(
                     (node, None if error else future.result(), error)
                     for node in running.pop(future)
                 )
-            try:
-                pending = render.send(results)
-            except StopIteration as stop:
-                return _read_return_value(stop)
+            pending = render.send(results)
+    except StopIteration as stop:
+        return _read_return_value(stop)
     finally:
         for future in running:
             future.cancel()

@@ -367,28 +367,23 @@ class Expansion:
             replaced.fallback = replaced = fallback
         return node
 
-    def _attach(self, node: Node, element: PromptElement) -> None:
+    def _attach(self, node: Node, element: Metadata | Reference | CacheBreakpoint) -> None:
         """Attach metadata, a reference or a cache breakpoint to a node."""
-        if isinstance(element, Metadata):
-            node.metadata = [*(node.metadata or ()), (element.value, element.local)]
-        elif isinstance(element, Reference):
-            node.references = [*(node.references or ()), element]
-        elif isinstance(element, CacheBreakpoint):
-            if node.role is None:
+        match element:
+            case Metadata():
+                node.metadata = [*(node.metadata or ()), (element.value, element.local)]
+            case Reference():
+                node.references = [*(node.references or ()), element]
+            case CacheBreakpoint() if node.role is None:
                 raise TreeError(
                     "a CacheBreakpoint must be a direct child of a message: move it into one.",
                     path=format_path(node),
                 )
-            node.items.append(
-                Leaf(
-                    node,
-                    "",
-                    HIGHEST_PRIORITY,
-                    STARTS_LINE_NEVER,
-                    part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl),
-                    element=element,
+            case CacheBreakpoint():
+                part = CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
+                node.items.append(
+                    Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element)
                 )
-            )
 
     def _schedule(self, groups: Sequence[FlexGroup]) -> bool:
         """Schedule the nodes of the first flex group that has any. Return whether there is one."""
@@ -409,9 +404,7 @@ class Expansion:
                 return
             group = parent.layout.groups[node.group_index]
             group.unfinished -= 1
-            if group.unfinished:
-                return
-            if self._schedule(parent.layout.groups[node.group_index + 1 :]):
+            if group.unfinished or self._schedule(parent.layout.groups[node.group_index + 1 :]):
                 return
             node = parent
 
@@ -531,13 +524,15 @@ class Scopes:
     def bind_groups(self, nodes: Iterable[Node]) -> None:
         """Replace the groups of KeepWith members and of tool calls by those of the components that wrote them."""
         for node in nodes:
-            element = node.element
-            if isinstance(element, KeepWith):
-                node.keep_groups = (self._bind(node, element.key),)
-            elif isinstance(element, AssistantMessage):
-                node.call_groups = {
-                    call: self._bind(node, group) for call, group in element.keep_with.items()
-                }
+            match node.element:
+                case KeepWith(key=key):
+                    node.keep_groups = (self._bind(node, key),)
+                case AssistantMessage(keep_with=groups):
+                    node.call_groups = {
+                        call: self._bind(node, group) for call, group in groups.items()
+                    }
+                case _:
+                    pass
 
     def _bind(self, node: Node, group: Hashable) -> Hashable:
         """Return a KeepWith group, a plain value with the component that it belongs to (None: the prompt itself wrote it)."""
@@ -579,11 +574,9 @@ def _is_component(node: Node) -> bool:
 
 def _iter_items(values: Iterable[object]) -> Iterator[object]:
     """Iterate over the values of props, over the values of mappings, and over the items of lists at any depth, in any order."""
-    todo: list[object] = [
-        each
-        for value in values
-        for each in (value.values() if isinstance(value, Mapping) else (value,))
-    ]
+    todo: list[object] = []
+    for value in values:
+        todo += value.values() if isinstance(value, Mapping) else (value,)
     opened: set[int] = set()  # a list may contain itself
     while todo:
         value = todo.pop()

@@ -17,6 +17,7 @@ from promptkit.errors import BadPropError, OrphanToolResultError, UnansweredTool
 from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.tree import (
+    MARKER,
     NEVER_REMOVED,
     STARTS_LINE_NEVER,
     Enclosure,
@@ -267,8 +268,8 @@ def find_enclosure(node: Node, position: int) -> Enclosure | None:
 
 def _iter_required_rounds(node: Node, run: Run) -> Iterator[MessageItem]:
     """Yield the rounds of a conversation that are never removed."""
-    removable = set(run.order)
-    if len(removable) <= len(node.items):  # with a marker and all rounds it has one more
+    if len(run.order) - run.order.count(MARKER) < len(node.items):
+        removable = set(run.order)
         for at, item in enumerate(node.items):
             if at not in removable and type(item) is MessageItem:
                 yield item
@@ -521,7 +522,10 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
                 message, index = call
                 message.results.append((index, node))
             elif strict and not node.in_fallback:
-                raise _orphan_error(node, again=node.call_id in answered)
+                raise OrphanToolResultError(
+                    f"the tool message answers call {node.call_id!r}, which {'is answered already' if node.call_id in answered else 'is made by no message before it'}: remove it, or correct its tool_call_id.",
+                    path=format_path(node),
+                )
         elif node.calls and not node.in_fallback:
             if strict:
                 _refuse_repeated_ids(node, open_calls)
@@ -533,7 +537,13 @@ def pair_calls(tree: RenderTree, *, strict: bool) -> None:
                 if node.calls_removed_at[index] == NEVER_REMOVED
             }
     if strict and open_calls:
-        raise _unanswered_error(*next(iter(open_calls.values())))
+        node, index = next(iter(open_calls.values()))
+        call_id, name = node.calls[index].id, node.calls[index].name
+        raise UnansweredToolCallError(
+            f"no tool message answers call {call_id!r} ({name}): add a ToolMessage(tool_call_id={call_id!r}) after it, or remove the call. "
+            "For a recorded conversation, use History, which repairs it.",
+            path=format_path(node),
+        )
 
 
 def _refuse_repeated_ids(node: Node, open_calls: Mapping[str, tuple[Node, int]]) -> None:
@@ -546,19 +556,3 @@ def _refuse_repeated_ids(node: Node, open_calls: Mapping[str, tuple[Node, int]])
                 path=format_path(node),
             )
         seen.add(call.id)
-
-
-def _orphan_error(node: Node, *, again: bool) -> OrphanToolResultError:
-    return OrphanToolResultError(
-        f"the tool message answers call {node.call_id!r}, which {'is answered already' if again else 'is made by no message before it'}: remove it, or correct its tool_call_id.",
-        path=format_path(node),
-    )
-
-
-def _unanswered_error(node: Node, index: int) -> UnansweredToolCallError:
-    call = node.calls[index]
-    return UnansweredToolCallError(
-        f"no tool message answers call {call.id!r} ({call.name}): add a ToolMessage(tool_call_id={call.id!r}) after it, or remove the call. "
-        "For a recorded conversation, use History, which repairs it.",
-        path=format_path(node),
-    )

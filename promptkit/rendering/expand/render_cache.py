@@ -122,9 +122,9 @@ class RequestRuns:
         self, element: PromptElement, budget: Callable[[], int], find: Callable[[type], object]
     ) -> ComponentRun | None:
         """Return an unused run of an equal component that is valid for a budget and the values that `find` returns."""
-        if not self._unused:
-            return None
-        return _take_valid(self._unused.get(_Value(element), []), budget, find)
+        # an element is hashed only if there is a run
+        unused = self._unused.get(_Value(element), []) if self._unused else []
+        return _take_valid(unused, budget, find)
 
     def store(self, run: ComponentRun) -> None:
         """Keep a run for the later renders of the request."""

@@ -22,7 +22,13 @@ from fractions import Fraction
 from promptkit.messages import Message, Part, Role, ToolCall
 from promptkit.rendering.expand.materialize import RenderTree
 from promptkit.rendering.tree import HIGHEST_PRIORITY, FlexGroup, Layout, Leaf, MessageItem, Node
-from promptkit.tokens.tokenizer import Tokenizer, count_frame, count_message, count_part
+from promptkit.tokens.tokenizer import (
+    Tokenizer,
+    count_frame,
+    count_message,
+    count_part,
+    count_texts,
+)
 from promptkit.tokens.truncation import truncate_text
 
 # What `Sizer._settle` computes of a node.
@@ -46,9 +52,11 @@ class Sizer:
     def __init__(self, tokenizer: Tokenizer, *, prompt_tsx: bool = False) -> None:
         self.tokenizer = tokenizer
         self.prompt_tsx = prompt_tsx
-        # by identity: the message is held, so no other gets its id
-        self._counts: dict[int, tuple[Message, int]] = {}
-        self._earlier_counts: dict[int, tuple[Message, int]] = {}
+        # By identity. The messages are held, so that no other gets their ids. A pair for each would
+        # be one more object that the garbage collector looks through.
+        self._counts: dict[int, int] = {}
+        self._counted: list[Message] = []
+        self._earlier: tuple[dict[int, int], list[Message]] = {}, []
         self._truncated: dict[tuple[str, int, float, str], str] = {}
         self._earlier_truncated: dict[tuple[str, int, float, str], str] = {}
         self._frames: dict[
@@ -111,14 +119,34 @@ class Sizer:
         The count is kept by the identity of the message for this render and the next.
         """
         key = id(message)
-        known = self._counts.get(key)
-        if known is None:
-            known = self._earlier_counts.get(key) or (
-                message,
-                count_message(message, self.tokenizer),
-            )
-            self._counts[key] = known
-        return known[1]
+        tokens = self._counts.get(key)
+        if tokens is None:
+            tokens = self._earlier[0].get(key)
+            if tokens is None:
+                tokens = count_message(message, self.tokenizer)
+            self._counts[key] = tokens
+            self._counted.append(message)
+        return tokens
+
+    def count_messages(self, messages: Sequence[Message]) -> int:
+        """Count the tokens of messages.
+
+        All texts are counted first, and then what is around them: that takes less time than message
+        by message, since what has just been used is used again.
+        """
+        known, earlier = self._counts, self._earlier[0]
+        if earlier:
+            for message in messages:
+                if id(message) in earlier:
+                    self.count_message(message)
+        new = [message for message in messages if id(message) not in known]
+        if new:
+            count = self.tokenizer.base.count
+            texts = [count_texts(message, count) for message in new]
+            for message, tokens in zip(new, texts, strict=True):
+                known[id(message)] = count_message(message, self.tokenizer, tokens)
+            self._counted += new
+        return sum(map(known.__getitem__, map(id, messages)))
 
     def find_tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages that were counted in this render, or -1 if one of them was not."""
@@ -127,7 +155,7 @@ class Sizer:
             known = counts.get(id(message))
             if known is None:
                 return -1
-            tokens += known[1]
+            tokens += known
         return tokens
 
     def truncate(self, text: str, tokens: int, *, head: float, marker: str) -> str:
@@ -146,11 +174,12 @@ class Sizer:
 
     def share_counts(self, other: Sizer) -> None:
         """Start a render with what another Sizer with the same tokenizer has counted."""
-        self._counts = {**other._counts}
+        self._counts, self._counted = {**other._counts}, [*other._counted]
 
     def start_next_render(self) -> None:
         """Drop message counts and truncated texts that neither this render nor the previous one used."""
-        self._earlier_counts, self._counts = self._counts, {}
+        self._earlier = self._counts, self._counted
+        self._counts, self._counted = {}, []
         self._earlier_truncated, self._truncated = self._truncated, {}
 
     def bound_item(self, item: MessageItem) -> int:

@@ -60,7 +60,7 @@ class Pruner:
         self.tree = tree
         self.sizer = sizer
         self.overhead = overhead
-        self.limit_steps = tuple(limit_steps)
+        self.limit_steps = list(limit_steps)
         # the overhead with the text of the first system message, if it depends on that
         self._exact_overhead = exact_overhead
         self._order = RemovalOrder(tree)
@@ -79,7 +79,7 @@ class Pruner:
         """Remove literal texts that have nothing between them from the start, permanently."""
         steps = self._order.remove_empty_enclosures()
         if steps:
-            self.limit_steps = (*self.limit_steps, (self.tree.root, steps))
+            self.limit_steps.append((self.tree.root, steps))
 
     def prune_limit(self, node: Node) -> None:
         """Prune the subtree of a limit, permanently.
@@ -99,7 +99,7 @@ class Pruner:
                 raise self._exceeded_error(node, node.limit, pruned)
             steps = pruned
         if steps:
-            self.limit_steps = (*self.limit_steps, (node, steps))
+            self.limit_steps.append((node, steps))
 
     def forget_order(self) -> None:
         """Discard the removal order that the limits computed, because the tree is about to grow."""

@@ -23,7 +23,7 @@ from promptkit.rendering.tree import (
 from promptkit.reprs import describe_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from promptkit.rendering.expand.materialize import RenderTree
     from promptkit.rendering.expand.sizing import Sizer
@@ -94,7 +94,7 @@ class PrunedTree:
     reason: str
     """The reason of the scan's steps: `budget` or `limit`."""
 
-    limit_steps: tuple[tuple[Node, list[Step]], ...]
+    limit_steps: Sequence[tuple[Node, list[Step]]]
     """The steps that were taken before, by limits and because of shares of nothing: (the node of
     the limit, or the root, its steps)."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise, takewhile
+from itertools import chain, pairwise, takewhile
 from math import isfinite
 from textwrap import wrap
 from typing import Any
@@ -154,22 +154,22 @@ class Rendered:
     def explain(self) -> str:
         """Describe the render as text for a terminal: tokens, budget, removals, notes and repairs."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        lines = [
-            f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}"
-        ]
-        if self.reserved:
-            lines.append(f"{self.reserved:,} tokens reserved")
-        if self.context is not None:
-            lines.append(self.context.explain())
-        if self.removals:
-            lines.append(f"removed {len(self.removals)}, lowest first:")
-            lines += _format_removals(self.removals)
-        else:
-            lines.append("nothing was removed")
-        for note in self.notes:
-            lines += wrap(f"note: {note}", _WIDTH, subsequent_indent="  ")
-        lines.extend(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs)
-        return "\n".join(lines)
+        removed = (
+            [f"removed {len(self.removals)}, lowest first:", *_format_removals(self.removals)]
+            if self.removals
+            else ["nothing was removed"]
+        )
+        notes = [wrap(f"note: {note}", _WIDTH, subsequent_indent="  ") for note in self.notes]
+        return "\n".join(
+            [
+                f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}",
+                *([f"{self.reserved:,} tokens reserved"] if self.reserved else []),
+                *([] if self.context is None else [self.context.explain()]),
+                *removed,
+                *chain.from_iterable(notes),
+                *(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs),
+            ]
+        )
 
     def at_budget(self, budget: int | str) -> Rendered:
         """Prune the same prompt to another budget: a number of tokens, or text such as `"8k"`.

@@ -132,7 +132,7 @@ def _iter_removals(
         item = builder.items[
             builder.ids[removed.node]
             if is_call
-            else builder.find_id(removed.node, removed.position)
+            else builder.children[builder.ids[removed.node]][removed.position]
         ]
         yield TraceRemoval(
             order=removed.order,
@@ -197,10 +197,10 @@ class _ItemBuilder:
     def __init__(self, root: Node, sizer: Sizer, seconds: Mapping[Node, float]) -> None:
         self.ids: dict[Node, int] = {}
         self.items: list[TraceItem] = []
+        self.children: dict[int, list[int]] = {}
+        """The ids of the items of a container, by position."""
         self._sizer = sizer
         self._seconds = seconds
-        # the ids of the items of a container, by position
-        self._children: dict[int, list[int]] = {}
         self._paths: dict[int, Path] = {}
         self._build_items(root)
         ends = list(range(1, len(self.items) + 1))
@@ -211,10 +211,6 @@ class _ItemBuilder:
             item if item.end == end else evolve(item, end=end)
             for item, end in zip(self.items, ends, strict=True)
         ]
-
-    def find_id(self, node: Node, position: int) -> int:
-        """Return the id of an item of a node."""
-        return self._children[self.ids[node]][position]
 
     def find_system_changes(self) -> set[int]:
         """Return the states in which the text of the first system message may differ from the state before."""
@@ -247,7 +243,7 @@ class _ItemBuilder:
             if content is not None:
                 continue
             if parent is not None:
-                self._children.setdefault(parent.id, []).append(built.id)
+                self.children.setdefault(parent.id, []).append(built.id)
             if isinstance(item, Node):
                 self.ids[item] = built.id
                 if item.run is not None:

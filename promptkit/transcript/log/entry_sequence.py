@@ -44,7 +44,8 @@ class EntryNumbers:
     def get(self, index: int) -> int:
         """Return the number of the entry at an index, after comparing it and all newer ones with the store."""
         self._load()
-        number = self._get(index)
+        at = bisect_right(self._starts, index) - 1
+        number = self._runs[at][index - self._starts[at]]
         self.earlier.verify(number)
         self._load()
         return number
@@ -53,7 +54,7 @@ class EntryNumbers:
         """Return the index of the entry with a number; None if the sequence does not have it."""
         self.earlier.verify(number)
         self._load()
-        at = bisect_right(self._runs, number, key=_get_start) - 1
+        at = bisect_right(self._runs, number, key=attrgetter("start")) - 1
         return (
             self._starts[at] + number - self._runs[at].start
             if at >= 0 and number in self._runs[at]
@@ -87,10 +88,6 @@ class EntryNumbers:
         self.earlier.verify(0)
         self._version = None
 
-    def count_messages(self, start: int, stop: int) -> int:
-        """Return the number of messages from one index up to another."""
-        return self.earlier.count_messages([*self.iter_ranges(start, stop)])
-
     def _load(self) -> None:
         """Find the runs of the sequence, unless they are known for this version of the index."""
         if self._version == self.earlier.version:
@@ -109,18 +106,11 @@ class EntryNumbers:
             )
         self._version, self._runs, self._starts = self.earlier.version, runs, starts
 
-    def _get(self, index: int) -> int:
-        at = bisect_right(self._starts, index) - 1
-        return self._runs[at][index - self._starts[at]]
-
     def _find_run(self, number: int) -> tuple[int, int | None]:
         if self._has_all:
             return 0, None
         runs = self.earlier.runs
         return runs[bisect_right(runs, number, key=itemgetter(0)) - 1]
-
-
-_get_start = attrgetter("start")
 
 
 class EntrySequence(Sequence["Entry"]):
@@ -244,7 +234,8 @@ class EntrySequence(Sequence["Entry"]):
 
     def count_messages(self) -> int:
         """Return the number of messages of a path."""
-        return self.numbers.count_messages(self._start, min(self._end, len(self.numbers))) + sum(
+        numbers, stop = self.numbers, min(self._end, len(self.numbers))
+        return numbers.earlier.count_messages([*numbers.iter_ranges(self._start, stop)]) + sum(
             entry.message is not None for entry in self._newer()
         )
 

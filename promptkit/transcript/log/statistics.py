@@ -147,7 +147,12 @@ class TranscriptTotals:
             first, last = self._times or (entry.time, entry.time)
             self._times = min(first, entry.time), max(last, entry.time)
         if (usage := read_usage(payload)) is not None:
-            self._usage = _add_usage(self._usage, usage)
+            self._usage = Usage(
+                **{
+                    field.name: getattr(self._usage, field.name) + getattr(usage, field.name)
+                    for field in attrs.fields(Usage)
+                }
+            )
         if isinstance(payload, MessageEntry) and payload.cache_miss is not None:
             self._misses[payload.cache_miss.cause] += 1
         if isinstance(payload, Checkpoint):
@@ -192,12 +197,3 @@ def compute_statistics(
     for entry in entries:
         totals.add(entry)
     return totals.result
-
-
-def _add_usage(first: Usage, second: Usage) -> Usage:
-    return Usage(
-        **{
-            field.name: getattr(first, field.name) + getattr(second, field.name)
-            for field in attrs.fields(Usage)
-        }
-    )

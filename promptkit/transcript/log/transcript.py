@@ -222,7 +222,12 @@ class Transcript:
         """Return the entries on the path to `leaf` that are not on the path to `other`, by default the present leaf."""
         path, others = self.path(leaf), self.path(other)
         if isinstance(path, EntrySequence) and isinstance(others, EntrySequence):
-            return tuple(path[_count_shared(path, others) :])
+            path.numbers.verify()
+            others.numbers.verify()
+            start = bisect_left(
+                range(min(len(path), len(others))), 1, key=lambda at: path[at].id != others[at].id
+            )
+            return tuple(path[start:])
         shared = {entry.id for entry in others}
         return tuple(entry for entry in path if entry.id not in shared)
 
@@ -554,15 +559,6 @@ class Transcript:
         self._call_ids.update(
             call.id for entry in entries if entry.message for call in entry.message.tool_calls
         )
-
-
-def _count_shared(path: EntrySequence, other: EntrySequence) -> int:
-    """Return how many entries two paths of one transcript begin with together."""
-    path.numbers.verify()
-    other.numbers.verify()
-    return bisect_left(
-        range(min(len(path), len(other))), 1, key=lambda at: path[at].id != other[at].id
-    )
 
 
 def describe_misplaced(entry_id: str, parent: str | None, last_id: str | None) -> str:

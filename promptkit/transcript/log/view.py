@@ -126,10 +126,6 @@ class ViewItem:
         )
 
 
-# faster than a loop: views are long, and there is one for each new message
-_get_message = attrgetter("message")
-
-
 @attrs.frozen(kw_only=True)
 class TranscriptView:
     """The messages that the model is shown, oldest first."""
@@ -150,7 +146,8 @@ class TranscriptView:
     @cached_property
     def messages(self) -> tuple[Message, ...]:
         """The messages alone."""
-        return tuple(map(_get_message, self.items))
+        # faster than a loop: views are long, and there is one for each new message
+        return tuple(map(attrgetter("message"), self.items))
 
 
 def build_view(path: Sequence[Entry]) -> TranscriptView:
@@ -403,10 +400,16 @@ def _reads_model(entry: Entry) -> bool:
     return isinstance(entry.payload, Setting) and entry.payload.name == MODEL_SETTING
 
 
-def _find_answers_to_cut_replies(entries: Iterable[Entry]) -> dict[str, set[str]]:
+def _find_answers_to_cut_replies(entries: Sequence[Entry]) -> dict[str, set[str]]:
     """Return for each reply with tool calls that was cut off the ids of its calls that have a result before the next reply."""
     found: dict[str, set[str]] = {}
     answered: set[str] | None = None
+    if not any(
+        entry.payload.finish in INCOMPLETE_FINISHES
+        for entry in entries
+        if isinstance(entry.payload, MessageEntry)
+    ):
+        return found
     for entry in entries:
         match entry.payload:
             case MessageEntry(message=message, finish=finish) if message.role == "assistant":
@@ -454,6 +457,9 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
     newest = 0  # entries from the checkpoint on
     for entry in reversed(path):
         payload = entry.payload
+        if type(payload) is MessageEntry and entry.id != kept:  # as most are
+            shown.append(entry)
+            continue
         undo = edits.get(entry.id)
         is_undone = undo is not None and undo.content is None
         if isinstance(payload, Reset) and not is_undone:

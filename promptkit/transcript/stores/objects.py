@@ -14,9 +14,8 @@ import uuid
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
-from urllib.request import url2pathname
 
 import attrs
 
@@ -166,7 +165,9 @@ class ObjectStore:
                 raise TranscriptConflictError(
                     expect or "", [entry for batch in unread for entry in batch.entries]
                 )
-        self._fail("other processes wrote all the time; nothing was written.", None)
+        raise TranscriptWriteError(
+            "other processes wrote all the time; nothing was written.", file=self.address
+        )
 
     def archive(self, *, through: str) -> None:
         """Put the batches up to that of an entry into one compressed object.
@@ -197,7 +198,10 @@ class ObjectStore:
             for batch in moved:
                 obstore.put(self._bucket, self._make_name(batch.number), b"", use_multipart=False)
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-            self._fail(f"the entries could not be archived: {describe_object_error(error)}.", error)
+            raise TranscriptWriteError(
+                f"the entries could not be archived: {describe_object_error(error)}.",
+                file=self.address,
+            ) from error
 
     def _make_name(self, number: int) -> str:
         return f"{self._folder}/{number:010}.jsonl"
@@ -217,12 +221,14 @@ class ObjectStore:
             try:
                 done = self._get(self._make_name(number)) == content
             except TranscriptError:
-                self._fail(
+                raise TranscriptWriteError(
                     f"{describe_object_error(error)}. The connection broke, so it is not known if the batch was written.",
-                    error,
-                )
+                    file=self.address,
+                ) from error
             if not done:
-                self._fail(f"nothing was written: {describe_object_error(error)}.", error)
+                raise TranscriptWriteError(
+                    f"nothing was written: {describe_object_error(error)}.", file=self.address
+                ) from error
         return True
 
     def _read_after(self, number: int) -> list[_Batch]:
@@ -311,9 +317,6 @@ class ObjectStore:
                 )
         return batches
 
-    def _fail(self, why: str, error: Exception | None) -> NoReturn:
-        raise TranscriptWriteError(why, file=self.address) from error
-
 
 @attrs.frozen(kw_only=True)
 class _Source:
@@ -371,6 +374,8 @@ def open_bucket(url: str) -> Bucket:
         )
     try:
         if parts.scheme == "file":
+            from urllib.request import url2pathname  # imports HTTP and TLS, which takes 10 ms
+
             return LocalStore(url2pathname(parts.path), mkdir=True)
         return (
             from_url(url, client_options={"allow_http": True})

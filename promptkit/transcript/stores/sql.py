@@ -13,7 +13,7 @@ import weakref
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import attrs
@@ -168,10 +168,12 @@ class SqlStore:
         with self._database.write(lambda: self._holds(entries[0].id)) as connection:
             last_number, last_id, _ = self._read_row(connection, lock=True)
             if expect not in {None, last_id}:
-                new = self._select(
-                    connection, "number > :after ORDER BY number", after=self._number
+                raise TranscriptConflictError(
+                    expect or "",
+                    self._select(
+                        connection, "number > :after ORDER BY number", after=self._number
+                    ).entries,
                 )
-                raise TranscriptConflictError(expect or "", new.entries)
             rows = [
                 {
                     "c": self._conversation,
@@ -327,7 +329,9 @@ class _Database:
         from sqlalchemy.exc import SQLAlchemyError
 
         if self._file is not None and not self._file.parent.is_dir():
-            self._fail(f"there is no directory {self._file.parent}: create it first.", None)
+            raise TranscriptWriteError(
+                f"there is no directory {self._file.parent}: create it first.", file=self.address
+            )
         committing = False
         try:
             with self._engine.connect() as connection:
@@ -346,12 +350,14 @@ class _Database:
             try:
                 done = committing and is_done is not None and is_done()
             except TranscriptError:
-                self._fail(
+                raise TranscriptWriteError(
                     f"{_describe(error)}. The connection broke, so it is not known if the batch was written.",
-                    error,
-                )
+                    file=self.address,
+                ) from error
             if not done:
-                self._fail(f"nothing was written: {_describe(error)}.", error)
+                raise TranscriptWriteError(
+                    f"nothing was written: {_describe(error)}.", file=self.address
+                ) from error
 
     # Any: numbers, texts, and the list of words
     def insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
@@ -439,9 +445,6 @@ class _Database:
             raise
         self._check_schema(connection)
 
-    def _fail(self, why: str, error: Exception | None) -> NoReturn:
-        raise TranscriptWriteError(why, file=self.address) from error
-
 
 @lru_cache(maxsize=64)
 def _open_engine(url: str, _process: int, _folder: Path) -> Engine:
@@ -476,9 +479,10 @@ def _open_engine(url: str, _process: int, _folder: Path) -> Engine:
         )
     if location.drivername == kind == "postgresql":
         location = location.set(drivername="postgresql+psycopg")
-    arguments = {"timeout": LOCK_SECONDS} if kind == "sqlite" else {}
     try:
-        engine = sa.create_engine(location, connect_args=arguments)
+        engine = sa.create_engine(
+            location, connect_args={"timeout": LOCK_SECONDS} if kind == "sqlite" else {}
+        )
     except ImportError as error:
         raise TranscriptError(f"PostgreSQL needs psycopg: {_POSTGRES_HINT}.") from error
     if kind == "sqlite":

@@ -19,7 +19,7 @@ from promptkit import (
 )
 from promptkit.agent import AgentSession
 from promptkit.compaction import CompactionCommitted, Events
-from promptkit.compaction.presets.vscode import VSCode, vscode
+from promptkit.compaction.presets.coding_agents import VSCode, vscode
 from promptkit.errors import (
     ContextLengthExceededError,
     InvalidArgumentError,

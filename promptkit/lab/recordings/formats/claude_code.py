@@ -68,6 +68,9 @@ MESSAGE_FIELDS = {"role", "content", "model", "stop_reason", "type"}
 MARKS = {"parentUuid", "leafUuid", "snapshot", "sessionId"}
 """Fields by which a line of these files is recognized: it has one of them."""
 
+VISIBLE = (MessageEntry, CustomMessage, Checkpoint)
+"""The payloads that the model is shown."""
+
 MAX_HELD_ENTRIES = 2_000
 MAX_HELD_BYTES = 1 << 25
 """Limits of a held answer. A larger one is written, and a later line of it becomes a message of its
@@ -137,7 +140,7 @@ class _Reader:
         if messages := _find_subagent_messages(record):
             for message in messages:
                 self._read_subagent_line(record, message, uuid, size)
-        elif uuid or isinstance(record.get("message"), Mapping):
+        elif uuid or isinstance(record.get("message"), dict):
             self._read_tree_line(record, uuid or f"line-{self._number}", size)
         else:
             self._read_line_without_place(record)
@@ -218,11 +221,11 @@ class _Reader:
         if not is_subagent:
             self._tree.main = conversation
         match record.get("type"):
-            case "assistant" if isinstance(message, Mapping):
+            case "assistant" if isinstance(message, dict):
                 self._read_answer(record, message, uuid, conversation)
-            case "user" if isinstance(message, Mapping) and record.get("isCompactSummary") is True:
+            case "user" if isinstance(message, dict) and record.get("isCompactSummary") is True:
                 self._read_summary(record, message, uuid, conversation)
-            case "user" if isinstance(message, Mapping):
+            case "user" if isinstance(message, dict):
                 self._read_user_message(record, message, uuid, conversation)
             case "system" if record.get("subtype") == "compact_boundary":
                 self._read_compact_boundary(record, uuid, conversation)
@@ -347,7 +350,8 @@ class _Reader:
             parent = self._parent_id(record, conversation, may_be_root=not call_ids)
             parent = self._write_session_setting(record, conversation, parent)
             self._tree.place(uuid, conversation, payloads, parent)
-        self._read_last_answer(as_object(record.get("toolUseResult")), uuid)
+        if result := as_object(record.get("toolUseResult")):
+            self._read_last_answer(result, uuid)
 
     def _read_last_answer(self, result: JsonObject, uuid: str) -> None:
         """Read the last answer of a subagent from the result of its call, if the subagent's own lines end with a tool's result."""
@@ -509,11 +513,11 @@ def _subagent_name(record: JsonObject) -> str:
 
 def _find_subagent_messages(record: JsonObject) -> list[JsonObject]:
     """Return the lines of a subagent inside a progress line: its message, what older versions list, or the text alone."""
-    data = as_object(record.get("data"))
     if record.get("type") != "progress":
         return []
+    data = as_object(record.get("data"))
     message = data.get("message")
-    if isinstance(message, Mapping):
+    if isinstance(message, dict):
         return [message]
     if data.get("type") != "agent_progress":
         return []
@@ -712,7 +716,7 @@ class SessionTree:
     ) -> str:
         self._queue.append(Entry(id=entry_id, parent_id=parent, time=time, payload=payload))
         self._last_id, self._last_time = entry_id, time
-        is_visible = isinstance(payload, MessageEntry | CustomMessage | Checkpoint)
+        is_visible = isinstance(payload, VISIBLE)
         if is_visible or parent == conversation.tail or conversation.tail is None:
             conversation.tail = entry_id
         if conversation.first is None and is_visible:

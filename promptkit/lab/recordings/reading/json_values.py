@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -29,7 +30,7 @@ MIN_MILLISECONDS = 1e11
 
 def as_object(value: Json) -> JsonObject:
     """Return the value if it is an object, else an empty object."""
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Json) -> list[Json]:
@@ -44,7 +45,7 @@ def as_blocks(content: Json) -> list[Json]:
 
 def as_objects(value: Json) -> list[JsonObject]:
     """Return the objects in a list. Other items are ignored."""
-    return [item for item in as_list(value) if isinstance(item, Mapping)]
+    return [item for item in as_list(value) if isinstance(item, dict)]
 
 
 def as_text(value: Json) -> str | None:
@@ -92,7 +93,7 @@ def omit_fields(record: JsonObject, known: Collection[str]) -> dict[str, Json]:
 
 def dump_json(value: Json) -> str:
     """Write a value as JSON text, for example arguments that a recording holds as an object."""
-    return json.dumps(value, ensure_ascii=False)
+    return _ENCODER.encode(value)
 
 
 def parse_json(text: bytes) -> Json:
@@ -105,10 +106,10 @@ def parse_json(text: bytes) -> Json:
     is not JSON or is nested too deeply.
     """
     # The reasons are stored in transcripts, beside the line, so that they must not change.
+    if text.startswith(codecs.BOM_UTF8):
+        raise ValueError("no JSON: Unexpected UTF-8 BOM (decode using utf-8-sig) at column 1")
     try:
-        value: Json = json.loads(
-            text.decode("utf-8", errors="replace"), parse_constant=str, parse_float=parse_number
-        )
+        value: Json = _TOLERANT_DECODER.decode(text.decode("utf-8", errors="replace"))
     except json.JSONDecodeError as error:
         raise ValueError(f"no JSON: {error.msg} at column {error.colno:,}") from error
     except RecursionError:
@@ -122,6 +123,11 @@ def parse_number(digits: str | Decimal) -> float | str:
     """Return a number, or its digits if it is beyond the range of doubles."""
     number = float(digits)
     return number if math.isfinite(number) else str(digits)
+
+
+# Made once: `json.dumps` and `json.loads` would make one for every value.
+_ENCODER = json.JSONEncoder(ensure_ascii=False)
+_TOLERANT_DECODER = json.JSONDecoder(parse_constant=str, parse_float=parse_number)
 
 
 def is_too_deep(value: Json) -> bool:
@@ -148,7 +154,7 @@ def parse_object(line: bytes) -> JsonObject | str:
         value = parse_json(line)
     except ValueError as error:
         return f"{error}."
-    return value if isinstance(value, Mapping) else "no JSON object."
+    return value if isinstance(value, dict) else "no JSON object."
 
 
 def split_objects(line: bytes) -> list[bytes]:

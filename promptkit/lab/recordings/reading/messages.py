@@ -212,8 +212,8 @@ def _read_cache_breakpoints(
     """Read the cache breakpoints after a block from its fields with these names."""
     return [
         CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl")))
-        for mark in (block.get(name) for name in names)
-        if isinstance(mark, Mapping)
+        for name in names
+        if isinstance(mark := block.get(name), dict)
     ]
 
 
@@ -245,14 +245,17 @@ def read_anthropic_content(content: Json) -> ContentBlocks:
     """
     blocks = ContentBlocks()
     for block in as_blocks(content):
-        match block:
-            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
-                arguments = dump_arguments(as_object(block).get("input"))
-                blocks.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
-            case {"type": "tool_result", "tool_use_id": str(call_id)}:
-                blocks.results.append(_read_tool_result(as_object(block), call_id))
-            case _:
-                blocks.parts.extend(parts_from_block(block))
+        fields = as_object(block)
+        kind = fields.get("type")
+        call_id, name = fields.get("id"), fields.get("name")
+        answered = fields.get("tool_use_id")
+        if kind == "tool_use" and isinstance(call_id, str) and isinstance(name, str):
+            arguments = dump_arguments(fields.get("input"))
+            blocks.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
+        elif kind == "tool_result" and isinstance(answered, str):
+            blocks.results.append(_read_tool_result(fields, answered))
+        else:
+            blocks.parts.extend(parts_from_block(block))
     return blocks
 
 

@@ -96,7 +96,7 @@ class RecordingSource:
         """
         read_line = partial(self.open().readline, MAX_LINE_BYTES)
         for number, line in enumerate(iter(read_line, b""), 1):
-            for part in split_objects(line) if line.strip() else ():
+            for part in () if line.isspace() else split_objects(line):
                 yield number, part
 
 

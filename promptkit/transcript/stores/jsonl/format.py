@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import NoReturn, TypeAlias, get_origin
@@ -262,12 +263,15 @@ ARCHIVE_SUFFIX = ".jsonl.gz"
 Record: TypeAlias = "Mapping[str, Json]"
 """The JSON object of a line."""
 
-Migrations: TypeAlias = "Mapping[int, Callable[[Iterable[Record]], Iterator[Record]]]"
-"""A function for each older version, which converts its records to records of the next version. The
-records come in file order, without the header.
+Migration: TypeAlias = "Callable[[Record], Record]"
+"""Converts a record of an older version to a record of the next one."""
 
-The functions must be pure: a file and its rewritten copy must give the same entries with the same
-ids.
+Migrations: TypeAlias = "Mapping[int, Callable[[], Migration]]"
+"""For each older version, starts a migration, which is called with the records of one file in
+order, without the header.
+
+A migration depends on these records alone: a file and its rewritten copy must give the same entries
+with the same ids.
 """
 
 MIGRATIONS: Migrations = MappingProxyType({})
@@ -360,8 +364,8 @@ def header_from_line(line: bytes, file: str) -> Header:
             )
 
 
-def line_from_bytes(line: bytes) -> EntryLine | str | None:
-    """Parse a line after the header.
+def line_from_bytes(line: bytes, migrate: Migration | None = None) -> EntryLine | str | None:
+    """Parse a line after the header, and migrate its record if it is of an older version.
 
     Returns None for a blank line, and a description of the problem for a line that is not an entry.
     """
@@ -371,7 +375,7 @@ def line_from_bytes(line: bytes) -> EntryLine | str | None:
     if isinstance(value, str):
         return value
     try:
-        entry = entry_from_json(value)
+        entry = entry_from_json(value if migrate is None else migrate(value))
     except TranscriptError as error:
         return str(error)
     match value.get("batch", [1, 1]):
@@ -415,12 +419,12 @@ def check_version(version: int, file: str) -> None:
         )
 
 
-def migrate_records(records: Iterable[Record], version: int) -> Iterator[Record]:
-    """Convert records of an older version to records of the present one."""
-    migrated = iter(records)
-    for step in range(version, VERSION):
-        migrated = MIGRATIONS[step](migrated)
-    return migrated
+def start_migration(version: int) -> Migration | None:
+    """Return a migration from a version to the present one, for one file; None if it is the present one."""
+    steps = [MIGRATIONS[step]() for step in range(version, VERSION)]
+    if not steps:
+        return None
+    return lambda record: reduce(lambda migrated, step: step(migrated), steps, record)
 
 
 def _encode_line(fields: Mapping[str, Json]) -> bytes:
@@ -436,23 +440,19 @@ def _archives_from_json(value: Json) -> tuple[TranscriptArchive, ...] | None:
     archives: list[TranscriptArchive] = []
     for item in value or [] if isinstance(value, list | None) else [None]:
         match item:
+            # a header must not lead a reader to other files
             case {
                 "file": str(file),
                 "entries": int(entries),
                 "first": str(first),
                 "last": str(last),
-            } if _is_archive_name(file):
+            } if PurePath(file).name == file and file.endswith(ARCHIVE_SUFFIX) and "\\" not in file:
                 archives.append(
                     TranscriptArchive(file=file, entries=entries, first=first, last=last)
                 )
             case _:
                 return None
     return tuple(archives)
-
-
-def _is_archive_name(name: str) -> bool:
-    """Return whether a name is that of an archive in the same directory. A header must not lead a reader to other files."""
-    return PurePath(name).name == name and name.endswith(ARCHIVE_SUFFIX) and "\\" not in name
 
 
 def _no_constant(name: str) -> NoReturn:

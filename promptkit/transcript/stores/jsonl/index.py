@@ -813,8 +813,9 @@ def _position(file: int, head: _Head, last_id: bytes) -> ReadPosition:
 
 def _find(db: sqlite3.Connection, entry_id: bytes, count: int) -> int | None:
     """Return the number of the entry with an id, if it is below `count`."""
-    query = "SELECT number FROM entries WHERE id = ? AND number < ?"
-    found: tuple[int] | None = db.execute(query, (entry_id, count)).fetchone()
+    found: tuple[int] | None = db.execute(
+        "SELECT number FROM entries WHERE id = ? AND number < ?", (entry_id, count)
+    ).fetchone()()
     return found and found[0]
 
 

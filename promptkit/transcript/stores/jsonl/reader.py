@@ -21,18 +21,15 @@ from promptkit.files import open_gzip, read_lines
 from promptkit.transcript.log.entries import BranchSummary, Checkpoint, Edit, Entry, Label
 from promptkit.transcript.log.transcript import EntryTree
 from promptkit.transcript.stores.jsonl.format import (
-    VERSION,
     EntryLine,
     Header,
-    Record,
+    Migration,
     TranscriptArchive,
     check_version,
     encode_header,
-    entry_from_json,
     header_from_line,
     line_from_bytes,
-    migrate_records,
-    object_from_bytes,
+    start_migration,
 )
 from promptkit.transcript.stores.store import ReadProblem
 
@@ -107,7 +104,7 @@ class TranscriptReader:
             self.header, self.body_start = start.header, start.end
             yield from self._read_all_archives(start.header.archives)
         self.scanner = scanner = LineScanner(start)
-        yield from self._read_entries(file, start.header, scanner)
+        yield from scanner.scan(file, start_migration(start.header.version))
         self.torn_bytes += scanner.bytes_read - scanner.end
         now = os.fstat(file.fileno())
         self.changed_while_reading = (now.st_size, now.st_mtime_ns) != (
@@ -145,42 +142,6 @@ class TranscriptReader:
             last_id=header.archives[-1].last if header.archives else "",
         )
 
-    def _read_entries(
-        self, file: Iterable[bytes], header: Header, scanner: LineScanner
-    ) -> Iterator[StoredEntry | ReadProblem]:
-        return (
-            scanner.scan(file)
-            if header.version == VERSION
-            else self._migrate_entries(file, header.version, scanner)
-        )
-
-    def _migrate_entries(
-        self, file: Iterable[bytes], version: int, scanner: LineScanner
-    ) -> Iterator[StoredEntry | ReadProblem]:
-        problems: list[ReadProblem] = []
-
-        def read_records() -> Iterator[Record]:
-            for line in file:
-                value = object_from_bytes(line)
-                scanner.bytes_read += len(line)
-                if isinstance(value, str) and not line.endswith(b"\n"):
-                    break
-                scanner.end, scanner.line_count = scanner.bytes_read, scanner.line_count + 1
-                if isinstance(value, dict):
-                    yield value
-                elif line.strip():
-                    problems.append(ReadProblem(line=scanner.line_count, detail=value))
-
-        for record in migrate_records(read_records(), version):
-            try:
-                entry = entry_from_json(record)
-            except TranscriptError as error:
-                problems.append(ReadProblem(line=scanner.line_count, detail=str(error)))
-                continue
-            scanner.last_id = entry.id
-            yield StoredEntry(entry=entry, line=scanner.line_count)
-        yield from problems
-
     def _read_all_archives(
         self, archives: tuple[TranscriptArchive, ...]
     ) -> Iterator[StoredEntry | ReadProblem]:
@@ -209,8 +170,10 @@ class TranscriptReader:
             line = file.readline(MAX_HEADER_BYTES)
             header = header_from_line(line, str(path))
             check_version(header.version, str(path))
-            after_header = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
-            for item in self._read_entries(read_lines(file), header, LineScanner(after_header)):
+            scanner = LineScanner(
+                ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
+            )
+            for item in scanner.scan(read_lines(file), start_migration(header.version)):
                 if isinstance(item, StoredEntry):
                     yield attrs.evolve(item, archive=archive.file)
                 else:
@@ -272,7 +235,9 @@ class LineScanner:
         self.last_id = start.last_id if start else ""
         """See `ReadPosition.last_id`."""
 
-    def scan(self, lines: Iterable[bytes]) -> Iterator[StoredEntry | ReadProblem]:
+    def scan(
+        self, lines: Iterable[bytes], migrate: Migration | None = None
+    ) -> Iterator[StoredEntry | ReadProblem]:
         """Yield the entries and the problems of lines, in order.
 
         Only the last line may lack a line break.
@@ -282,7 +247,7 @@ class LineScanner:
             before_line = self.bytes_read, count
             self.bytes_read += len(line)
             closed = line.endswith(b"\n")
-            parsed = line_from_bytes(line)
+            parsed = line_from_bytes(line, migrate)
             if isinstance(parsed, str) and not closed:
                 break
             count += closed
@@ -365,9 +330,16 @@ def _check_entry(item: StoredEntry, tree: EntryTree, call_ids: set[str]) -> Iter
     if entry.id in tree:
         yield f"the id {entry.id!r} was used by an earlier entry; this entry is ignored."
         return
-    target = _referenced_id(entry)
-    if target is not None and target not in tree and not tree.partial:
-        yield f"the {entry.kind} refers to the entry {target!r}, which is not before it."
+    match entry.payload:
+        case (
+            Edit(target=str() as target)
+            | Label(target=str() as target)
+            | BranchSummary(leaf=str() as target)
+            | Checkpoint(first_kept=str() as target)
+        ) if target not in tree and not tree.partial:
+            yield f"the {entry.kind} refers to the entry {target!r}, which is not before it."
+        case _:
+            pass
     if problem := tree.add(entry.id, entry.parent_id):
         yield problem
     message = entry.message
@@ -376,16 +348,3 @@ def _check_entry(item: StoredEntry, tree: EntryTree, call_ids: set[str]) -> Iter
     call_ids.update(call.id for call in message.tool_calls)
     if message.role == "tool" and message.tool_call_id not in call_ids and not tree.partial:
         yield f"a tool result answers the call {message.tool_call_id!r}, which is not before it."
-
-
-def _referenced_id(entry: Entry) -> str | None:
-    match entry.payload:
-        case (
-            Edit(target=target)
-            | Label(target=target)
-            | BranchSummary(leaf=target)
-            | Checkpoint(first_kept=target)
-        ):
-            return target
-        case _:
-            return None

@@ -23,10 +23,10 @@ import os
 import stat
 import zlib
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 import attrs
 from filelock import FileLock, Timeout
@@ -137,7 +137,7 @@ class JsonlStore:
         from promptkit.transcript.stores.jsonl import index  # imports sqlite3
 
         try:
-            entries = index.open_indexed(self.path, self._lock, index_from=self._index_from)
+            entries = index.open_indexed(self.path, self.lock, index_from=self._index_from)
         except index.NotIndexableError as why:
             self.index_problem = f"{self.path} was read in full: {why}."
             _logger.warning("%s", self.index_problem)
@@ -225,7 +225,9 @@ class JsonlStore:
             if not self._synced:
                 sync_directory(self.path.parent)
         except OSError as error:
-            self._fail(f"its last entries may not be on the disk: {error.strerror}.", error)
+            raise TranscriptWriteError(
+                f"its last entries may not be on the disk: {error.strerror}.", file=str(self.path)
+            ) from error
         self._synced = written
 
     def archive(self, *, through: str) -> TranscriptArchive:
@@ -252,27 +254,27 @@ class JsonlStore:
             self.catch_up()
             return archive
 
-    def lock(self) -> AbstractContextManager[None]:
-        """Exclude all other writers. Raises TranscriptWriteError if the lock cannot be taken."""
-        return self._lock(LOCK_SECONDS)
-
     @contextmanager
-    def _lock(self, timeout: float) -> Generator[None]:
+    def lock(self, seconds: float | None = None) -> Generator[None]:
+        """Exclude all other writers. Raises TranscriptWriteError if the lock cannot be taken."""
         if not self.path.parent.is_dir():
-            self._fail(f"there is no directory {self.path.parent}: create it first.")
+            raise TranscriptWriteError(
+                f"there is no directory {self.path.parent}: create it first.", file=str(self.path)
+            )
+        timeout = LOCK_SECONDS if seconds is None else seconds
         lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=timeout)
         try:
             lock.acquire(poll_interval=LOCK_POLL_SECONDS)
         except Timeout as error:
-            self._fail(
+            raise TranscriptWriteError(
                 f"another process has been writing for more than {timeout:g} seconds; nothing was written.",
-                error,
-            )
+                file=str(self.path),
+            ) from error
         except OSError as error:
-            self._fail(
+            raise TranscriptWriteError(
                 f"the lock file next to it cannot be locked: {error.strerror}; nothing was written.",
-                error,
-            )
+                file=str(self.path),
+            ) from error
         try:
             yield
         finally:
@@ -382,7 +384,9 @@ class JsonlStore:
                 self.path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600
             )
         except OSError as error:
-            self._fail(f"nothing was written: {error.strerror}.", error)
+            raise TranscriptWriteError(
+                f"nothing was written: {error.strerror}.", file=str(self.path)
+            ) from error
         before = os.fstat(descriptor)
         try:
             if before.st_size != end:
@@ -408,7 +412,9 @@ class JsonlStore:
                 os.fsync(descriptor)
             if not isinstance(error, OSError):
                 raise
-            self._fail(f"nothing was written: {error.strerror}.", error)
+            raise TranscriptWriteError(
+                f"nothing was written: {error.strerror}.", file=str(self.path)
+            ) from error
         finally:
             os.close(descriptor)
         self._position = ReadPosition(
@@ -457,8 +463,11 @@ class JsonlStore:
 
         The lock is held.
         """
-        reader = TranscriptReader(self.path, read_archives=False)
-        entries = [item.entry for item in reader if isinstance(item, StoredEntry)]
+        entries = [
+            item.entry
+            for item in TranscriptReader(self.path, read_archives=False)
+            if isinstance(item, StoredEntry)
+        ]
 
         def write_entries(file: BinaryIO) -> None:
             file.write(encode_header(Header(archives=position.header.archives)))
@@ -475,10 +484,10 @@ class JsonlStore:
             )
             replace_file(self.path, write_entries, mode=mode, locked=True)
         except OSError as error:
-            self._fail(
+            raise TranscriptWriteError(
                 f"its format has version {position.header.version}, and it cannot be rewritten: {error.strerror}.",
-                error,
-            )
+                file=str(self.path),
+            ) from error
         self._discard_index()
         self._read(None)
 
@@ -487,9 +496,6 @@ class JsonlStore:
         endings = itertools.chain([""], map(".{}".format, itertools.count(2)))
         paths = (self.path.with_name(f"{self.path.name}.v{version}{end}") for end in endings)
         return next(path for path in paths if not path.exists() or path.read_bytes() == content)
-
-    def _fail(self, why: str, error: OSError | None = None) -> NoReturn:
-        raise TranscriptWriteError(why, file=str(self.path)) from error
 
 
 def move_entries(path: Path, through: str) -> TranscriptArchive:

@@ -10,8 +10,7 @@ import pytest
 
 from promptkit import AgentSession, ContextBudget, Message, Tool, ToolCall, ToolDefinition, Usage
 from promptkit.compaction import CompactionCommitted, Event, Events
-from promptkit.compaction.presets.coding_agents import ClaudeCode, claude_code
-from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.presets.coding_agents import ClaudeCode, claude_code, vscode
 from promptkit.compaction.pruning.processors import cap_tool_results
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.providers import Reply

@@ -25,7 +25,7 @@ from promptkit import (
 )
 from promptkit.agent.window.prompt import Conversation
 from promptkit.compaction import PRESETS, DecisionMade, Events, ExtractiveSummarizer, first_match
-from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.presets.coding_agents import vscode
 from promptkit.errors import (
     ContextLengthExceededError,
     ContextWindowFullError,

@@ -15,6 +15,7 @@ from promptkit.compaction.presets.coding_agents import (
     Codex,
     CopilotCLI,
     OpenCode,
+    VSCode,
     copilot_cli,
 )
 from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi
@@ -26,16 +27,7 @@ from promptkit.compaction.presets.settings import (
     percent,
     setting,
 )
-from promptkit.compaction.presets.vscode import VSCode
 from promptkit.errors import InvalidArgumentError, SettingsError
-
-
-@attrs.frozen(kw_only=True)
-class SummarizerContext:
-    """A group."""
-
-    model: str | None = None
-    retries: int = setting(2, minimum=0, maximum=5)
 
 
 @attrs.frozen(kw_only=True)
@@ -47,8 +39,8 @@ class Sample:
     enabled: bool = True
     place: Literal["first", "last"] = "first"
     tools: tuple[str, ...] = ()
-    folder: Path | None = None
-    writing: SummarizerContext = attrs.field(factory=SummarizerContext)
+    retries: int = setting(2, minimum=0, maximum=5)
+    model: str | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.keep_tokens == 13:
@@ -75,15 +67,14 @@ def test_what_is_not_given_keeps_its_default() -> None:
 
 
 def test_values_of_every_type_arrive_from_a_file(tmp_path: Path) -> None:
-    toml = 'threshold = 1\nkeep_tokens = 5\nenabled = false\nplace = "last"\ntools = ["a", "b"]\nfolder = "m"\n[writing]\nmodel = "gpt-5"\n'
+    toml = 'threshold = 1\nkeep_tokens = 5\nenabled = false\nplace = "last"\ntools = ["a", "b"]\nmodel = "gpt-5"\n'
     expected = Sample(
         threshold=1.0,
         keep_tokens=5,
         enabled=False,
         place="last",
         tools=("a", "b"),
-        folder=Path("m"),
-        writing=SummarizerContext(model="gpt-5"),
+        model="gpt-5",
     )
     assert read(toml, tmp_path) == expected
 
@@ -94,18 +85,17 @@ def test_values_of_every_type_arrive_from_variables_which_win_over_the_file(tmp_
         "PI_ENABLED": "No",
         "PI_PLACE": "last",
         "PI_TOOLS": "a, b",
-        "PI_FOLDER": "m",
-        "PI_WRITING__RETRIES": "3",
+        "PI_RETRIES": "3",
     }
-    made = read("keep_tokens = 7\nthreshold = 0.5\n[writing]\nmodel = 'x'", tmp_path, **environ)
+    made = read("keep_tokens = 7\nthreshold = 0.5\nmodel = 'x'", tmp_path, **environ)
     expected = Sample(
         threshold=0.8,
         keep_tokens=7,
         enabled=False,
         place="last",
         tools=("a", "b"),
-        folder=Path("m"),
-        writing=SummarizerContext(model="x", retries=3),
+        model="x",
+        retries=3,
     )
     assert made == expected
     assert read("threshold = 0.5", tmp_path, PI_THRESHOLD="none").threshold is None
@@ -135,11 +125,8 @@ def test_a_threshold_between_a_share_and_tokens_is_refused_with_its_place(tmp_pa
         ('tools = "a"', "it must be a list of texts, not 'a'"),
         ("tools = [1]", "it must be a list of texts"),
         ("keep_tokens = 0", "it must be at least 1, not 0"),
-        ("[writing]\nretries = 6", "writing.retries: it must be at least 0 and at most 5, not 6"),
-        ("[writing]\nmodul = 'x'", "writing.modul: unknown setting; did you mean model?"),
-        ("writing = 3", "it must be a group of settings, not 3"),
-        ('writing = "model"', "it must be a group of settings, not 'model'"),
-        ("writing = ''", "it must be a group of settings, not ''"),
+        ("retries = 6", "retries: it must be at least 0 and at most 5, not 6"),
+        ("[zzz]\nx = 1", "zzz: unknown setting"),
         ("keep_tokens = {}", "it must be a whole number, not a group of settings"),
         ("[zzz]", "zzz: unknown setting"),
         ("[keep_tokens]\nx = 1", "it must be a whole number, not a group of settings"),
@@ -161,17 +148,13 @@ def test_what_cannot_be_taken_is_refused_with_file_name_and_reason(
     [
         ("PI_KEEP_TOKENS", "many"),
         ("PI_ENABLED", "maybe"),
-        ("PI_WRITING__MODEL", ""),
+        ("PI_MODEL", ""),
         ("PI_NONSENSE", "1"),
         ("PI_THRESHOLD", "inf"),
     ],
 )
 def test_a_variable_that_cannot_be_taken_is_named(variable: str, value: str) -> None:
     assert refused(None, None, **{variable: value}).startswith(f"{variable}: ")
-
-
-def test_a_variable_as_value_and_as_group_is_refused() -> None:
-    assert "as a value and as a group" in refused(PI_WRITING="x", PI_WRITING__MODEL="y")
 
 
 def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from promptkit.compaction.run.reset import (
     is_reset_due,
     reset,
 )
-from promptkit.compaction.storage.memories import (
+from promptkit.compaction.storage import (
     MemoryDirectory,
     StatedMemoryExtractor,
     parse_memories,

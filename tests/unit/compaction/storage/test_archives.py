@@ -11,7 +11,7 @@ import pytest
 from promptkit.compaction import Events
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.run.replacement import Replacement
-from promptkit.compaction.storage.archives import ArchiveDirectory, ArchivingCompactor
+from promptkit.compaction.storage import ArchiveDirectory, ArchivingCompactor
 from promptkit.errors import TranscriptWriteError
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.log.entries import Checkpoint, Edit

@@ -13,7 +13,7 @@ from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.run.hooks import HookChain
-from promptkit.compaction.storage.memories import (
+from promptkit.compaction.storage import (
     MemoryDirectory,
     MemoryExtractionHook,
     StatedMemoryExtractor,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from promptkit.compaction.storage.memories import MemoryExtractor
+    from promptkit.compaction.storage import MemoryExtractor
     from promptkit.transcript.log.view import ViewItem
 
 TOKENIZER = WordTokenizer()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from promptkit.compaction.storage.memories import (
+from promptkit.compaction.storage import (
     MemoryDirectory,
     daily_file_name,
     merge_memories,

@@ -13,7 +13,7 @@ from promptkit import AgentSession, BudgetExceededError, Message, ToolCall, Tran
 from promptkit.agent.window.prompt import Conversation, ConversationView
 from promptkit.compaction import PRESETS, ExtractiveSummarizer, Preset
 from promptkit.compaction.planning.selection import Keep, KeepLastMessages, KeepNothing
-from promptkit.compaction.presets.vscode import vscode
+from promptkit.compaction.presets.coding_agents import vscode
 from promptkit.compaction.pruning.processors import RequestLimits, truncate_history
 from promptkit.errors import SettingsError, ToolsFillBudgetError
 from promptkit.lab.replay import simulate

@@ -8,6 +8,7 @@ import os
 import resource
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from promptkit.transcript.stores.jsonl.format import EntryLine, line_from_bytes
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from promptkit.messages import Json
 
@@ -456,7 +457,7 @@ class TestTwoWriters:
         path.write_bytes(path.read_bytes() + torn)
         waiting = [said("two")]
 
-        def meanwhile(line: bytes) -> EntryLine | str | None:
+        def meanwhile(line: bytes, _: object = None) -> EntryLine | str | None:
             if waiting:
                 other.append_messages(waiting.pop())
             return line_from_bytes(line)
@@ -531,16 +532,20 @@ class TestTwoWriters:
         assert [entry.message for entry in transcript.refresh()] == [said("two")]
 
 
-def numbered(records: Iterable[Mapping[str, Json]]) -> Iterator[Mapping[str, Json]]:
+def numbered() -> Callable[[Mapping[str, Json]], Mapping[str, Json]]:
     """A version 0 without ids, in which a checkpoint names the place of the first record that it keeps."""
-    last: str | None = None
-    for at, record in enumerate(records):
+    places = count()
+
+    def migrate(record: Mapping[str, Json]) -> Mapping[str, Json]:
+        at = next(places)
         data = dict(record)
         kind = str(data.pop("kind"))
         if kind == "checkpoint":
             data["first_kept"] = f"old{data.pop('first_kept_index')}"
-        yield {"id": f"old{at}", "parent_id": last, "kind": kind, "time": at, "data": data}
-        last = f"old{at}"
+        parent = f"old{at - 1}" if at else None
+        return {"id": f"old{at}", "parent_id": parent, "kind": kind, "time": at, "data": data}
+
+    return migrate
 
 
 class TestOlderVersions:

@@ -1,27 +1,38 @@
-"""Memories: what other conversations should know, extracted from messages that a checkpoint or a reset removes from the view.
+"""Files that compactions write: archives and memories.
 
-They are kept in a folder: `2026-01-02.md` for each day, and `MEMORY.md`, which the user edits. A
-day's file has one memory per line, in sections. Each section has the key of what its memories were
-extracted from.
+* Archives of what a compaction drops from the view: a file for each checkpoint, `0001-….jsonl.gz`, with records as in a
+  transcript's file. The transcript keeps these entries, too. `JsonlStore.archive` moves them out of the transcript's own
+  file.
+* Memories: what other conversations should know, extracted from messages that a checkpoint or a reset removes from the
+  view. They are kept in a folder: `2026-01-02.md` for each day, and `MEMORY.md`, which the user edits. A day's file has
+  one memory per line, in sections. Each section has the key of what its memories were extracted from.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gzip
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import attrs
 from filelock import FileLock
 
-from promptkit.compaction.planning.blocks import find_covered_items, is_user_request
+from promptkit.compaction.planning.blocks import (
+    find_covered_entries,
+    find_covered_items,
+    is_user_request,
+)
 from promptkit.compaction.planning.plan import Plan, SummaryTask
 from promptkit.compaction.policy.state import WAIT_SECONDS
+from promptkit.compaction.run.compactor import Compactor, DraftSummary
 from promptkit.compaction.run.hooks import CompactionHooks, PreCompactResult
+from promptkit.compaction.run.replacement import ReplacementMessages
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
@@ -31,10 +42,112 @@ from promptkit.compaction.summarizers.summarizer import (
     redact_task,
 )
 from promptkit.files import replace_file
-from promptkit.messages import Json
+from promptkit.messages import Json, Message
 from promptkit.reprs import describe
 from promptkit.sizes import read_tokens
 from promptkit.transcript import Checkpoint, Entry, Redactor, Transcript, ViewItem
+from promptkit.transcript.stores.jsonl.format import (
+    ARCHIVE_SUFFIX,
+    Header,
+    encode_batch,
+    encode_header,
+)
+
+
+class ArchiveDirectory:
+    """A folder of archives.
+
+    The same entries are archived once. Several processes may share the folder.
+
+    Args:
+        folder: The folder. It is created when the first archive is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __repr__(self) -> str:
+        return describe(self, folder=str(self.folder))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The archives, oldest first."""
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        matches = ((path, _NAME.fullmatch(path.name)) for path in paths)
+        return tuple(
+            path for _, path in sorted((int(match[1]), path) for path, match in matches if match)
+        )
+
+    def write(self, entries: Sequence[Entry]) -> Path | None:
+        """Write entries durably into a new archive.
+
+        Returns:
+            The archive. None if one with the same entries exists.
+
+        Raises:
+            OSError: The archive could not be written.
+            TranscriptError: An entry cannot be written as JSON.
+        """
+        digest = hashlib.sha256("\0".join(entry.id for entry in entries).encode()).hexdigest()[:16]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.folder / LOCK, timeout=LOCK_SECONDS):
+            files = self.files
+            if any(path.name.endswith(f"-{digest}{ARCHIVE_SUFFIX}") for path in files):
+                return None
+            number = 1 + max((int(path.name.split("-")[0]) for path in files), default=0)
+            path = self.folder / f"{number:04}-{digest}{ARCHIVE_SUFFIX}"
+
+            def fill(file: BinaryIO) -> None:
+                # Without a file name and a time, the same entries always give the same bytes.
+                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as gzipped:
+                    gzipped.write(encode_header(Header()))
+                    for entry in entries:
+                        gzipped.write(encode_batch([entry]))
+
+            replace_file(path, fill)
+        return path
+
+
+class ArchivingCompactor(Compactor):
+    """A compactor that writes what a checkpoint drops into an archive before it writes the checkpoint.
+
+    If the checkpoint fails, the archive is deleted.
+    """
+
+    archives: ArchiveDirectory | None = None
+    """Where archives are written. None: nothing is archived."""
+
+    def _write(
+        self, draft: DraftSummary, replaced: ReplacementMessages, files: tuple[Message, ...]
+    ) -> Entry | None:
+        """Archive what the checkpoint drops, and append the checkpoint.
+
+        If the archive cannot be written, the checkpoint is not written either. Nothing is awaited
+        in between: a cancellation would leave one of them without the other.
+        """
+        if self.archives is None:
+            return super()._write(draft, replaced, files)
+        planned = Checkpoint(summary=draft.summary.text, first_kept=draft.plan.first_kept)
+        path = self.transcript.path()
+        # messages that were added after the plan was made are kept
+        if draft.plan.first_kept is None:
+            ids = [entry.id for entry in path]
+            path = path[: ids.index(draft.plan.leaf) + 1] if draft.plan.leaf in ids else ()
+        archive, entry = self.archives.write(find_covered_entries(path, planned)), None
+        try:
+            entry = super()._write(draft, replaced, files)
+        finally:
+            if entry is None and archive is not None:
+                archive.unlink(missing_ok=True)
+        return entry
+
+
+LOCK = ".lock"
+LOCK_SECONDS = 10.0
+"""The longest wait for another process that writes into the same folder."""
+
+_NAME = re.compile(rf"(\d{{4,}})-([0-9a-f]{{16}}){re.escape(ARCHIVE_SUFFIX)}")
+
 
 CURATED_FILE = "MEMORY.md"
 """The file that the user edits."""
@@ -45,10 +158,6 @@ MAX_MEMORY_CHARACTERS = 500
 MAX_RECENT_CHARACTERS = 20_000
 """Characters that `MemoryDirectory.load` returns of the two days' files."""
 
-LOCK_SECONDS = 10.0
-"""The longest wait for another process that writes into the same folder."""
-
-LOCK = ".lock"
 DAILY_PATTERN = "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md"
 _COMMENT = re.compile(r"\s*<!-- \{[^\n]*\} -->\s*")
 _BULLET = re.compile(r"^\s{0,12}(?:[-*•]|\d{1,3}[.)])\s+(\S.*)$", re.MULTILINE)

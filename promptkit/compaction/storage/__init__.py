@@ -1,1 +1,0 @@
-"""Files that compactions write: archives, checkpoints and memories."""
