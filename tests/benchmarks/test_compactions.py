@@ -33,7 +33,11 @@ def test_a_name_is_used_from_memory_once_and_not_after_it_was_shown(tmp_path: Pa
     )
     (compaction,) = read_compactions(tmp_path / "talk.jsonl")
     assert len(compaction.before) == MIN_BEFORE
-    assert find_uses_from_memory(compaction) == {
+    before, kept, after = (
+        [entry.message for entry in entries if entry.message is not None]
+        for entries in (compaction.before, compaction.kept, compaction.after)
+    )
+    assert find_uses_from_memory(before, kept, after) == {
         ("name", "load_row_1"): 1,
         ("name", "load_row_2"): 1,
     }
