@@ -189,7 +189,7 @@ class TestOneByOne:
         first, second = lines([user("u1", None, "a")]), lines([user("u2", "u1", "b")])
         made = read_text(tmp_path, f"{first}\ufeff{second}")
         assert made.problems == [
-            "2: no JSON: Unexpected UTF-8 BOM (decode using utf-8-sig) at column 1."
+            "no JSON: Unexpected UTF-8 BOM (decode using utf-8-sig) at column 1."
         ]
 
     def test_other_line_breaks_do_not_end_a_line(self, tmp_path: Path) -> None:
