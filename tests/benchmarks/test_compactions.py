@@ -20,22 +20,26 @@ def record(file: Path, *after: Message) -> None:
     transcript = Transcript(JsonlStore(file))
     for number in range(MIN_BEFORE):
         transcript.append(MessageEntry(message=user_message(f"Mend load_row_{number}, please.")))
-    transcript.append(Checkpoint(summary="They mended load_row_1."))
+    transcript.append(Checkpoint(summary="They mended load_row_18."))
     transcript.append(*(MessageEntry(message=message) for message in after))
 
 
 def test_a_name_is_used_from_memory_once_and_not_after_it_was_shown(tmp_path: Path) -> None:
     record(
         tmp_path / "talk.jsonl",
-        user_message("Go on with load_row_3."),
-        assistant_message("load_row_1, load_row_2 and load_row_3 are whole."),
-        assistant_message("load_row_2 again, and new_row."),
+        user_message("Go on with load_row_17."),
+        assistant_message("load_row_18, load_row_19 and load_row_17 are whole."),
+        assistant_message("load_row_19 again, and new_row."),
     )
     (compaction,) = read_compactions(tmp_path / "talk.jsonl")
     assert len(compaction.before) == MIN_BEFORE
-    assert find_uses_from_memory(compaction) == {
-        ("name", "load_row_1"): 1,
-        ("name", "load_row_2"): 1,
+    before, kept, after = (
+        [entry.message for entry in entries if entry.message is not None]
+        for entries in (compaction.before, compaction.kept, compaction.after)
+    )
+    assert find_uses_from_memory(before, kept, after) == {
+        ("name", "load_row_18"): 1,
+        ("name", "load_row_19"): 1,
     }
     counts = asyncio.run(measure(compaction))
     assert (counts["names"], counts["names, recorded"]) == (2, 1)
