@@ -281,12 +281,12 @@ class _Shown:
         self.tools = {tool["function"]["name"] for tool in exchange.chat.get("tools") or ()}
         texts = [_text(message) for message in self.messages]
         tasks = [
-            match
-            for text, message in zip(texts, self.messages, strict=True)
+            (match, at)
+            for at, (text, message) in enumerate(zip(texts, self.messages, strict=True))
             if message["role"] == "user"
             for match in _TASK.finditer(text)
         ]
-        latest = max(tasks, key=lambda match: int(match[1]), default=None)
+        latest = max((match for match, _ in tasks), key=lambda match: int(match[1]), default=None)
         self.task = None if latest is None else (latest[1], latest[2])
         self._all = "\n".join(texts)
         calls = {
@@ -294,11 +294,15 @@ class _Shown:
             for message in self.messages
             for call in message.get("tool_calls") or ()
         }
-        self._results = [
-            (function["name"], json.loads(function["arguments"]), text)
-            for text, message in zip(texts, self.messages, strict=True)
+        results = [
+            (at, (function["name"], json.loads(function["arguments"]), text))
+            for at, (text, message) in enumerate(zip(texts, self.messages, strict=True))
             if message["role"] == "tool" and (function := calls.get(message["tool_call_id"]))
         ]
+        self._results = [result for _, result in results]
+        start = max((at for match, at in tasks if latest and match[1] == latest[1]), default=0)
+        self._newest = [result for at, result in results if at > start]
+        """The results of the task's own turn."""
 
     def knows(self, path: str) -> bool:
         """Return whether a file was read, as far as the request shows: a call, or a summary that tells it.
@@ -327,22 +331,33 @@ class _Shown:
             return None
         recalls = [(arguments, text) for name, arguments, text in self._results if name == tool]
         searched = [text for arguments, text in recalls if arguments.get("query") == path]
-        if not searched:
+        # a compaction may have dropped the search while its entry is read page by page
+        entry = next(
+            (
+                arguments["entry"]
+                for name, arguments, _ in reversed(self._newest)
+                if name == tool and "entry" in arguments
+            ),
+            None,
+        )
+        if searched:
+            named = re.search(_RESULT.format(re.escape(path)), searched[-1], re.MULTILINE)
+            entry = named and named[1]
+        elif entry is None:
             return _call(tool, query=path)
-        named = re.search(_RESULT.format(re.escape(path)), searched[-1], re.MULTILINE)
-        if named is None:
+        if entry is None:
             return None
         pages = {
             arguments.get("page", 1): text
             for arguments, text in recalls
-            if arguments.get("entry") == named[1]
+            if arguments.get("entry") == entry
         }
         if found := next(
             (match[1] for text in pages.values() if (match := _DETAIL.search(text))), None
         ):
             return found
         if not pages:
-            return _call(tool, entry=named[1])
+            return _call(tool, entry=entry)
         more = _MORE.search(pages[max(pages)])
         return ToolCall(id="", name=tool, arguments=more[1]) if more else None
 

@@ -154,7 +154,7 @@ class ToolCallPairer:
     def extend(self, messages: Sequence[Message]) -> None:
         """Append messages. Where nothing in them has to be repaired, no call is looked at again."""
         ids = _find_paired_ids(messages, self._used)
-        if ids is None or not ids.isdisjoint(self._pool):
+        if ids is None:
             for message in messages:
                 self.add(message)
             return

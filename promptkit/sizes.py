@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from fractions import Fraction
 
 from promptkit.errors import InvalidArgumentError
 
@@ -18,11 +17,15 @@ def parse_tokens(text: str) -> int:
     >>> parse_tokens("1.5k")
     1500
     """
-    match = re.fullmatch(r"(\d[\d_]{0,14}(?:\.\d{1,9})?)([km]?)", text.strip().lower(), re.ASCII)
-    number = Fraction(match[1].replace("_", "")) * _UNITS[match[2]] if match else None
-    if number is None or number.denominator != 1:
-        raise InvalidArgumentError(f"invalid token count {text!r:.80}: use 8000, 8k or 1m.")
-    return int(number)
+    match = re.fullmatch(r"(\d[\d_]{0,14})(?:\.(\d{1,9}))?([km]?)", text.strip().lower(), re.ASCII)
+    if match:
+        decimals = match[2] or ""
+        digits = f"{match[1]}{decimals}".replace("_", "")
+        one: int = 10 ** len(decimals)
+        tokens, rest = divmod(int(digits) * _UNITS[match[3]], one)
+        if not rest:
+            return tokens
+    raise InvalidArgumentError(f"invalid token count {text!r:.80}: use 8000, 8k or 1m.")
 
 
 def read_tokens(value: int | str) -> int:

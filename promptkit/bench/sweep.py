@@ -23,6 +23,7 @@ import attrs
 from promptkit.bench.results import Element, Point, Run, Sweep, Versions
 from promptkit.elements.element import Child
 from promptkit.errors import BudgetExceededError, InvalidArgumentError, PromptKitError
+from promptkit.messages import is_instance
 from promptkit.rendering import Rendered, Renderer
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import Defaults
@@ -73,14 +74,6 @@ def parse_budgets(text: str) -> tuple[int, ...]:
         if len(found) > MAX_BUDGETS:
             _refuse_so_many(text, len(found))
     return tuple(sorted(found))
-
-
-def check_budgets(budgets: Sequence[object]) -> None:
-    """Raise InvalidBudgetsError unless there is a budget, and each is a whole number of tokens, 1 or more."""
-    if not budgets or any(not isinstance(budget, int) or budget < 1 for budget in budgets):
-        raise InvalidBudgetsError(
-            f"invalid budgets {list(budgets)!r}: use one or more whole numbers of tokens, each at least 1."
-        )
 
 
 def _range(text: str) -> Iterable[int]:
@@ -241,7 +234,10 @@ def measure(  # noqa: PLR0913  # what a bench can be asked
         True
     """
     sizes = [read_tokens(budget) for budget in budgets]
-    check_budgets(sizes)
+    if not sizes or any(not is_instance(size, int) or size < 1 for size in sizes):
+        raise InvalidBudgetsError(
+            f"invalid budgets {sizes!r}: use one or more whole numbers of tokens, each at least 1."
+        )
     for model in models:
         # raises for a misspelt name, which would otherwise be counted with the default tokenizer
         model_info(model)

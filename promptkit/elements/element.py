@@ -507,21 +507,21 @@ class PromptElement:
         stack: list[object] = [self]
         while stack:
             item = stack.pop()
-            if isinstance(item, _Verbatim):
-                out.append(item)
-            elif isinstance(item, _End):
-                opened.discard(item.value)
-            elif _is_composite(item):
-                key = id(item)
-                if key in opened or (key in shown and len(out) > _MAX_REPEATED):
+            key = id(item)
+            match item:
+                case _Verbatim():
+                    out.append(item)
+                case _End():
+                    opened.discard(item.value)
+                case _ if not _is_composite(item):
+                    out.append(repr(item))
+                case _ if key in opened or (key in shown and len(out) > _MAX_REPEATED):
                     out.append(_abbreviate(item))
-                    continue
-                opened.add(key)
-                shown.add(key)
-                stack.append(_End(key))
-                stack.extend(reversed(_repr_parts(item)))
-            else:
-                out.append(repr(item))
+                case _:
+                    opened.add(key)
+                    shown.add(key)
+                    stack.append(_End(key))
+                    stack.extend(reversed(_repr_parts(item)))
         return "".join(out)
 
     def _repr_pretty_(self, printer: _Printer, *_: object) -> None:

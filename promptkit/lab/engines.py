@@ -355,13 +355,12 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
                 logging_level=logging.ERROR,
             )
     except (ConnectionError, RuntimeError, ImportError) as error:
-        problem = f"Ray cannot be started: {_first_line(error)}"
-        if place:
-            problem = (
-                f"there is no Ray cluster at {place}, or it refuses this process: {_first_line(error)}. "
-                "If it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN."
-            )
-        raise EngineError(problem) from error
+        raise EngineError(
+            f"there is no Ray cluster at {place}, or it refuses this process: {_first_line(error)}. "
+            "If it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN."
+            if place
+            else f"Ray cannot be started: {_first_line(error)}"
+        ) from error
     try:
         yield Engine(
             _RayExecutor(),

@@ -55,11 +55,15 @@ def _find_no_content(node: Node) -> bool:
     stack = [node]
     while stack:
         container = stack.pop()
-        if container.is_empty is not None:
-            if container.is_empty:
-                continue
-            return False
-        if container.calls or container.role == "tool" or container.reserve:
+        if container.is_empty:
+            continue
+        # False: it has content
+        if (
+            container.is_empty is not None
+            or container.calls
+            or container.role == "tool"
+            or container.reserve
+        ):
             return False
         for item, removed_at in zip(container.items, container.removed_at, strict=True):
             if not is_item_alive(item, removed_at, 0):

@@ -399,9 +399,12 @@ def _describe_exceeded(error: BudgetExceededError) -> str:
         if error.last_message
         else "Nothing else may be removed"
     )
-    if error.cache_breakpoint:
-        rest += f"; {error.pinned:,} tokens stay only because they stand before the cache breakpoint {error.cache_breakpoint}"
-    return "\n".join([*lines, f"{rest}; removed already: {len(error.removed):,}."])
+    pinned = (
+        f"; {error.pinned:,} tokens stay only because they stand before the cache breakpoint {error.cache_breakpoint}"
+        if error.cache_breakpoint
+        else ""
+    )
+    return "\n".join([*lines, f"{rest}{pinned}; removed already: {len(error.removed):,}."])
 
 
 def _list_largest(rendered: Rendered) -> list[str]:

@@ -102,12 +102,18 @@ class ContextBudget:
     __repr__ = describe_fields
 
     def __attrs_post_init__(self) -> None:
-        for name in ("window", "max_input", "max_output_tokens"):
-            size: int | None = getattr(self, name)
+        for name, size in (
+            ("window", self.window),
+            ("max_input", self.max_input),
+            ("max_output_tokens", self.max_output_tokens),
+        ):
             if size is not None and not size > 0:
                 _refuse(f"{name} must be positive, or None where it is unknown, not {size}")
-        for name in ("reserved_output_tokens", "reserve_tokens", "tools"):
-            kept: int | None = getattr(self, name)
+        for name, kept in (
+            ("reserved_output_tokens", self.reserved_output_tokens),
+            ("reserve_tokens", self.reserve_tokens),
+            ("tools", self.tools),
+        ):
             if kept is not None and not kept >= 0:  # NaN is not at least 0 either
                 _refuse(f"{name} must be at least 0 tokens, not {kept}")
             if (

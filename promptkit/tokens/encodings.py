@@ -11,7 +11,6 @@ import zlib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from itertools import accumulate, pairwise
-from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Protocol
 
@@ -264,6 +263,7 @@ def _refuse_download(name: str) -> None:
     if files is None:
         return
     import tempfile
+    from pathlib import Path
 
     configured = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
     folder = (

@@ -28,6 +28,7 @@ from promptkit.messages import (
     read_part,
     read_tool_call,
 )
+from promptkit.tokens.encodings import replace_surrogates
 from promptkit.tokens.tokenizer import find_texts
 
 WireFormat: TypeAlias = Literal["chat", "responses", "anthropic"]
@@ -672,16 +673,14 @@ def _replace_in_message(message: Message) -> Message:
     return attrs.evolve(
         message,
         content=tuple(
-            _replace_in_text(part) if isinstance(part, str) else part for part in message.content
+            replace_surrogates(part) if isinstance(part, str) else part for part in message.content
         ),
         tool_calls=tuple(
             attrs.evolve(
-                call, name=_replace_in_text(call.name), arguments=_replace_in_text(call.arguments)
+                call,
+                name=replace_surrogates(call.name),
+                arguments=replace_surrogates(call.arguments),
             )
             for call in message.tool_calls
         ),
     )
-
-
-def _replace_in_text(text: str) -> str:
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

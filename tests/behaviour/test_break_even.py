@@ -138,7 +138,7 @@ def test_a_conversation_that_is_opened_again_goes_on_with_what_it_has_read() -> 
     assert asyncio.run(main()) == whole
 
 
-@pytest.mark.parametrize("names_tokens", [0, 40])
+@pytest.mark.parametrize("names_tokens", [0, 40, 1_000])
 def test_names_that_were_seen_stand_beside_the_summary_within_their_tokens(
     names_tokens: int,
 ) -> None:
@@ -158,6 +158,7 @@ def test_names_that_were_seen_stand_beside_the_summary_within_their_tokens(
         names = line.split(", ")
         assert 0 < len(names) <= names_tokens
         assert all(text.count(name) == 1 for name in names)  # what the summary says is not repeated
+        assert "load_row_1" not in names  # a tool printed it once, long ago
 
 
 def test_old_tool_results_leave_where_the_prompt_cache_is_cold_and_only_there() -> None:

@@ -146,6 +146,19 @@ def test_the_model_finds_a_detail_only_where_its_request_shows_it_or_the_way_to_
     assert answer(crumb, user(LOOK), *searched, *page) == found
 
 
+def test_the_model_reads_an_entry_on_whose_search_a_compaction_has_dropped() -> None:
+    crumb = user(f'{LOOK} look it up there: recall({{"query": "a.py"}})')
+    rest = called(
+        "recall", '# src/a.py\n[there is more: recall({"entry": "e3", "page": 2})]', entry="e3"
+    )
+    assert answer(crumb, *rest) == [
+        ToolCall(id="", name="recall", arguments='{"entry": "e3", "page": 2}')
+    ]
+    assert answer(*rest, crumb) == [  # of an earlier turn
+        ToolCall(id="", name="recall", arguments='{"query": "src/a.py"}')
+    ]
+
+
 def test_the_script_has_all_that_goes_wrong() -> None:
     tasks = make_tasks(2)
     assert {task.before for task in tasks} == {None, "smaller", "larger", "compact", "branch"}

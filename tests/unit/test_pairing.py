@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from itertools import chain
 from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import example, given, strategies as st
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, Repair, ToolCall
@@ -65,6 +66,16 @@ messages = st.one_of(
         st.sampled_from(["a", "b", "c", "a_2", "", None]),
         st.sampled_from(["one", "two", ""]),
     ),
+)
+
+
+def answered(ids: list[str]) -> list[Message]:
+    return [called(*ids), *map(returned, ids)]
+
+
+rounds = st.one_of(
+    st.builds(answered, st.lists(st.sampled_from(["a", "b", "c", "a_2"]), max_size=2, unique=True)),
+    st.lists(messages, min_size=1, max_size=1),
 )
 
 
@@ -260,6 +271,24 @@ class TestLaws:
         assert PairedMessages(
             messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs
         ) == pair_tool_calls(turns)
+
+    @given(groups=st.lists(st.lists(rounds, max_size=2), max_size=5), early=st.booleans())
+    @example(groups=[[answered(["a"])], [[returned("a")]]], early=False)
+    @example(groups=[[[returned("a")]], [answered(["a"])]], early=True)
+    @example(groups=[[[called("a")]], [answered(["b"])], [[returned("a")]]], early=False)
+    def test_messages_that_are_added_together_are_paired_as_if_they_were_added_one_by_one(
+        self, groups: list[list[list[Message]]], *, early: bool
+    ) -> None:
+        together = ToolCallPairer(allow_early_results=early)
+        single = ToolCallPairer(allow_early_results=early)
+        for group in (list(chain.from_iterable(group)) for group in groups):
+            together.extend(group)
+            for message in group:
+                single.add(message)
+            assert together.settle() == single.settle()
+            assert together.messages == single.messages
+            assert together.sources == single.sources
+            assert together.repairs == single.repairs
 
     @given(st.lists(messages, max_size=14))
     def test_sources_say_where_each_message_comes_from(self, turns: list[Message]) -> None:

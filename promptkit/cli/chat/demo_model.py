@@ -88,7 +88,7 @@ def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
     if last.role != "user":
         return ()
     text = last.text
-    planned: list[tuple[str, dict[str, str]]] = []
+    planned: list[tuple[str, dict[str, str]]]
     if found := LOOK_UP.search(text):
         place = _transcript_file(messages)
         planned = [("search", {"text": found[1] or found[2], "path": place})] if place else []
@@ -98,9 +98,7 @@ def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
         planned = [
             ("list_files" if name.endswith("/") else "read_file", {"path": name})
             for name in dict.fromkeys(FILE_NAME.findall(text))
-        ][:MAX_FILES]
-        if not planned and LIST.search(text):
-            planned = [("list_files", {})]
+        ][:MAX_FILES] or ([("list_files", {})] if LIST.search(text) else [])
     asked = sum(message.role == "user" for message in messages)
     return tuple(
         ToolCall(

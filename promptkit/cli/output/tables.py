@@ -152,10 +152,12 @@ def _print_heat_map(console: Console, sweep: Sweep) -> None:
             mark = _mark(element, at)
             line.append(marks[mark] * cell, STYLES[mark])
         console.print(line, soft_wrap=True)
-    legend = f"{marks[0]} nothing is kept   {marks[1]} to {marks[STEPS]} a part is kept   {marks[STEPS + 1]} everything is kept"
-    if any(point.required is not None for point in sweep.points):
-        legend += f"\n{marks[-1]} the budget is too small for what is required"
-    console.print(Text(legend, style="bright_black"))
+    legend = [
+        f"{marks[0]} nothing is kept   {marks[1]} to {marks[STEPS]} a part is kept   {marks[STEPS + 1]} everything is kept",
+        f"{marks[-1]} the budget is too small for what is required",
+    ]
+    exceeded = any(point.required is not None for point in sweep.points)
+    console.print(Text("\n".join(legend[: 1 + exceeded]), style="bright_black"))
 
 
 def _header(budgets: Sequence[int], cell: int) -> str:

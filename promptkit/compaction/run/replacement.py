@@ -52,9 +52,9 @@ CARRIED_FILES, CARRIED_ERRORS = 20, 5
 """The most paths of changed files, and of read ones, and the most lines of errors that are
 carried."""
 
-LEAST_RATING = 0.15
-"""Names that are rated lower are not listed: a name that a tool printed once is listed for two
-messages, one that the model wrote once for 12, and one that it wrote ten times for 58."""
+LEAST_RATING = 0.13
+"""Names that are rated lower are not listed. A name that a tool printed once is listed for two
+messages, one that the model wrote once for 13, and one that it wrote ten times for 61."""
 
 BINDING_SHARE = 16
 """What is pinned takes at most a sixteenth of what a conversation may have, and so do constraints."""
@@ -267,7 +267,7 @@ class Replacement:
     )
     """The most tokens of each block of the carried context; None: no limit."""
     names_tokens: int = attrs.field(default=0, converter=read_tokens)
-    """The most tokens of a list of names: the identifiers and paths that are most likely to be used
+    """The most tokens of a list of names: the identifiers and paths that are likely to be used
     again, as far as nothing else shows them. It tells the model how they are spelled, and so what
     it can look up; no model writes it, so it costs no output tokens."""
     binding_tokens: int = attrs.field(default=2_000, converter=read_tokens)

@@ -80,8 +80,9 @@ COMMAND_ARGUMENTS = ("command", "cmd", "script")
 MAX_FIGURES = 100
 """Figures that are kept, the newest."""
 
-MAX_NAMES = 600
-"""Names that are kept: those that are most likely to be used again."""
+MAX_NAMES = 1_500
+"""Names that are kept: those that are most likely to be used again. More than a list shows, so that
+what is known of a name counts when it is used again."""
 
 WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 1.5, 5
 """The weights in `rate_name` of a name that the model or the user wrote, and of one that more than
@@ -275,7 +276,7 @@ def rate_name(name: Name, *, messages: int) -> float:
     """
     weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
     weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
-    return weight / (messages - name.last + GRACE)
+    return weight / (max(0, messages - name.last) + GRACE)
 
 
 def pin_from_json(data: Mapping[str, Json]) -> Pin:
@@ -594,7 +595,7 @@ def _read_skill(row: Mapping[str, Json]) -> Skill:
 
 
 def _read_count(value: Json) -> int:
-    return value if isinstance(value, int) else 0
+    return max(0, value) if isinstance(value, int) else 0
 
 
 def _read_text(value: Json) -> str:

@@ -154,28 +154,28 @@ def build_children(items: tuple[TemplateItem, ...]) -> Children:
     while True:
         top = stack[-1]
         for item in top.items:
-            if isinstance(item, TagDraft):
-                _check_place(item, in_message=top.in_message)
-                stack.append(
-                    _OpenTag(item, iter(item.body), top.in_message or item.kind == "message", [])
-                )
-                break
-            if not isinstance(item, TemplateText):
-                top.children.append(item)
-            elif top.draft is not None and top.draft.kind == "items":
-                _reject_text(
-                    item,
-                    f"text directly in {{% {top.draft.tag} %}}",
-                    "Put each item into {% text %} or {% group %}.",
-                )
-            elif top.in_message:
-                top.children.append(item.text)
-            else:
-                _reject_text(
-                    item,
-                    "text outside a message",
-                    "Put it into {% user %} or another message, or remove it.",
-                )
+            match item:
+                case TagDraft():
+                    _check_place(item, in_message=top.in_message)
+                    in_message = top.in_message or item.kind == "message"
+                    stack.append(_OpenTag(item, iter(item.body), in_message, []))
+                    break
+                case PromptElement():
+                    top.children.append(item)
+                case TemplateText() if top.draft is not None and top.draft.kind == "items":
+                    _reject_text(
+                        item,
+                        f"text directly in {{% {top.draft.tag} %}}",
+                        "Put each item into {% text %} or {% group %}.",
+                    )
+                case TemplateText() if top.in_message:
+                    top.children.append(item.text)
+                case TemplateText():
+                    _reject_text(
+                        item,
+                        "text outside a message",
+                        "Put it into {% user %} or another message, or remove it.",
+                    )
         else:
             stack.pop()
             children = tuple(_join_text(top.children))

@@ -110,9 +110,12 @@ class Advice:
         """Return the recommendation as sentences, with the line of code."""
         needed = f" It takes some {self.needed:,} sessions like these." if self.needed else ""
         head = f"{self.window:,} tokens: "
-        figures = f"${self.price:,.3f} instead of ${self.default_price:,.3f}"
-        if self.lookups:
-            figures += f" with {self.lookups:,} look-up{'s' * (self.lookups != 1)} for each answer that lacks a line"
+        lookups = (
+            f" with {self.lookups:,} look-up{'s' * (self.lookups != 1)} for each answer that lacks a line"
+            if self.lookups
+            else ""
+        )
+        figures = f"${self.price:,.3f} instead of ${self.default_price:,.3f}{lookups}"
         shown = f"requests show {self.quoted:.1%} of the earlier lines that answers quote, and {self.default_quoted:.1%} with {DEFAULT}"
         if self.policy == DEFAULT and self.compacted < MIN_COMPACTED:
             return (

@@ -186,15 +186,17 @@ class BillTotals:
         """Return sentences: what was billed, and what the replay of what was done says."""
         billed, replayed, requests = self.billed, self.replayed, max(1, self.requests)
         missed = f"{self.misses / self.repeated:.1%}" if self.repeated else "none"
-        text = (
+        more = (
+            f" The simulated cache alone would miss {self.own_misses:,} more, for ${self.own_misses_price:,.2f}."
+            if self.own_misses
+            else ""
+        )
+        return (
             f"The provider billed ${self.billed_price:,.2f} for {self.requests:,} requests of {billed.input_tokens:,} input and "
             f"{billed.output_tokens:,} output tokens; this replay of what was done says ${self.replayed_price:,.2f} for "
             f"{replayed.input_tokens:,} and {replayed.output_tokens:,}. From the bill it has {round(self.fixed_tokens / requests):,} tokens of each "
-            f"request that are not in the recording, and {self.misses:,} cache misses ({missed} of the requests soon after another)."
+            f"request that are not in the recording, and {self.misses:,} cache misses ({missed} of the requests soon after another).{more}"
         )
-        if self.own_misses:
-            text += f" The simulated cache alone would miss {self.own_misses:,} more, for ${self.own_misses_price:,.2f}."
-        return text
 
     def to_json(self) -> dict[str, object]:
         """Return the figures as JSON values."""

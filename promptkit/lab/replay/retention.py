@@ -160,9 +160,8 @@ class RecordingUses:
         return items
 
     def _words(self, message: Message) -> Iterator[str]:
-        """Yield the words of a message. A path in the working directory begins below it."""
-        for text in iter_texts(message):
-            yield from self._words_of(text)
+        """Return the words of a message. A path in the working directory begins below it."""
+        return chain.from_iterable(map(self._words_of, iter_texts(message)))
 
     def _words_of(self, text: str) -> Iterator[str]:
         for word in find_words(text):
@@ -171,12 +170,12 @@ class RecordingUses:
 
     def _iter_pairs(self, message: Message) -> Iterator[tuple[str, str]]:
         """Yield the names of a message with the words beside them. A list of names has no context."""
-        for text in iter_texts(message):
-            yield from (
-                pair
-                for pair in pairwise(self._words_of(remove_name_list(text)))
-                if not self._names.isdisjoint(pair)
-            )
+        return (
+            pair
+            for text in iter_texts(message)
+            for pair in pairwise(self._words_of(remove_name_list(text)))
+            if not self._names.isdisjoint(pair)
+        )
 
 
 def find_working_directory(messages: Iterable[Message]) -> str:
@@ -184,26 +183,34 @@ def find_working_directory(messages: Iterable[Message]) -> str:
 
     An empty text: there are no such paths.
     """
-    inside = Counter[str]()
-    paths = 0
-    for message in messages:
-        for text in iter_texts(message) if message.tool_calls else ():
-            for path in _ABSOLUTE.findall(text):
-                if len(path) <= MAX_LENGTH:
-                    paths += 1
-                    inside.update(accumulate(path.split("/")[1:-1], "{}/{}".format))
+    paths: list[str] = [
+        path
+        for message in messages
+        if message.tool_calls
+        for text in iter_texts(message)
+        for path in _ABSOLUTE.findall(text)
+        if len(path) <= MAX_LENGTH
+    ]
+    inside = Counter(
+        directory
+        for path in paths
+        for directory in accumulate(path.split("/")[1:-1], "{}/{}".format)
+    )
     return max(
-        [directory for directory, count in inside.items() if 2 * count > paths], key=len, default=""
+        [directory for directory, count in inside.items() if 2 * count > len(paths)],
+        key=len,
+        default="",
     )
 
 
 def iter_lines(message: Message) -> Iterator[str]:
-    """Yield the lines of a message that count as quoted if they are repeated, without the numbers that tools print before them."""
-    for text in iter_texts(message):
-        for line in text.splitlines():
-            words = _NUMBER.sub("", line, count=1).strip()
-            if len(words) >= LINE_LENGTH:
-                yield words
+    """Return the lines of a message that count as quoted if they are repeated, without the numbers that tools print before them."""
+    lines = (
+        _NUMBER.sub("", line, count=1).strip()
+        for text in iter_texts(message)
+        for line in text.splitlines()
+    )
+    return (line for line in lines if len(line) >= LINE_LENGTH)
 
 
 class RetentionTracker:

@@ -154,10 +154,13 @@ def _keep_by_default(tree: RenderTree) -> None:
 def _settle(node: Node) -> None:
     """Count the living items with content of a node whose children have been settled."""
     node.last_index = node.nodes[-1].last_index if node.nodes else node.index
-    live = 0
-    for item, removed_at in zip(node.items, node.removed_at, strict=True):
-        if removed_at == NEVER_REMOVED and type(item) is not Node:
-            live += item.messages != () if type(item) is MessageItem else is_content(item)
+    live = sum(
+        [
+            item.messages != () if type(item) is MessageItem else is_content(item)
+            for item, removed_at in zip(node.items, node.removed_at, strict=True)
+            if removed_at == NEVER_REMOVED and type(item) is not Node
+        ]
+    )
     for child in node.nodes:
         if child.activated_at < 0 and node.removed_at[child.position] == NEVER_REMOVED:
             child.is_counted = has_content(child)

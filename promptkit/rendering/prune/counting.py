@@ -180,13 +180,12 @@ class BackwardScan:
 
         False for texts that another state may be without.
         """
-        shortest = max(LONG, budget)
         if type(item) is MessageItem:
-            lower_bound = self.sizer.tokenizer.lower_bound
+            shortest, lower_bound = max(LONG, budget), self.sizer.tokenizer.lower_bound
             return any(
                 len(text) > shortest and lower_bound(text) > budget for text in item.list_texts()
             )
-        if type(item) is not Leaf or len(item.text) <= shortest:
+        if type(item) is not Leaf or len(item.text) <= LONG or len(item.text) <= budget:
             return False
         parent = item.parent
         message = parent.message

@@ -419,9 +419,10 @@ def _digest(before: str, *values: object) -> str:
 
 def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
     """Convert a request to the form of Chat Completions, with the same text, calls, results and tools; thinking becomes text."""
-    messages: list[dict[str, Any]] = []  # Any: as above
-    if system := body.get("system"):
-        messages.append({"role": "system", "content": _convert_content(system)})
+    system = body.get("system")
+    messages: list[dict[str, Any]] = (  # Any: as above
+        [{"role": "system", "content": _convert_content(system)}] if system else []
+    )
     for message in map(as_mapping, as_sequence(body.get("messages"))):
         blocks = [as_mapping(block) for block in _as_blocks(message.get("content"))]
         messages += (

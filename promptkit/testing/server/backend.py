@@ -247,21 +247,8 @@ class Backend:
                 ),
                 reason,
             )
-        usage = answer.usage
-        if usage is None:
-            usage = self._count_usage(
-                exchange,
-                tokens,
-                sum(
-                    map(
-                        tokenizer.count,
-                        [
-                            message.text,
-                            *(text for c in message.tool_calls for text in (c.name, c.arguments)),
-                        ],
-                    )
-                ),
-            )
+        written = (text for c in message.tool_calls for text in (c.name, c.arguments))
+        output_tokens = sum(map(tokenizer.count, [message.text, *written]))
         finish = finish or ("tool_calls" if message.tool_calls else "stop")
         return ServerReply(
             number=exchange.number,
@@ -269,7 +256,7 @@ class Backend:
             model=model,
             message=message,
             finish=finish,
-            usage=usage,
+            usage=answer.usage or self._count_usage(exchange, tokens, output_tokens),
         )
 
     def _find_limit(self, exchange: Exchange, tokens: int) -> tuple[int, str]:

@@ -447,14 +447,10 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def _refuse_path(exchange: Exchange, *known: str) -> HttpResponse:
-    if exchange.path in (MODELS, *POSTS) and exchange.path not in known:
-        answer = api_error(
-            405,
-            f"Not allowed to {exchange.method} on {exchange.path}.",
-            code="method_not_supported",
-        )
-    else:
-        answer = api_error(
-            404, f"Unknown request URL: {exchange.method} {exchange.path}.", code="unknown_url"
-        )
+    method, path = exchange.method, exchange.path
+    answer = (
+        api_error(405, f"Not allowed to {method} on {path}.", code="method_not_supported")
+        if path in (MODELS, *POSTS) and path not in known
+        else api_error(404, f"Unknown request URL: {method} {path}.", code="unknown_url")
+    )
     return json_response(answer.body, answer.status)

@@ -434,9 +434,10 @@ def load_parameters() -> Mapping[str, frozenset[str]]:
 
 def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
     """Convert a Responses API request to Chat Completions, with the same text, calls, results and tools; other items become text."""
-    messages: list[dict[str, Any]] = []  # Any: as above
-    if body.get("instructions"):
-        messages.append({"role": "system", "content": body["instructions"]})
+    instructions = body.get("instructions")
+    messages: list[dict[str, Any]] = (  # Any: as above
+        [{"role": "system", "content": instructions}] if instructions else []
+    )
     sent = body.get("input")
     for item in map(
         as_mapping,

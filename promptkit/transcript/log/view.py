@@ -203,7 +203,7 @@ class ViewBuilder:
         return self._snapshot
 
 
-_CHANGES_EARLIER = (Checkpoint, Reset, Edit)
+_CHANGES_EARLIER = frozenset({Checkpoint, Reset, Edit})
 """The entries that change how earlier ones are viewed."""
 
 
@@ -246,11 +246,11 @@ class _View:
         """
         entries = tuple(path[length:])
         self._path = path
-        if any(
-            isinstance(entry.payload, _CHANGES_EARLIER)
-            or _reads_model(entry)
-            or (entry.message and entry.message.tool_call_id in self._omitted_calls)
-            for entry in entries
+        kinds = set(map(type, map(attrgetter("payload"), entries)))
+        if kinds & _CHANGES_EARLIER or (Setting in kinds and any(map(_reads_model, entries))):
+            return False
+        if self._omitted_calls and any(
+            entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries
         ):
             return False
         self._answers |= _find_answers_to_cut_replies(entries)
@@ -304,9 +304,7 @@ class _View:
 
     def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
-        quotes = any(
-            entry.payload.quotes for entry in entries if isinstance(entry.payload, MessageEntry)
-        )
+        quotes = any(map(attrgetter("quotes"), _list_written(entries)))
         find = find_sources(self._path) if quotes else None
         may_be_cut = bool(self._answers or self._omitted_calls)
         items: list[ViewItem | None] = []
@@ -395,6 +393,11 @@ class _View:
         self._pairer.extend([item.message for item in items])
 
 
+def _list_written(entries: Iterable[Entry]) -> list[MessageEntry]:
+    """List the messages among entries."""
+    return [entry.payload for entry in entries if isinstance(entry.payload, MessageEntry)]
+
+
 def _reads_model(entry: Entry) -> bool:
     """Return whether an entry records a change of the model."""
     return isinstance(entry.payload, Setting) and entry.payload.name == MODEL_SETTING
@@ -404,11 +407,7 @@ def _find_answers_to_cut_replies(entries: Sequence[Entry]) -> dict[str, set[str]
     """Return for each reply with tool calls that was cut off the ids of its calls that have a result before the next reply."""
     found: dict[str, set[str]] = {}
     answered: set[str] | None = None
-    if not any(
-        entry.payload.finish in INCOMPLETE_FINISHES
-        for entry in entries
-        if isinstance(entry.payload, MessageEntry)
-    ):
+    if INCOMPLETE_FINISHES.isdisjoint(map(attrgetter("finish"), _list_written(entries))):
         return found
     for entry in entries:
         match entry.payload:

@@ -13,6 +13,7 @@ from promptkit import (
     Chunk,
     Group,
     History,
+    ImagePart,
     KeepWith,
     Message,
     PromptElement,
@@ -30,7 +31,9 @@ from promptkit import (
 )
 from promptkit.elements.builtin import Rounds
 from promptkit.fitting import RecordedMessages
+from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import WordTokenizer
+from promptkit.tokens.tokenizer import count_message
 from promptkit.wire.chat import tools_to_chat
 
 if TYPE_CHECKING:
@@ -285,3 +288,31 @@ def test_a_render_costs_what_its_request_costs_and_fits_in_that(
                 assert made.tokens == count_request({"model": "gpt-4o", **sent}).tokens
             budget = made.tokens - 1
     assert budget < render(1_000).tokens
+
+
+def test_messages_that_are_counted_together_have_the_tokens_of_each_and_every_text_is_counted_once() -> (
+    None
+):
+    counted: list[str] = []
+
+    class Noting(WordTokenizer):
+        def count(self, text: str) -> int:
+            counted.append(text)
+            return super().count(text)
+
+    messages = [
+        Message(role="user", content=("one", ImagePart(url="https://example.org/a.png"), "two")),
+        Message(role="assistant", content=("three",)),
+        Message(role="user"),
+    ]
+    tokenizer = Noting(per_message=3, per_image=7)
+    sizer = Sizer(tokenizer)
+    expected = [
+        count_message(message, WordTokenizer(per_message=3, per_image=7)) for message in messages
+    ]
+    assert sizer.count_messages(messages[:2]) == sum(expected[:2])
+    assert sizer.count_messages(messages) == sum(expected)
+    sizer.start_next_render()
+    assert sizer.count_messages(messages) == sum(expected)
+    assert list(map(sizer.count_message, messages)) == expected
+    assert counted == ["one", "two", "three"]

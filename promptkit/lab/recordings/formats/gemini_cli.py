@@ -36,9 +36,9 @@ from promptkit.lab.recordings.reading.json_values import (
     parse_object,
     parse_time,
 )
-from promptkit.lab.recordings.reading.messages import mark_error
+from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
 from promptkit.lab.recordings.reading.source import RecordingSource
-from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
+from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, ReadProblem, Setting
 
 NAME = "gemini_cli"
@@ -233,6 +233,7 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
 
 
 def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
+    tokens = as_object(record.get("tokens"))
     thoughts = [
         OpaquePart(value={"type": "thought", **thought}, provider=NAME)
         for thought in as_objects(record.get("thoughts"))
@@ -250,18 +251,16 @@ def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
                 for call in calls
             ),
         ),
-        usage=_read_usage(as_object(record.get("tokens"))),
+        usage=usage_from_openai(
+            {
+                "input_tokens": tokens.get("input"),
+                "output_tokens": sum(
+                    as_count(tokens.get(name)) or 0 for name in ("output", "thoughts")
+                ),
+                "cached_input_tokens": tokens.get("cached"),
+            }
+        ),
         model=as_text(record.get("model")),
-    )
-
-
-def _read_usage(tokens: JsonObject) -> Usage | None:
-    if (input_tokens := as_count(tokens.get("input"))) is None:
-        return None
-    return Usage(
-        input_tokens=input_tokens,
-        output_tokens=sum(as_count(tokens.get(name)) or 0 for name in ("output", "thoughts")),
-        cached_tokens=min(as_count(tokens.get("cached")) or 0, input_tokens),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import attrs
 
@@ -226,15 +227,14 @@ def dump_arguments(arguments: Json) -> str:
     )
 
 
-@attrs.define
-class ContentBlocks:
+class ContentBlocks(NamedTuple):
     """The content of one Anthropic message."""
 
-    parts: list[Part] = attrs.field(factory=list[Part])
+    parts: list[Part]
     """The parts that are neither calls nor results."""
-    calls: list[ToolCall] = attrs.field(factory=list[ToolCall])
+    calls: list[ToolCall]
     """The tool calls."""
-    results: list[Message] = attrs.field(factory=list[Message])
+    results: list[Message]
     """The tool results, each as a message."""
 
 
@@ -243,7 +243,7 @@ def read_anthropic_content(content: Json) -> ContentBlocks:
 
     An unknown block becomes an opaque part.
     """
-    blocks = ContentBlocks()
+    blocks = ContentBlocks([], [], [])
     for block in as_blocks(content):
         fields = as_object(block)
         kind = fields.get("type")
@@ -283,7 +283,8 @@ def parts_from_block(block: Json) -> list[Part]:
             return [OpaquePart(value=block, provider=ANTHROPIC)]
         case _:
             return [dump_json(block)]
-    return [*parts, *_read_cache_breakpoints(as_object(block))]
+    fields = as_object(block)
+    return [*parts, *_read_cache_breakpoints(fields)] if "cache_control" in fields else parts
 
 
 def _read_tool_result(block: JsonObject, call_id: str) -> Message:

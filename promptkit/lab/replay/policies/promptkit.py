@@ -300,15 +300,12 @@ class _CountingModel:
         is_live = (
             bool(sent) and len(messages) > len(sent) and all(map(operator.is_, messages, sent))
         )
-        tokens = sum(
-            map(Sizer(self.tokenizer).count_message, messages[len(sent) :] if is_live else messages)
-        )
-        if not is_live:
-            tokens += count_overhead(self.tokenizer, tools, messages)
+        overhead = 0 if is_live else count_overhead(self.tokenizer, tools, messages)
+        new = messages[len(sent) :] if is_live else messages
         self.calls.append(
             SummaryCall(
                 request=tuple(self.restore(sent)) if is_live else (),
-                uncached_tokens=tokens,
+                uncached_tokens=overhead + sum(map(Sizer(self.tokenizer).count_message, new)),
                 output_tokens=self.tokenizer.count(self.answer),
             )
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,8 @@ from promptkit import (
     Message,
     OpaquePart,
     PromptElement,
+    Rendered,
+    Renderer,
     Sizing,
     SystemMessage,
     UserMessage,
@@ -358,3 +361,49 @@ def test_of_a_long_conversation_that_is_pruned_only_what_is_new_is_built(
         assert request.pruned
         each.add_reply(Message(role="assistant", content=("nothing",)))
     assert len(built) < 10
+
+
+def test_a_conversation_that_is_shown_whole_is_rendered_when_its_receipt_is_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rendered: list[Child] = []
+    render = Renderer.render
+
+    def count(self: Renderer, prompt: Child) -> Rendered:
+        rendered.append(prompt)
+        return render(self, prompt)
+
+    monkeypatch.setattr(Renderer, "render", count)
+    each = ContextWindow(
+        model="m", tokenizer=WordTokenizer(), budget=1_000, instructions="Be brief."
+    )
+    for number in range(3):
+        each.add(Message(role="user", content=("Is it", f" {number}?")))
+        request = asyncio.run(each.request())
+        each.add_reply(Message(role="assistant", content=("It is.",)))
+        assert not rendered
+    assert request.rendered.messages == request.messages
+    assert request.rendered.tokens == request.tokens
+    assert len(rendered) == 1
+
+
+def test_a_first_request_keeps_one_object_for_each_message_that_the_garbage_collector_looks_through() -> (
+    None
+):
+    number = 4_000
+    transcript = Transcript()
+    transcript.append_messages(
+        *(Message(role="user", content=(f"question {at}",)) for at in range(number))
+    )
+    each = ContextWindow(
+        model="m", tokenizer=WordTokenizer(), transcript=transcript, budget="1m", instructions="Hi."
+    )
+    gc.collect()
+    before = len(gc.get_objects())
+    gc.disable()
+    try:
+        asyncio.run(each.request())
+        gc.collect()
+        assert len(gc.get_objects()) - before < 1.5 * number
+    finally:
+        gc.enable()

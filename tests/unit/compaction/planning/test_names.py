@@ -14,7 +14,8 @@ from promptkit.compaction.planning.names import (
     iter_texts,
     remove_name_list,
 )
-from promptkit.compaction.summarizers.facts import Name, rank_names
+from promptkit.compaction.run.replacement import LEAST_RATING
+from promptkit.compaction.summarizers.facts import Facts, Name, rate_name
 
 NOTHING: set[str] = set()
 
@@ -79,9 +80,24 @@ def test_names_that_were_written_repeated_and_seen_lately_come_first() -> None:
     repeated = Name("read_twice", written=0, seen=2, last=90)
     read = Name("read_once", written=0, seen=1, last=90)
     old = Name("read_long_ago", written=0, seen=1, last=10)
-    assert rank_names([old, read, repeated, written], messages=100) == (
-        written,
-        repeated,
-        read,
-        old,
-    )
+    ratings = [rate_name(name, messages=100) for name in (written, repeated, read, old)]
+    assert ratings == sorted(set(ratings), reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("written", "seen", "messages"),
+    [(0, 1, 2), (1, 1, 13), (10, 10, 61)],
+    ids=["printed once", "written once", "written ten times"],
+)
+def test_a_name_is_listed_for_longer_the_more_often_the_model_wrote_it(
+    written: int, seen: int, messages: int
+) -> None:
+    name = Name("load_row", written, seen, last=10)
+    assert rate_name(name, messages=10 + messages) >= LEAST_RATING
+    assert rate_name(name, messages=11 + messages) < LEAST_RATING
+
+
+def test_counts_that_another_program_wrote_are_rated_whatever_they_are() -> None:
+    row = {"text": "load_row", "written": -9, "seen": -1, "last": 105}
+    facts = Facts.from_json({"messages": 100, "names": [row]})
+    assert rate_name(facts.names[0], messages=facts.messages) > 0
