@@ -63,12 +63,8 @@ def pair_tool_calls(
         describe_turn: Returns the text that names a message in a repair, given its index. The
             default is `turns[index]`.
     """
-    messages = tuple(turns)
-    if _find_paired_ids(messages, {""}) is not None:
-        return PairedMessages(messages=messages, sources=tuple(range(len(messages))))
     pairer = ToolCallPairer(describe_turn=describe_turn)
-    for message in messages:
-        pairer.add(message)
+    pairer.extend(turns)
     pairer.settle()
     return PairedMessages(
         messages=tuple(pairer.messages), sources=tuple(pairer.sources), repairs=pairer.repairs

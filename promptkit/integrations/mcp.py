@@ -117,14 +117,12 @@ async def mcp_attachments(client: Client, *uris: str) -> list[Attachment]:
         MCPError: The server has no such resource, or cannot read it.
     """
     _check_client(client)
-    attachments: list[Attachment] = []
-    for uri in uris:
-        for contents in (await client.read_resource(uri)).contents:
-            part = _parse_resource(contents)
-            attachments.append(
-                TextAttachment(name=contents.uri, text=part) if isinstance(part, str) else part
-            )
-    return attachments
+    return [
+        TextAttachment(name=contents.uri, text=part) if isinstance(part, str) else part
+        for uri in uris
+        for contents in (await client.read_resource(uri)).contents
+        for part in [_parse_resource(contents)]
+    ]
 
 
 async def mcp_prompt(

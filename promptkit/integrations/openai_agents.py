@@ -297,24 +297,27 @@ async def _read_tools(agent: Agent[Any], context: Any) -> tuple[ToolDefinition, 
 
     Those of tools that the provider runs are not known.
     """
-    definitions: dict[str, ToolDefinition] = {}
-    for tool in await agent.get_all_tools(RunContextWrapper(context)):
-        if isinstance(tool, FunctionTool):
-            definitions[tool.name] = ToolDefinition(
-                name=tool.name,
-                description=tool.description,
-                parameters=tool.params_json_schema,
-                strict=tool.strict_json_schema,
-            )
-    for handoff in agent.handoffs:
-        each = handoff if isinstance(handoff, Handoff) else make_handoff(handoff)
-        definitions[each.tool_name] = ToolDefinition(
+    tools = [
+        ToolDefinition(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.params_json_schema,
+            strict=tool.strict_json_schema,
+        )
+        for tool in await agent.get_all_tools(RunContextWrapper(context))
+        if isinstance(tool, FunctionTool)
+    ]
+    handoffs = [
+        ToolDefinition(
             name=each.tool_name,
             description=each.tool_description,
             parameters=each.input_json_schema,
             strict=each.strict_json_schema,
         )
-    return tuple(definitions.values())
+        for handoff in agent.handoffs
+        for each in [handoff if isinstance(handoff, Handoff) else make_handoff(handoff)]
+    ]
+    return tuple({each.name: each for each in (*tools, *handoffs)}.values())
 
 
 def _rebuild(original: Item, shortened: Any) -> Item:  # noqa: ANN401  # JSON, as the SDK has it

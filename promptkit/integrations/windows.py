@@ -96,16 +96,13 @@ class IssuedRequest:
             rebuild: Returns a copy of one of the framework's objects with the content and the ids
                 of calls of the changed message.
         """
-        shown: list[T | Message] = []
         request = self.request
         made = zip(request.origins, request.sources, request.messages, strict=True)
-        for origin, source, message in islice(made, int(self.has_instructions), None):
-            own = cast("T | None", source)  # as the framework gave it
-            if own is None:
-                shown.append(message)
-            else:
-                shown.append(own if origin is not None else rebuild(own, message))
-        return shown
+        return [
+            message if own is None else own if origin is not None else rebuild(own, message)
+            for origin, source, message in islice(made, int(self.has_instructions), None)
+            for own in [cast("T | None", source)]  # as the framework gave it
+        ]
 
 
 def check_budget(budget: Budget) -> Budget:

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_chec
 
 import attrs
 
-from promptkit.messages import Message, ToolDefinition, Usage
+from promptkit.messages import Message, OpaquePart, Part, ToolDefinition, Usage
 from promptkit.reprs import describe
 
 PURPOSE_HEADER = "X-Promptkit-Request"
@@ -198,3 +198,17 @@ def pass_text(reply: Reply, options: ModelOptions) -> Reply:
 def as_tokens(value: object) -> int:
     """Return a number of tokens that a provider reports; 0 for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def count_reasoning(
+    message: Message, tokens: int, is_reasoning: Callable[[OpaquePart], bool]
+) -> Message:
+    """Return a reply with the tokens of all its reasoning, which providers count together, on the first part of it."""
+    content: list[Part] = []
+    for part in message.content:
+        if isinstance(part, OpaquePart) and is_reasoning(part):
+            content.append(attrs.evolve(part, tokens=tokens))
+            tokens = 0
+        else:
+            content.append(part)
+    return attrs.evolve(message, content=content)

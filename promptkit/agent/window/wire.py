@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import attrs
 
 from promptkit.errors import InvalidArgumentError
-from promptkit.messages import Message, OpaquePart, Part, Usage, as_mapping, as_wire_object
+from promptkit.messages import Message, OpaquePart, Usage, as_mapping, as_wire_object
 from promptkit.providers import Reply
 from promptkit.providers.anthropic.response import FINISHES, count_thinking, read_usage
+from promptkit.providers.model import count_reasoning
 from promptkit.providers.openai.response import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
 from promptkit.wire.parts import WireMessage, WireRecord, find_format
@@ -137,14 +138,10 @@ def _keep_all(
     if len(messages) != 1:
         return reply
     (message,) = messages
-    content: list[Part] = []
-    for part in message.content:
-        if isinstance(part, OpaquePart) and as_mapping(part.value).get("type") == "reasoning":
-            content.append(attrs.evolve(part, tokens=reasoning))
-            reasoning = 0
-        else:
-            content.append(part)
-    return attrs.evolve(reply, message=attrs.evolve(message, content=content))
+    counted = count_reasoning(
+        message, reasoning, lambda part: as_mapping(part.value).get("type") == "reasoning"
+    )
+    return attrs.evolve(reply, message=counted)
 
 
 def _read_reasoning_tokens(record: WireRecord) -> int:

@@ -16,9 +16,9 @@ from promptkit.errors import (
     InvalidArgumentError,
     ModelUnavailableError,
 )
-from promptkit.messages import Json, Message, Part, ToolCall, Usage, as_mapping, as_wire_object
+from promptkit.messages import Json, Message, ToolCall, Usage, as_mapping, as_wire_object
 from promptkit.providers.anthropic.request import is_thinking
-from promptkit.providers.model import Finish, Reply, as_tokens
+from promptkit.providers.model import Finish, Reply, as_tokens, count_reasoning
 from promptkit.wire.parts import AssistantContent, omit_fields, read_content
 
 FINISHES: Mapping[str, Finish] = {
@@ -241,13 +241,6 @@ def count_thinking(message: Message, usage: Mapping[str, object]) -> Message:
         usage: The usage that the provider reports for it.
     """
     reported = as_mapping(usage.get("output_tokens_details")).get("thinking_tokens")
-    if reported is None:
-        return message
-    tokens, parts = as_tokens(reported), list[Part]()
-    for part in message.content:
-        if is_thinking(part):
-            parts.append(attrs.evolve(part, tokens=tokens))
-            tokens = 0
-        else:
-            parts.append(part)
-    return attrs.evolve(message, content=tuple(parts))
+    return (
+        message if reported is None else count_reasoning(message, as_tokens(reported), is_thinking)
+    )

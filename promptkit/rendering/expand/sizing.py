@@ -135,17 +135,14 @@ class Sizer:
         by message, since what has just been used is used again.
         """
         known, earlier = self._counts, self._earlier[0]
-        if earlier:
-            for message in messages:
-                if id(message) in earlier:
-                    self.count_message(message)
+        for message in messages if earlier else ():
+            self.count_message(message)
         new = [message for message in messages if id(message) not in known]
-        if new:
-            count = self.tokenizer.base.count
-            texts = [count_texts(message, count) for message in new]
-            for message, tokens in zip(new, texts, strict=True):
-                known[id(message)] = count_message(message, self.tokenizer, tokens)
-            self._counted += new
+        count = self.tokenizer.base.count
+        texts = [count_texts(message, count) for message in new]
+        for message, tokens in zip(new, texts, strict=True):
+            known[id(message)] = count_message(message, self.tokenizer, tokens)
+        self._counted += new
         return sum(map(known.__getitem__, map(id, messages)))
 
     def find_tokens(self, messages: Sequence[Message]) -> int:

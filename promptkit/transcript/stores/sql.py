@@ -245,23 +245,20 @@ class SqlStore:
         query = (
             f"SELECT number, record FROM promptkit_entries WHERE conversation = :c AND {condition}"  # noqa: S608  # as above
         )
-        entries: list[Entry] = []
-        numbers: list[int] = []
-        problems: list[ReadProblem] = []
-        for number, record in _execute(connection, query, {"c": self._conversation, **values}):
-            parsed = line_from_bytes(str(record).encode())
-            if isinstance(parsed, EntryLine):
-                entries.append(parsed.entry)
-                numbers.append(int(number))
-            else:
-                problems.append(
-                    ReadProblem(line=int(number), detail=parsed or "the record is empty.")
-                )
+        rows = [
+            (int(number), line_from_bytes(str(record).encode()))
+            for number, record in _execute(connection, query, {"c": self._conversation, **values})
+        ]
+        found = [(number, line.entry) for number, line in rows if isinstance(line, EntryLine)]
         return LoadedEntries(
-            entries=tuple(entries),
-            problems=tuple(problems),
-            line_numbers=tuple(numbers),
-            last_id=entries[-1].id if entries else "",
+            entries=tuple(entry for _, entry in found),
+            problems=tuple(
+                ReadProblem(line=number, detail=line or "the record is empty.")
+                for number, line in rows
+                if not isinstance(line, EntryLine)
+            ),
+            line_numbers=tuple(number for number, _ in found),
+            last_id=found[-1][1].id if found else "",
         )
 
 

@@ -379,9 +379,11 @@ def test_a_conversation_that_is_shown_whole_is_rendered_when_its_receipt_is_read
     )
     for number in range(3):
         each.add(Message(role="user", content=("Is it", f" {number}?")))
-        request = asyncio.run(each.request())
+        asyncio.run(each.request())
         each.add_reply(Message(role="assistant", content=("It is.",)))
-        assert not rendered
+    assert not rendered
+    request = each.last_request
+    assert request is not None
     assert request.rendered.messages == request.messages
     assert request.rendered.tokens == request.tokens
     assert len(rendered) == 1

@@ -183,6 +183,15 @@ class TestOneByOne:
         made = read_text(tmp_path, lines([user("u1", None, "a@b")]).encode().replace(b"@", b"\xff"))
         assert made.shown[0].text == "a\ufffdb"
 
+    def test_a_byte_order_mark_inside_a_file_costs_its_line_with_the_stored_reason(
+        self, tmp_path: Path
+    ) -> None:
+        first, second = lines([user("u1", None, "a")]), lines([user("u2", "u1", "b")])
+        made = read_text(tmp_path, f"{first}\ufeff{second}")
+        assert made.problems == [
+            "no JSON: Unexpected UTF-8 BOM (decode using utf-8-sig) at column 1."
+        ]
+
     def test_other_line_breaks_do_not_end_a_line(self, tmp_path: Path) -> None:
         content = json.dumps(user("u1", None, "a\u2028b\x85c"), ensure_ascii=False)
         assert read_text(tmp_path, content).shown[0].text == "a\u2028b\x85c"
