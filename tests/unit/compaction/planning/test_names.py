@@ -98,6 +98,7 @@ def test_a_name_is_listed_for_longer_the_more_often_the_model_wrote_it(
 
 
 def test_counts_that_another_program_wrote_are_rated_whatever_they_are() -> None:
-    row = {"text": "load_row", "written": -9, "seen": -1, "last": 105}
-    facts = Facts.from_json({"messages": 100, "names": [row]})
+    facts = Facts.from_json(
+        {"messages": 100, "names": [{"text": "load_row", "written": -9, "seen": -1, "last": 105}]}
+    )
     assert rate_name(facts.names[0], messages=facts.messages) > 0
