@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import attrs
 
 from promptkit.tokens.tokenizer import count_frame, count_message, count_part
-from promptkit.tokens.tool_schemas import compact_arguments
-from promptkit.tokens.truncation import cut_text, truncate_text
+from promptkit.tokens.tool_schemas import compact_arguments, write_compact
+from promptkit.tokens.truncation import cut_head, cut_text, truncate_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -191,26 +192,25 @@ def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> s
     if not isinstance(value, dict):
         return arguments
     least = tokenizer.count(CUT_STRING)
-    strings = [each for each in _find_strings(value) if tokenizer.count(each[2]) > least]
-    needs = [tokenizer.count(text) for _, _, text in strings]
+    found = [(each, write_compact(each[2])[1:-1]) for each in _find_strings(value)]
+    strings = [
+        (*each, written, need)
+        for each, written in found
+        if (need := tokenizer.count(written)) > least
+    ]
 
     def write(level: int) -> str:
-        for (container, key, text), need in zip(strings, needs, strict=True):
+        for container, key, text, written, need in strings:
             container[key] = (
-                text
-                if need <= level
-                else cut_text(text, level, head=1.0, marker=CUT_STRING, tokenizer=tokenizer)
+                text if need <= level else _cut_string(text, written, level - least, tokenizer)
             )
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        return write_compact(value)
 
     shortest = write(least)
     fewest = tokenizer.count(shortest)
     if tokens < fewest:
         return min(shortest, arguments, key=lambda text: tokenizer.count(compact_arguments(text)))
-    wants = [need - least for need in needs]
-    # JSON writes some characters as two
-    written = max(sum(wants), tokenizer.count(compact_arguments(arguments)) - fewest)
-    level = least + find_level(wants, (tokens - fewest) * sum(wants) // max(1, written))
+    level = least + find_level([need - least for *_, need in strings], tokens - fewest)
     while level > least:
         text = write(level)
         excess = tokenizer.count(text) - tokens
@@ -218,6 +218,18 @@ def shorten_arguments(arguments: str, tokens: int, *, tokenizer: Tokenizer) -> s
             return text
         level -= max(1, excess // len(strings), level // 64)
     return shortest
+
+
+def _cut_string(text: str, written: str, tokens: int, tokenizer: Tokenizer) -> str:
+    """Keep the head of a string that has at most `tokens` as JSON writes it, and the marker behind it."""
+    kept = tokenizer.truncate(written, tokens)
+    whole = _WHOLE.match(kept)
+    end = len(json.loads(f'"{whole.group()}"')) if whole else 0
+    return cut_head(text, end, CUT_STRING) + CUT_STRING
+
+
+_WHOLE = re.compile(r"(?:[^\\]+|\\u[0-9a-f]{4}|\\[^u])*")
+"""Characters and whole escapes of a string as JSON writes it."""
 
 
 def _find_strings(value: Json) -> list[tuple[dict[object, str], object, str]]:

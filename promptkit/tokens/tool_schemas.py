@@ -104,12 +104,12 @@ def compact_arguments(arguments: str) -> str:
 
 
 _read = json.JSONDecoder().decode
-_write_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+write_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def _rewrite(arguments: str) -> str:
     try:
-        return _write_compact(_read(arguments))
+        return write_compact(_read(arguments))
     except (ValueError, RecursionError):
         return arguments
 

@@ -56,7 +56,7 @@ def cut_text(text: str, tokens: int, *, head: float, marker: str, tokenizer: Tok
         head_room = int(room * head)
         tail_room = room - head_room
         end = len(tokenizer.truncate(text, head_room, keep="head")) if head_room > 0 else 0
-        start = _cut_head(text, end, marker)
+        start = cut_head(text, end, marker)
         rest = text[len(start) :]
         kept = len(tokenizer.truncate(rest, tail_room, keep="tail")) if tail_room > 0 else 0
         cut = start + marker + _cut_tail(rest, len(rest) - kept, marker)
@@ -83,7 +83,7 @@ def list_shorter_texts(text: str, length: int, *, head: float, marker: str) -> l
     room = length // 3
     while room >= max(_SHORTEST, len(marker)):
         head_room = int(room * head)
-        start = _cut_head(text, head_room, marker)
+        start = cut_head(text, head_room, marker)
         rest = text[len(start) :]
         found.append(start + marker + _cut_tail(rest, len(rest) - (room - head_room), marker))
         room //= 3
@@ -94,7 +94,8 @@ def list_shorter_texts(text: str, length: int, *, head: float, marker: str) -> l
 _SHORTEST = 64  # characters of a text that is not worth to be shortened any more
 
 
-def _cut_head(text: str, end: int, marker: str) -> str:
+def cut_head(text: str, end: int, marker: str) -> str:
+    """Keep the head of a text up to about a place: to the end of a line near it, else to a boundary of grapheme clusters."""
     line = text.rfind("\n", int(end * (1 - _LINE)), end) + 1
     if line == 0:
         return text[: _last_boundary(text, end)]

@@ -235,7 +235,7 @@ class TestArguments:
     def test_a_token_too_many_takes_one_word(self) -> None:
         # the line break is no word, but the two characters are that JSON writes for it
         arguments = json.dumps({"a": "w retry naive \n able"})
-        assert shorten_arguments(arguments, 4, tokenizer=WORDS) == '{"a":"w retry […]"}'
+        assert shorten_arguments(arguments, 4, tokenizer=WORDS) == '{"a":"w retry naive […]"}'
 
     def test_where_json_writes_tabs_as_more_than_they_cost_most_tokens_are_used(self) -> None:
         texts = {name: " \t ".join([numbered(9, name)] * 20) for name in "abc"}
