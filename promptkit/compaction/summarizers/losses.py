@@ -130,11 +130,11 @@ def measure_facts(
         return not is_shown or (bool(fact.forms) and shown.find_level(fact, earlier) == "named")
 
     # most facts are whole texts or stand in the newest messages, so that few are searched
-    open_facts, size = list(filter(is_open, found)), FIRST_SEARCH
+    open_facts, size = [fact for fact in found if is_open(fact)], FIRST_SEARCH
     while open_facts and texts:
         earlier.add(texts[-size:])
         del texts[-size:]
-        open_facts, size = list(filter(is_open, open_facts)), 2 * size
+        open_facts, size = [fact for fact in open_facts if is_open(fact)], 2 * size
     missing = {id(fact) for fact in open_facts if not earlier.shows(fact)}
     gone: Level = "reachable" if has_way_back else "lost"
     return tuple(
