@@ -67,11 +67,8 @@ class ScriptedChatModel:
     def _usage(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], answer: Message
     ) -> Usage:
-        same = len(
-            list(
-                takewhile(lambda pair: pair[0] == pair[1], zip(self._last, messages, strict=False))
-            )
-        )
+        pairs = zip(self._last, messages, strict=False)
+        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
         self._last = tuple(messages)
         system = next((message.text for message in messages if message.role == "system"), False)
         overhead = self._sizer.tokenizer.count_overhead(tools, system=system).tokens

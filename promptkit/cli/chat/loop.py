@@ -182,9 +182,8 @@ class SlashCommands:
                 or ["there is no branch yet."]
             )
             return
-        if (
-            chosen := {str(number): leaf for number, leaf in enumerate(leaves, 1)}.get(wanted)
-        ) is None:
+        numbers = {str(number): leaf for number, leaf in enumerate(leaves, 1)}
+        if (chosen := numbers.get(wanted)) is None:
             refuse("/branch needs a number of its list, such as /branch 2.")
         if chosen.id == current:
             self._screen.print_line("this is the branch that the conversation is on.")
@@ -326,11 +325,9 @@ def _summary(session: AgentSession, threshold: int | None) -> str:
     state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(
         session.compaction.background.state
     )
-    return (
-        state or "made with /compact, or when the model rejects a request as too large"
-        if state is not None or threshold is None
-        else f"started at about {threshold:,} tokens"
-    )
+    if state is not None or threshold is None:
+        return state or "made with /compact, or when the model rejects a request as too large"
+    return f"started at about {threshold:,} tokens"
 
 
 def _receipt(session: AgentSession, width: int) -> list[str]:
@@ -482,9 +479,8 @@ def split_cells(tokens: Sequence[int], cells: int) -> list[int]:
     if not (whole := sum(tokens)):
         return [0] * len(tokens)
     counts = [each * cells // whole for each in tokens]
-    for at in sorted(range(len(tokens)), key=lambda at: -(tokens[at] * cells % whole))[
-        : cells - sum(counts)
-    ]:
+    remainders = sorted(range(len(tokens)), key=lambda at: -(tokens[at] * cells % whole))
+    for at in remainders[: cells - sum(counts)]:
         counts[at] += 1
     for at, each in enumerate(tokens):
         largest = max(range(len(tokens)), key=counts.__getitem__)

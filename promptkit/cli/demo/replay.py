@@ -266,12 +266,8 @@ def _print_summary(console: Console, checkpoint: Checkpoint, entries: int) -> No
         f"It ends with a breadcrumb. No message was lost: all {entries:,} entries are in the transcript.",
     )
     console.print()
-    for line in wrap(
-        escape_control_chars(
-            checkpoint.summary[len(strip_breadcrumb(checkpoint.summary)) :]
-        ).strip(),
-        _width(console) - 2,
-    ):
+    breadcrumb = checkpoint.summary[len(strip_breadcrumb(checkpoint.summary)) :]
+    for line in wrap(escape_control_chars(breadcrumb).strip(), _width(console) - 2):
         console.print(Text(f"  {line}", style="green"), soft_wrap=True)
 
 

@@ -331,16 +331,13 @@ def _iter_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
         (index, line) for index, line in iter_outside_fences(before) if line.startswith("#")
     ][::-1]
     current: list[str] = []
-    for line in islice(
-        unified_diff(
-            before[first : len(before) - last],
-            after[first : len(after) - last],
-            lineterm="",
-            n=CONTEXT_LINES,
-        ),
-        2,
-        None,
-    ):  # without the names of two files
+    differences = unified_diff(
+        before[first : len(before) - last],
+        after[first : len(after) - last],
+        lineterm="",
+        n=CONTEXT_LINES,
+    )
+    for line in islice(differences, 2, None):  # without the names of two files
         if line.startswith("@@ "):
             number = int(line[4:].partition(" ")[0].partition(",")[0]) + first
             while headings and headings[-1][0] < number + CONTEXT_LINES:
