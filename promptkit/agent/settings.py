@@ -317,6 +317,13 @@ def _has(value: object, *methods: str) -> bool:
     )
 
 
+def _are_models(value: object) -> bool:
+    # of any items
+    return isinstance(value, list | tuple) and all(
+        isinstance(each, Model) for each in cast("Sequence[object]", value)
+    )
+
+
 def _are_marks(value: object) -> bool:
     match value:
         case (str(first), str(second)):
@@ -356,13 +363,7 @@ _CHECKS: Mapping[str, tuple[Callable[[object], bool], str]] = {
         lambda value: _has(value, "count", "count_framing"),
         "a Tokenizer, such as tokenizer_for('gpt-5')",
     ),
-    "promotions": (
-        lambda value: (
-            isinstance(value, list | tuple)
-            and all(isinstance(each, Model) for each in cast("Sequence[object]", value))
-        ),
-        "a list of model objects",
-    ),
+    "promotions": (_are_models, "a list of model objects"),
     "carry": (callable, "a function that returns a CarriedContext"),
     "pin_marks": (
         _are_marks,

@@ -397,7 +397,7 @@ class RequestBuilder:
     ) -> tuple[tuple[Message, ...], int] | None:
         """Return what a request without pruning shows, and its tokens. None: only a render tells.
 
-        A conversation is shown as it is, so that the render can wait until somebody reads its
+        A conversation is shown as it is, so that the render can wait until the program reads its
         receipt.
         """
         if self._system is None:

@@ -397,11 +397,12 @@ def _build(cls: type[T], given: Mapping[str, _Value]) -> T:
         ) from error
 
 
-# Any stands for of whatever type
+# Any: of whatever type
 def _convert_setting(field: attrs.Attribute[Any], given: _Value) -> object:
     """Convert a setting to its type, or raise SettingsError."""
     kind, value = field.type, given.value
     members = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    # Any: a type, or a value of Literal
     choices: list[Any] = [choice for choice in members if choice is not type(None)]
     shown = "a group of settings"
     if value != {}:
@@ -479,7 +480,7 @@ def _parse(value: object, kind: object) -> object:
     raise ValueError(value)
 
 
-# Any stands for of whatever type
+# Any: of whatever type
 def _check_limits(field: attrs.Attribute[Any], value: object, source: str) -> None:
     """Raise SettingsError for a number outside its limits, or for a threshold between a share and a number of tokens."""
     if not isinstance(value, int | float) or isinstance(value, bool):
