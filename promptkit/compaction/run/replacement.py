@@ -368,7 +368,7 @@ class Replacement:
         """
         if summary.replacement is not None:
             portable = self._summary_message(plan, summary, tokenizer)
-            if binding := self._binding(summary, tokenizer):
+            if binding := self._binding(Facts.from_json(summary.facts), tokenizer):
                 files = (Message(role="user", content=(binding,)), *files)
             return _place_native(plan, summary.replacement, files, portable)
         generated = [self._summary_message(plan, summary, tokenizer), *files]
@@ -438,14 +438,16 @@ class Replacement:
         """Return the carried context and the user's earlier messages, or an empty text."""
         carried = summary.carried or CarriedContext()
         context = format_carried(carried, tokenizer, each=self.carry_tokens)
-        binding = self._binding(summary, tokenizer)
-        history = self._history(plan, summary, tokenizer)
-        shown = "\n\n".join(filter(None, (binding, context, history)))
-        return "\n\n".join(filter(None, (shown, self._names(plan, summary, shown, tokenizer))))
-
-    def _binding(self, summary: Summary, tokenizer: Tokenizer) -> str:
-        """Return the constraints in the user's messages, and what is pinned."""
         facts = Facts.from_json(summary.facts)
+        binding = self._binding(facts, tokenizer)
+        history = self._history(plan, facts, tokenizer)
+        shown = "\n\n".join(filter(None, (binding, context, history)))
+        return "\n\n".join(
+            filter(None, (shown, self._names(plan, summary.text, facts, shown, tokenizer)))
+        )
+
+    def _binding(self, facts: Facts, tokenizer: Tokenizer) -> str:
+        """Return the constraints in the user's messages, and what is pinned."""
         constraints = [
             f"CONSTRAINT (still binding): {_escape(each)}"
             for each in find_constraints(facts.requests)
@@ -463,14 +465,15 @@ class Replacement:
             if texts
         )
 
-    def _names(self, plan: Plan, summary: Summary, shown: str, tokenizer: Tokenizer) -> str:
+    def _names(
+        self, plan: Plan, summary: str, facts: Facts, shown: str, tokenizer: Tokenizer
+    ) -> str:
         """Return the list of names, without those that the summary, the messages that stay or the text `shown` contain."""
         if not self.names_tokens:
             return ""
-        seen = find_names(summary.text) | find_names(shown)
+        seen = find_names(summary) | find_names(shown)
         for item in (*plan.kept, *plan.pinned, *plan.replayed):
             seen.update(*map(find_names, iter_texts(item.message)))
-        facts = Facts.from_json(summary.facts)
         names = (
             name.text
             for name in facts.names
@@ -479,13 +482,12 @@ class Replacement:
         text = _join_names(names, self.names_tokens, tokenizer)
         return text and f"<{NAMES_TAG}>\n{NAMES_TITLE}\n{text}\n</{NAMES_TAG}>"
 
-    def _history(self, plan: Plan, summary: Summary, tokenizer: Tokenizer) -> str:
+    def _history(self, plan: Plan, facts: Facts, tokenizer: Tokenizer) -> str:
         """Return the user's messages that this checkpoint and earlier ones drop.
 
         The first time they get at most a third of the tokens that it replaces, so that a short
         conversation gets shorter.
         """
-        facts = Facts.from_json(summary.facts)
         if not isinstance(self.originals, UserMessageHistory) or not facts.requests:
             return ""
         most = self.originals.max_tokens
