@@ -103,8 +103,8 @@ class WindowSettings:
     """Removes secrets from what summarizers read and write."""
     events: Events = attrs.field(factory=Events, converter=_or_new_events)
     archives: ArchiveDirectory | None = None
-    """Where the entries that a checkpoint drops are written first; None: they are only in the
-    transcript."""
+    """The folder into which the entries that a checkpoint drops are written first. None: they are
+    only in the transcript."""
     tools: Sequence[AnyTool] = ()
     """The tools of the conversation."""
     carry: Callable[[], CarriedContext] | None = None

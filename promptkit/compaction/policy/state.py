@@ -35,7 +35,7 @@ class Reason:
     threshold: float | None = None
     """The ratio that it was compared with."""
     warm: bool | None = None
-    """Whether the provider's prompt cache was assumed to be warm. None: not used."""
+    """The provider's prompt cache was assumed to be warm. None: not used."""
 
     def __str__(self) -> str:
         figures = [
@@ -348,7 +348,7 @@ class PolicyState:
     mid_turn: bool = False
     """Whether a round of tool calls was completed in this turn."""
     enabled: bool = True
-    """Whether automatic compaction is on."""
+    """Compact automatically."""
     background: BackgroundState = "idle"
     stale: bool = False
     """True if the history was changed after the background summary was started."""

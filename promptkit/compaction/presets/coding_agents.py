@@ -72,7 +72,7 @@ class VSCode:
     enabled: bool = setting(
         default=True, names=_in_chat("chat.summarizeAgentConversationHistory.enabled")
     )
-    """Whether automatic compaction is on."""
+    """Compact automatically."""
     mode: Literal["auto", "full", "simple"] = setting(
         "auto", names=_in_chat("chat.advanced.agentHistorySummarizationMode")
     )
@@ -171,7 +171,7 @@ class ClaudeCode:
         default=True,
         names=(disables("DISABLE_AUTO_COMPACT"), disables("DISABLE_COMPACT"), "autoCompactEnabled"),
     )
-    """Whether automatic compaction is on."""
+    """Compact automatically."""
     output_tokens: int = setting(20_000, minimum=0)
     """Maximum of the tokens that are kept free for the model's output."""
     margin_tokens: int = setting(13_000, minimum=0)
@@ -238,7 +238,7 @@ class Codex:
     """The settings of `codex`."""
 
     enabled: bool = True
-    """Whether automatic compaction is on."""
+    """Compact automatically."""
     auto_compact_tokens: float | None = setting(
         None, names=("model_auto_compact_token_limit",), threshold=True
     )
@@ -289,7 +289,7 @@ class CopilotCLI:
     """The settings of `copilot_cli`."""
 
     enabled: bool = setting(default=True, names=("infiniteSessions.enabled",))
-    """Whether automatic compaction is on."""
+    """Compact automatically."""
     background: float = setting(
         0.80,
         names=(
@@ -363,12 +363,12 @@ class OpenCode:
     enabled: bool = setting(
         default=True, names=(disables("OPENCODE_DISABLE_AUTOCOMPACT"), "compaction.auto")
     )
-    """Whether automatic compaction is on."""
+    """Compact automatically."""
     reserved: int | None = setting(None, names=("compaction.reserved",), minimum=0)
     """Tokens that are kept free besides the model's output. None: as many as the output, at most
     20,000."""
     second_reserve: bool = True
-    """Whether `reserved` is kept free besides the output where only the window is known. False:
+    """Keep `reserved` free besides the output where only the window is known. False:
     only the output, as in earlier versions."""
     preserve_recent_tokens: int | None = setting(
         None, names=("compaction.preserve_recent_tokens",), minimum=0
@@ -379,11 +379,11 @@ class OpenCode:
     """Number of the newest turns of which messages stay, within these tokens. None: any number. 0
     or less: nothing stays."""
     auto_continue: bool = True
-    """Whether the model is asked to go on after a compaction at the end of a turn."""
+    """Ask the model to go on after a compaction at the end of a turn."""
     prune: bool = setting(
         default=False, names=(disables("OPENCODE_DISABLE_PRUNE"), "compaction.prune")
     )
-    """Whether old tool outputs are pruned if that saves 20,000 tokens."""
+    """Prune old tool outputs if that saves 20,000 tokens."""
 
     def max_tokens(self, budget: ContextBudget) -> int | None:
         """Return the size from which the conversation is compacted, in tokens."""

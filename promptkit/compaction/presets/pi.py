@@ -68,7 +68,7 @@ class Pi:
     LEFT_ASIDE: ClassVar[tuple[str, ...]] = ("branchSummary",)
 
     enabled: bool = setting(default=True, names=("compaction.enabled",))
-    """Whether automatic compaction is on."""
+    """Compact automatically."""
     reserve_tokens: int = setting(16_384, names=("compaction.reserveTokens",), minimum=0)
     """Tokens of the context window that are kept free."""
     keep_recent_tokens: int = setting(20_000, names=("compaction.keepRecentTokens",), minimum=1)
@@ -139,7 +139,7 @@ class OhMyPi:
     LEFT_ASIDE: ClassVar[tuple[str, ...]] = ("branchSummary",)
 
     enabled: bool = setting(default=True, names=("compaction.enabled",))
-    """Whether automatic compaction is on."""
+    """Compact automatically."""
     threshold: float | None = setting(
         None,
         names=(optional("compaction.thresholdTokens"), percent("compaction.thresholdPercent")),
@@ -152,13 +152,13 @@ class OhMyPi:
     keep_recent_tokens: int = setting(20_000, names=("compaction.keepRecentTokens",), minimum=1)
     """Tokens of the newest messages that stay."""
     idle_enabled: bool = setting(default=False, names=("compaction.idleEnabled",))
-    """Whether an idle conversation is compacted."""
+    """Compact an idle conversation."""
     idle_tokens: int = setting(200_000, names=("compaction.idleThresholdTokens",), minimum=1)
     """Size in tokens from which an idle conversation is compacted."""
     idle_seconds: float = setting(300.0, names=("compaction.idleTimeoutSeconds",), minimum=0)
     """Seconds without a message after which a conversation is idle."""
     auto_continue: bool = setting(default=True, names=("compaction.autoContinue",))
-    """Whether the model is asked to go on after a compaction at the end of a turn."""
+    """Ask the model to go on after a compaction at the end of a turn."""
     strategy: Literal["context-full", "handoff", "off"] = setting(
         "context-full", names=("compaction.strategy",)
     )
@@ -249,7 +249,7 @@ class GSV:
     """The settings of `gsv`."""
 
     enabled: bool = setting(default=True, names=("compaction.enabled",))
-    """Whether automatic compaction is on."""
+    """Compact automatically."""
     reserve_tokens: int = setting(20_000, names=("compaction.reserveTokens",), minimum=0)
     """Tokens of the context window that are kept free."""
     keep_recent_tokens: int = setting(20_000, names=("compaction.keepRecentTokens",), minimum=1)
