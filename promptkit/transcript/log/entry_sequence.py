@@ -227,9 +227,8 @@ class EntrySequence(Sequence["Entry"]):
         All of the tail may.
         """
         for number in self.numbers.earlier.find_text(texts, lower=True):
-            index = self.numbers.index(number)
-            if index is not None and self._start <= index < self._end:
-                yield index - self._start
+            if (at := self.numbers.index(number)) is not None and self._start <= at < self._end:
+                yield at - self._start
         yield from range(max(len(self.numbers) - self._start, 0), len(self))
 
     def count_messages(self) -> int:
@@ -244,8 +243,7 @@ class EntrySequence(Sequence["Entry"]):
         yield from (entry for entry in reversed(self._newer()) if entry.kind in kinds)
         stop = min(self._end, len(self.numbers))
         for number in reversed(self.numbers.earlier.find_kinds(kinds)):
-            index = self.numbers.index(number)
-            if index is not None and self._start <= index < stop:
+            if (index := self.numbers.index(number)) is not None and self._start <= index < stop:
                 yield self.numbers.earlier.read(number, number + 1)[0]
 
 

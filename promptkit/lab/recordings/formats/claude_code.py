@@ -115,8 +115,7 @@ class _Reader:
         """
         self._number, self._messages, self._attachments, self._relocated = number, 0, 0, []
         conversations = self._conversations.count
-        record = parse_object(line)
-        if isinstance(record, str):
+        if isinstance(record := parse_object(line), str):
             self._append_to_main(keep_bad_line(NAME, number, line, record))
         else:
             self._read_record(record, len(line))
@@ -278,8 +277,7 @@ class _Reader:
 
         Returns the id of the entry that the line follows then.
         """
-        session = _session_fields(record)
-        if not session or session == conversation.session_fields:
+        if not (session := _session_fields(record)) or session == conversation.session_fields:
             return parent
         conversation.session_fields = session
         return self._tree.write(
@@ -517,8 +515,7 @@ def _find_subagent_messages(record: JsonObject) -> list[JsonObject]:
     if record.get("type") != "progress":
         return []
     data = as_object(record.get("data"))
-    message = data.get("message")
-    if isinstance(message, dict):
+    if isinstance(message := data.get("message"), dict):
         return [message]
     if data.get("type") != "agent_progress":
         return []
@@ -699,8 +696,7 @@ class SessionTree:
         """
         for conversation in conversations:
             self.flush(conversation)
-        main = self.main
-        if main is not None and main.tail is not None and self._last_id != main.tail:
+        if (main := self.main) is not None and main.tail is not None and self._last_id != main.tail:
             self.time = self._last_time
             self.write(
                 main, Setting(name=LEAF_SETTING, value=main.tail), main.tail, f"{main.tail}-leaf"

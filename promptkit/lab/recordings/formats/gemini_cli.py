@@ -140,8 +140,7 @@ class _LineReader:
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of the file."""
         for number, line in source.lines():
-            record = parse_object(line)
-            if isinstance(record, str):
+            if isinstance(record := parse_object(line), str):
                 yield from self._release()
                 entries = self._chain.add(keep_bad_line(NAME, number, line, record))
                 yield Batch(entries=entries, skipped=(ReadProblem(line=number, detail=record),))

@@ -98,8 +98,7 @@ class _Reader:
 
     def read_line(self, number: int, line: bytes) -> Batch:
         """Return the entries of a line."""
-        record = parse_object(line)
-        if isinstance(record, str):
+        if isinstance(record := parse_object(line), str):
             entries = self._chain.add(keep_bad_line(NAME, number, line, record))
             return Batch(
                 entries=entries,

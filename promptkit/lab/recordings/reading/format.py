@@ -145,8 +145,7 @@ def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
             if _is_cut(line):
                 return
             for part in split_objects(line):
-                record = parse_object(part)
-                if not isinstance(record, str):
+                if not isinstance(record := parse_object(part), str):
                     yield record
 
 

@@ -193,8 +193,7 @@ def split_members(
         elif event in ENDS:
             path.pop()
         else:
-            last = path[-1]
-            if isinstance(last, int):
+            if isinstance(last := path[-1], int):
                 path[-1] = last + 1
             if event not in STARTS:
                 yield tuple(path), token

@@ -342,8 +342,7 @@ def _check_entry(item: StoredEntry, tree: EntryTree, call_ids: set[str]) -> Iter
             pass
     if problem := tree.add(entry.id, entry.parent_id):
         yield problem
-    message = entry.message
-    if message is None:
+    if (message := entry.message) is None:
         return
     call_ids.update(call.id for call in message.tool_calls)
     if message.role == "tool" and message.tool_call_id not in call_ids and not tree.partial:

@@ -191,8 +191,7 @@ class JsonlStore:
             TranscriptWriteError: The disk is full, the directory is read-only, or another process
                 holds the lock.
         """
-        data = encode_batch(entries)
-        if not data:
+        if not (data := encode_batch(entries)):
             return
         with self.lock():
             self.catch_up()
@@ -448,8 +447,9 @@ class JsonlStore:
                 index.extend_index(self.path, before)
         except (OSError, sqlite3.Error, index.IndexDamagedError, TranscriptError) as error:
             self._discard_index()
-            why = getattr(error, "strerror", None) or error
-            self.index_problem = f"{self.path} has no index: {why}."
+            self.index_problem = (
+                f"{self.path} has no index: {getattr(error, 'strerror', None) or error}."
+            )
         except index.NotIndexableError as error:
             self.index_problem = f"{self.path} has no index: {error}."
 
@@ -506,8 +506,7 @@ def move_entries(path: Path, through: str) -> TranscriptArchive:
     Raises TranscriptError if there is no such entry or none after it, TranscriptWriteError if the
     archive or the file cannot be written.
     """
-    found = _find_entries(path, through)
-    if isinstance(found, TranscriptArchive):
+    if isinstance(found := _find_entries(path, through), TranscriptArchive):
         return found
     try:
         return _move_range(path, found)
