@@ -701,13 +701,12 @@ UNLIMITED = 100_000_000
 """Tokens of the window of a replay with a model whose window is not known."""
 
 
-class _RecordedRequests:
-    """What the requests of a transcript showed, one after the other."""
+class _RecordedRequests(RecordedViews):
+    """What the requests of a transcript showed, as messages of a log."""
 
     def __init__(self, messages: LogMessages, counts: MessageCounts, path: Sequence[Entry]) -> None:
+        super().__init__(path, counts)
         self._messages = messages
-        self._path = path
-        self._views = RecordedViews(path, counts)
         self._by_entry = {message.entry_id: number for number, message in enumerate(messages.all)}
         self._places = {entry.id: at for at, entry in enumerate(path)}
         # for each entry the number of messages before it
@@ -721,13 +720,12 @@ class _RecordedRequests:
 
     def at(self, place: int) -> tuple[list[int], list[MessageCount]]:
         """Return the numbers and the counts of the messages that were shown before the entry at a place of the path."""
-        views = self._views
-        start = views.show(place)
+        start = self.show(place)
         self._shown[start:] = [
             self._find(item, count)
-            for item, count in zip(views.items[start:], views.counts[start:], strict=True)
+            for item, count in zip(self.items[start:], self.counts[start:], strict=True)
         ]
-        return self._shown, views.counts
+        return self._shown, self.counts
 
     def _find(self, item: ViewItem, count: MessageCount) -> int:
         original = self._by_entry.get(item.entry_id)

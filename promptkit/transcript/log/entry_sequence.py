@@ -65,9 +65,13 @@ class EntryNumbers:
         """Yield the numbers from one index up to another, as ranges, in order."""
         if start < stop:
             self.get(start)
-        for first, run in zip(self._starts, list(self._runs), strict=False):
-            if piece := run[max(start - first, 0) : max(stop - first, 0)]:
-                yield piece
+        yield from filter(
+            None,
+            (
+                run[max(start - first, 0) : max(stop - first, 0)]
+                for first, run in zip(self._starts, list(self._runs), strict=False)
+            ),
+        )
 
     def iter_back(self, number: int | None) -> Iterator[range]:
         """Yield the numbers from one entry back to the first, as ranges, newest range first.
@@ -258,9 +262,11 @@ def find_kinds(path: Sequence[Entry], *kinds: EntryKind) -> Iterator[Entry]:
 
 def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
     """Yield the edits of a path that redact an entry, newest first."""
-    for entry in find_kinds(path, "edit"):
-        if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted":
-            yield entry.payload
+    return (
+        entry.payload
+        for entry in find_kinds(path, "edit")
+        if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted"
+    )
 
 
 def find_entry(path: Sequence[Entry], entry_id: str) -> int | None:

@@ -293,12 +293,14 @@ class _View:
             return
         if checkpoint.replacement is not None and edit is None:
             own = checkpoint.own or _find_recorded_summary(checkpoint, checkpoint.replacement)
-            for index, message in enumerate(checkpoint.replacement):
-                yield ViewItem(
+            yield from (
+                ViewItem(
                     message=message,
                     entry_id=entry.id,
                     kind="summary" if index in own else "replacement",
                 )
+                for index, message in enumerate(checkpoint.replacement)
+            )
         elif summary := _edited_text(checkpoint.summary, edit):
             yield ViewItem(
                 message=build_summary_message(summary), entry_id=entry.id, kind="summary"

@@ -112,8 +112,10 @@ class StoreReader(TranscriptReader):
         self.partial = self._loaded.partial
 
     def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
-        for entry, number in zip(self._loaded.entries, self._loaded.line_numbers, strict=True):
-            yield StoredEntry(entry=entry, line=number)
+        yield from (
+            StoredEntry(entry=entry, line=number)
+            for entry, number in zip(self._loaded.entries, self._loaded.line_numbers, strict=True)
+        )
         yield from self._loaded.problems
 
 

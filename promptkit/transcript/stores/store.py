@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Protocol, runtime_checkable
 from urllib.parse import unquote
 
@@ -240,7 +241,8 @@ class InMemoryStore:
         Raises TranscriptConflictError if `expect` is not the id of the last entry.
         """
         if expect not in {None, self._last_id}:
-            raise TranscriptConflictError(expect or "", _entries_after(self._entries, expect or ""))
+            unread = takewhile(lambda entry: entry.id != expect, reversed(self._entries))
+            raise TranscriptConflictError(expect or "", [*unread][::-1])
         self._entries.extend(entries)
 
     @property
@@ -289,10 +291,3 @@ def check_conversation(conversation: str | None) -> str:
         )
         raise InvalidArgumentError(f"the id {conversation[:40]!r} of the conversation {why}.")
     return conversation
-
-
-def _entries_after(entries: Sequence[Entry], entry_id: str) -> list[Entry]:
-    for index in range(len(entries) - 1, -1, -1):
-        if entries[index].id == entry_id:
-            return list(entries[index + 1 :])
-    return list(entries)

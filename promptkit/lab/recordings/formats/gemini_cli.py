@@ -8,7 +8,7 @@ results may have no ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from promptkit.lab.recordings.reading.format import (
     Batch,
@@ -20,7 +20,6 @@ from promptkit.lab.recordings.reading.format import (
     JsonMember,
     PathPattern,
     read_head,
-    walk_members,
 )
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
@@ -109,9 +108,7 @@ class _SessionFormat(JsonFormat):
     """Read a session that is one JSON object."""
 
     name = NAME
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        return walk_members(source, [("messages", None)])
+    patterns: Sequence[PathPattern] = (("messages", None),)
 
     def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         return writer.keep_setting(member)
@@ -289,12 +286,9 @@ class _TurnFormat(_SessionFormat):
     """Read a checkpoint, and give calls without ids one that their results get as well."""
 
     def __init__(self, pattern: PathPattern) -> None:
-        self._pattern = pattern
+        self.patterns = (pattern,)
         self._calls = 0
         self._open_calls: dict[str, list[str]] = {}  # names of tools → ids of calls, oldest first
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        return walk_members(source, [self._pattern])
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         return writer.add_record(member, self._read_turn(member.record))

@@ -7,7 +7,6 @@ and chains of entries.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -222,7 +221,7 @@ def _generalize(path: JsonPath) -> PathPattern:
     return tuple(part if isinstance(part, str) else None for part in path[1:])
 
 
-class JsonFormat(ABC):
+class JsonFormat:
     """Read files that are JSON texts with messages in them.
 
     A format says where the messages are, and overrides what is its own. By default a message is an
@@ -230,10 +229,12 @@ class JsonFormat(ABC):
     """
 
     name: str
+    patterns: Sequence[PathPattern] = ()
+    """Where the messages are in a file that is one conversation."""
 
-    @abstractmethod
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, as `walk_members` does."""
+        return walk_members(source, self.patterns)
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message."""
