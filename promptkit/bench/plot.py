@@ -545,13 +545,13 @@ def _panel(
         budgets[-1] * 1.0001,
     ]
     for budget, (left, right) in zip(budgets, pairwise(edges), strict=True):
-        values = [
-            f"{curve.label}: {format_value(value)}"
+        values = (
+            f"\n{curve.label}: {format_value(value)}"
             for curve in curves
             for at, value in curve.points
             if at == budget
-        ]
-        add_hover(axes, left, right, "\n".join([f"budget {budget:,}", *values]))
+        )
+        add_hover(axes, left, right, f"budget {budget:,}{''.join(values)}")
     if len(curves) > 1:
         axes.legend(fontsize=7, frameon=False)
 

@@ -176,10 +176,9 @@ def build_elements(
         The elements, in the order of the prompt.
     """
     renders = [found for found in kept if found is not None]
-    paths = dict.fromkeys(path for found in (whole, *renders) for path in found)
     sizes = {
         path: whole.get(path) or max((found.get(path, 0) for found in renders), default=0)
-        for path in paths
+        for path in dict.fromkeys(path for found in (whole, *renders) for path in found)
     }
     return tuple(
         Element(

@@ -249,17 +249,18 @@ class RecordingTotals:
     def result(self) -> ImportResult:
         """The totals of all batches that were read."""
         states = Counter(self._calls.values())
-        counts = RecordingCounts(
-            **self._figures,
-            unanswered=sum(
-                count for state, count in states.items() if state & CALLED and not state & ANSWERED
-            ),
-            orphaned=states[ANSWERED],
-            repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
-        )
         return ImportResult(
             format=self._format_name,
-            counts=counts,
+            counts=RecordingCounts(
+                **self._figures,
+                unanswered=sum(
+                    count
+                    for state, count in states.items()
+                    if state & CALLED and not state & ANSWERED
+                ),
+                orphaned=states[ANSWERED],
+                repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
+            ),
             entries=self._entries,
             kept_by_name=dict(self._kept.most_common()),
             skipped=tuple(self._skipped),

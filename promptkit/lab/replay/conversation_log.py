@@ -741,9 +741,10 @@ class _RecordedRequests(RecordedViews):
             message=item.message, tokens=count.tokens, kind="added", entry_id=item.entry_id
         )
         if original is not None:
-            same_role = self._messages.all[original].message.role == item.message.role
             return (
-                attrs.evolve(changed, kind="changed", original=original) if same_role else changed
+                attrs.evolve(changed, kind="changed", original=original)
+                if self._messages.all[original].message.role == item.message.role
+                else changed
             )
         entry = self._path[self._places[item.entry_id]]
         if item.kind == "summary":

@@ -96,8 +96,7 @@ def find_sources(path: Sequence[Entry]) -> Callable[[str], Entry | None]:
             return None if index is None else path[index]
 
         return find
-    entries = {entry.id: entry for entry in path if entry.id not in redacted}
-    return entries.get
+    return {entry.id: entry for entry in path if entry.id not in redacted}.get
 
 
 def _find_passages(text: str, find: Callable[[str], Entry | None]) -> Iterator[tuple[int, Quote]]:
@@ -149,8 +148,10 @@ def _count_shared(text: str, line: str) -> int:
     """Return how many characters two texts have in common at their beginning."""
     if text == line:
         return len(line)
-    pairs = enumerate(zip(text, line, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(text), len(line)))
+    return next(
+        (at for at, (one, other) in enumerate(zip(text, line, strict=False)) if one != other),
+        min(len(text), len(line)),
+    )
 
 
 def _write_line(source: Entry) -> str:

@@ -259,12 +259,11 @@ def archiving_error(
     address: str | os.PathLike[str], through: str, *, exists: bool
 ) -> TranscriptError:
     """Return the error for an entry up to which nothing can be archived: it does not exist, or is the last one."""
-    why = (
-        f"no entry follows {through!r}: archive up to an earlier entry."
+    return TranscriptError(
+        f"{os.fspath(address)}: no entry follows {through!r}: archive up to an earlier entry."
         if exists
-        else f"there is no entry {through!r}."
+        else f"{os.fspath(address)}: there is no entry {through!r}."
     )
-    return TranscriptError(f"{os.fspath(address)}: {why}")
 
 
 def split_address(address: str) -> tuple[str, str | None]:
@@ -286,8 +285,7 @@ def check_conversation(conversation: str | None) -> str:
         any(ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation)
         or len(conversation) > MAX_CONVERSATION_CHARACTERS
     ):
-        why = (
-            f"has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed"
+        raise InvalidArgumentError(
+            f"the id {conversation[:40]!r} of the conversation has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed."
         )
-        raise InvalidArgumentError(f"the id {conversation[:40]!r} of the conversation {why}.")
     return conversation

@@ -266,8 +266,12 @@ class _Reader:
         tail = self._tree.flush(conversation)
         if parent_uuid is not None:
             place = f"after {tail!r}" if tail else "at the beginning"
-            detail = f"its parent line {parent_uuid!r} is not in this file; it was placed {place}."
-            self._relocated.append(ReadProblem(line=self._number, detail=detail))
+            self._relocated.append(
+                ReadProblem(
+                    line=self._number,
+                    detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {place}.",
+                )
+            )
         return tail
 
     def _write_session_setting(
@@ -392,8 +396,12 @@ class _Reader:
         if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
             self._tree.place(uuid, conversation, payloads, conversation.answer)
         else:
-            parent = self._parent_id(record, conversation, may_be_root=False)
-            self._tree.place(uuid, conversation, payloads, parent)
+            self._tree.place(
+                uuid,
+                conversation,
+                payloads,
+                self._parent_id(record, conversation, may_be_root=False),
+            )
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
         """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""

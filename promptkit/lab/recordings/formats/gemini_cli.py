@@ -273,13 +273,15 @@ def _read_result(call: JsonObject) -> Message | None:
     result = call.get("result")
     if result in (None, []):
         return None
-    message = Message(
-        role="tool",
-        tool_call_id=as_text(call.get("id")) or "",
-        name=as_text(call.get("name")),
-        content=tuple(part for each in as_blocks(result) for part in _read_result_parts(each)),
+    return mark_error(
+        Message(
+            role="tool",
+            tool_call_id=as_text(call.get("id")) or "",
+            name=as_text(call.get("name")),
+            content=tuple(part for each in as_blocks(result) for part in _read_result_parts(each)),
+        ),
+        failed=call.get("status") == "error",
     )
-    return mark_error(message, failed=call.get("status") == "error")
 
 
 class _TurnFormat(_SessionFormat):
@@ -312,12 +314,15 @@ class _TurnFormat(_SessionFormat):
                 case _:
                     content += _read_parts(part)
         if content or calls or not payloads:
-            message = Message(
-                role="user" if role == "user" else "assistant",
-                content=tuple(content),
-                tool_calls=tuple(calls),
+            payloads.append(
+                MessageEntry(
+                    message=Message(
+                        role="user" if role == "user" else "assistant",
+                        content=tuple(content),
+                        tool_calls=tuple(calls),
+                    )
+                )
             )
-            payloads.append(MessageEntry(message=message))
         return [*payloads, *keep_fields(NAME, omit_fields(turn, {"role", "parts"}))]
 
     def _read_call(self, call: JsonObject) -> ToolCall:
@@ -333,10 +338,15 @@ class _TurnFormat(_SessionFormat):
         open_calls = self._open_calls.get(name or "")
         if not call_id:
             call_id = open_calls.pop(0) if open_calls else ""
-        message = Message(
-            role="tool", tool_call_id=call_id, name=name, content=tuple(_read_result_parts(part))
+        return mark_error(
+            Message(
+                role="tool",
+                tool_call_id=call_id,
+                name=name,
+                content=tuple(_read_result_parts(part)),
+            ),
+            failed=set(as_object(response.get("response"))) == {"error"},
         )
-        return mark_error(message, failed=set(as_object(response.get("response"))) == {"error"})
 
 
 def _read_result_parts(part: Json) -> list[Part]:

@@ -331,12 +331,14 @@ def _read_parts(content: Json, api: str = "") -> Iterator[Part]:
                 yield ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
             case {"type": "thinking", "thinking": str(thinking)} if api.startswith("anthropic"):
                 signature = as_object(block).get("thinkingSignature")
-                value: JsonObject = {
-                    "type": "thinking",
-                    "thinking": thinking,
-                    **({"signature": signature} if signature else {}),
-                }
-                yield OpaquePart(value=value, provider=ANTHROPIC)
+                yield OpaquePart(
+                    value={
+                        "type": "thinking",
+                        "thinking": thinking,
+                        **({"signature": signature} if signature else {}),
+                    },
+                    provider=ANTHROPIC,
+                )
             case _:
                 yield OpaquePart(value=block, provider=f"{NAME}.{api}")
 

@@ -67,8 +67,8 @@ class _StepFormat(JsonFormat):
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         said = [*_read_step(member.record)]
-        extra = omit_fields(member.record, {"response", "observation"})
-        return writer.add([*said, *keep_fields(NAME, extra)], messages=len(said))
+        extra = keep_fields(NAME, omit_fields(member.record, {"response", "observation"}))
+        return writer.add([*said, *extra], messages=len(said))
 
 
 def _read_step(step: JsonObject) -> Iterator[EntryPayload]:

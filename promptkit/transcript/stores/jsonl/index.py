@@ -399,8 +399,11 @@ class IndexedEntries:
             for row in found:
                 if row.offset != end:
                     self._read_gap(end, row.offset)
-                parent = entry_id if row.parent is None else self._find_parent(row)
-                self._compare_row(row, data[row.offset - first : row.end - first], parent)
+                self._compare_row(
+                    row,
+                    data[row.offset - first : row.end - first],
+                    entry_id if row.parent is None else self._find_parent(row),
+                )
                 end, entry_id = row.end, row.id
         if self._find_starts(found[0].number, stop) != [
             (row.number, row.parent) for row in found if row.parent is not None
@@ -765,10 +768,8 @@ def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:
             db.execute("PRAGMA cache_size = -16384")  # KiB
             for table in TABLES:
                 db.execute(table)
-        found = db.execute(
-            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT ?", (len(TABLES) + 1,)
-        )
-        if tuple(sql for (sql,) in found) != TABLES:
+        tables = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT ?"
+        if tuple(sql for (sql,) in db.execute(tables, (len(TABLES) + 1,))) != TABLES:
             _damaged("it is not an index")
         if not is_new and db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
             _damaged("its journal is another one")

@@ -167,13 +167,7 @@ class TranscriptReader:
     def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
         path = self._path.with_name(archive.file)
         with open_gzip(path) as file:
-            line = file.readline(MAX_HEADER_BYTES)
-            header = header_from_line(line, str(path))
-            check_version(header.version, str(path))
-            scanner = LineScanner(
-                ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
-            )
-            for item in scanner.scan(read_lines(file), start_migration(header.version)):
+            for item in scan_archive(read_lines(file), str(path)):
                 if isinstance(item, StoredEntry):
                     yield attrs.evolve(item, archive=archive.file)
                 else:
@@ -292,6 +286,15 @@ class LineScanner:
             line=batch.first_line,
             detail=f"entries are missing from the batch of {batch.size:,} that begins here.",
         )
+
+
+def scan_archive(lines: Iterator[bytes], name: str) -> Iterator[StoredEntry | ReadProblem]:
+    """Return the entries and the problems of the lines of an unpacked file. Errors call it `name`."""
+    line = next(lines, b"")
+    header = header_from_line(line, name)
+    check_version(header.version, name)
+    start = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
+    return LineScanner(start).scan(lines, start_migration(header.version))
 
 
 @attrs.define

@@ -493,8 +493,10 @@ class JsonlStore:
 
     def _backup_path(self, version: int, content: bytes) -> Path:
         """Return an unused path for the old file, or that of an identical copy."""
-        endings = itertools.chain([""], map(".{}".format, itertools.count(2)))
-        paths = (self.path.with_name(f"{self.path.name}.v{version}{end}") for end in endings)
+        paths = (
+            self.path.with_name(f"{self.path.name}.v{version}{end}")
+            for end in itertools.chain([""], map(".{}".format, itertools.count(2)))
+        )
         return next(path for path in paths if not path.exists() or path.read_bytes() == content)
 
 
@@ -579,8 +581,10 @@ def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
 def _archive_path(path: Path, entries: _Range) -> Path:
     """Return an unused path for the archive, or that of an identical archive that a crash left."""
     name = path.name.removesuffix(".jsonl")
-    numbers = itertools.count(len(entries.header.archives) + 1)
-    paths = (path.with_name(f"{name}.{number:04}{ARCHIVE_SUFFIX}") for number in numbers)
+    paths = (
+        path.with_name(f"{name}.{number:04}{ARCHIVE_SUFFIX}")
+        for number in itertools.count(len(entries.header.archives) + 1)
+    )
     return next(each for each in paths if not each.exists() or _archive_holds(each, path, entries))
 
 
