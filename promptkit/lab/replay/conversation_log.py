@@ -37,8 +37,15 @@ from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe, describe_fields
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum
-from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
-from promptkit.transcript.log.entries import RequestBudget
+from promptkit.transcript import (
+    Checkpoint,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    RequestBudget,
+    Reset,
+    ViewItem,
+)
 from promptkit.transcript.log.statistics import read_bill
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
 
@@ -506,10 +513,12 @@ def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     )
 
 
-def _describe_miss(entry: Entry) -> str | None:
-    payload = entry.payload
-    missed = payload.cache_miss if isinstance(payload, MessageEntry) else None
-    return None if missed is None else missed.describe()
+def _describe_miss(payload: EntryPayload) -> str | None:
+    return (
+        payload.cache_miss.describe()
+        if isinstance(payload, MessageEntry) and payload.cache_miss is not None
+        else None
+    )
 
 
 def find_budget(path: Sequence[Entry]) -> RequestBudget:
@@ -567,7 +576,7 @@ class _Logger:
                     tokens=count.tokens,
                     entry_id=entry.id,
                     time=entry.time if entry.time > 0 else None,
-                    missed=_describe_miss(entry),
+                    missed=_describe_miss(entry.payload),
                 )
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]

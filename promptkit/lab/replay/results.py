@@ -276,9 +276,12 @@ def result_rows(result: FileResult, conversation: int) -> list[dict[str, object]
 
     `conversation` is its number in the file, from 0.
     """
-    fields = _file_fields(result)
-    del fields["conversations"]
-    fields.pop("bill", None)  # it is an object, and rows are flat
+    # a bill is an object, and rows are flat
+    fields = {
+        name: value
+        for name, value in _file_fields(result).items()
+        if name not in ("conversations", "bill")
+    }
     return [
         {
             "file": fields["file"],

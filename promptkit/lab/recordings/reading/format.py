@@ -269,8 +269,7 @@ class ConversationWriter:
         self._number = 0
         self._conversation: JsonPath | None = None
         self._chain = EntryChain(self._ids)
-        # the first message and the label of the first conversation, while it is alone
-        self._unlabelled: tuple[str, str] | None = None
+        self._unlabelled: list[Label] = []  # that of the first conversation, while it is alone
         self._has_messages = False
         self.title: str | None = None
         """The label of the present conversation; None for a numbered one."""
@@ -310,14 +309,10 @@ class ConversationWriter:
         if begins:
             self._has_messages = True
             label = self.title or f"conversation {self._number}"
-            if self._number == 1:
-                self._unlabelled = (entries[0].id, label)
-            else:
-                if self._unlabelled:
-                    target, first_label = self._unlabelled
-                    entries += self._chain.add(Label(target=target, label=first_label))
-                    self._unlabelled = None
-                entries += self._chain.add(Label(target=entries[0].id, label=label))
+            self._unlabelled.append(Label(target=entries[0].id, label=label))
+            if self._number > 1:
+                entries += self._chain.add(*self._unlabelled)
+                self._unlabelled.clear()
         return Batch(
             entries=entries,
             messages=messages,
