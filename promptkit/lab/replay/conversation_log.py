@@ -618,10 +618,9 @@ class _Logger:
         policy = find_policy(name)
         recording = recording_from_path(self._said, path=self._path, tools=self._tools)
         places = pair_tool_calls([message for _, message in self._said]).sources
-        window = self._budget.window
         rules = ReplayRules(
             model=self._model,
-            window=UNLIMITED if window is None else window,
+            window=self._budget.window or UNLIMITED,
             cache=self._cache_rule,
             max_tokens=self._most_tokens,
             fixed_tokens=None,

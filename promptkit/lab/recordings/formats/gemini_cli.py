@@ -165,8 +165,8 @@ class _LineReader:
         """
         patch, target = as_object(record.get("$set")), record.get("$rewindTo")
         if not isinstance(target, str) and "messages" not in patch:
-            name = "set" if "$set" in record else "session"
-            yield Batch(entries=self._chain.add(Setting(name=f"{NAME}.{name}", value=record)))
+            name = f"{NAME}.{'set' if '$set' in record else 'session'}"
+            yield Batch(entries=self._chain.add(Setting(name=name, value=record)))
             return
         yield from self._release()
         yield Batch(

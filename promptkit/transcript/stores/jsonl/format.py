@@ -267,16 +267,13 @@ Record: TypeAlias = "Mapping[str, Json]"
 Migration: TypeAlias = "Callable[[Record], Record]"
 """Converts a record of an older version to a record of the next one."""
 
-Migrations: TypeAlias = "Mapping[int, Callable[[], Migration]]"
+MIGRATIONS: Mapping[int, Callable[[], Migration]] = MappingProxyType({})
 """For each older version, starts a migration, which is called with the records of one file in
-order, without the header.
+order, without the header. It is empty because version 1 is the first.
 
 A migration depends on these records alone: a file and its rewritten copy must give the same entries
 with the same ids.
 """
-
-MIGRATIONS: Migrations = MappingProxyType({})
-"""The migrations of this version. It is empty because version 1 is the first."""
 
 
 @attrs.frozen(kw_only=True)
