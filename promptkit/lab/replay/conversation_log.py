@@ -92,9 +92,13 @@ class LoggedMessage:
     @property
     def part(self) -> str:
         """The part of a request that its tokens belong to."""
-        if self.kind == "summary":
-            return "summary"
-        return "unrecorded" if is_unrecorded(self.message) else _PART_OF_ROLE[self.message.role]
+        return (
+            "summary"
+            if self.kind == "summary"
+            else "unrecorded"
+            if is_unrecorded(self.message)
+            else _PART_OF_ROLE[self.message.role]
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -364,10 +368,9 @@ class CountedMessageFinder:
         # The newest messages are a tail of the conversation, so each place is found from the end.
         next_number = reply
         for at in range(len(counts) - 1, start - 1, -1):
-            if (places := self._numbers.get(counts[at].number)) is None:
-                continue
-            index = bisect_left(places, next_number)
-            found[at] = next_number = places[index - 1] if index else places[-1]
+            if places := self._numbers.get(counts[at].number):
+                index = bisect_left(places, next_number)
+                found[at] = next_number = places[index - 1] if index else places[-1]
         others = [at for at in range(start, len(counts)) if found[at] < 0]
         for at in others:
             known_number = self._others.get(counts[at].number)

@@ -36,12 +36,15 @@ Thai, Lao, Burmese, Khmer, Kana, Han, Hangul."""
 
 def list_lines(entry: Entry) -> list[str]:
     """Return the lines of an entry's message, and a line for each of its tool calls."""
-    if (message := entry.message) is None:
-        return []
-    return [
-        *message.text.splitlines(),
-        *(f"{call.name} {call.arguments}" for call in message.tool_calls),
-    ]
+    message = entry.message
+    return (
+        []
+        if message is None
+        else [
+            *message.text.splitlines(),
+            *(f"{call.name} {call.arguments}" for call in message.tool_calls),
+        ]
+    )
 
 
 def extract_words(text: str) -> frozenset[str]:

@@ -687,14 +687,16 @@ class SessionTree:
         Returns its id; None if there is none.
         """
         pending, conversation.pending = conversation.pending, None
-        if pending is None:
-            return None
-        return self._write(
-            conversation,
-            attrs.evolve(pending.checkpoint, summary=summary),
-            pending.parent,
-            pending.time,
-            pending.entry_id,
+        return (
+            None
+            if pending is None
+            else self._write(
+                conversation,
+                attrs.evolve(pending.checkpoint, summary=summary),
+                pending.parent,
+                pending.time,
+                pending.entry_id,
+            )
         )
 
     def finish(self, conversations: list[RecordedConversation]) -> None:

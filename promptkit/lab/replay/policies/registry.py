@@ -93,13 +93,15 @@ def make_preset(name: str, pairs: Sequence[str]) -> Preset:
             source=name, setting=next(iter(values)), why="the preset has no settings"
         )
     preset = make(_load(name, settings, values)) if settings and values else make()
-    if not listed:
-        return preset
-    return attrs.evolve(
-        preset,
-        replacement=attrs.evolve(
-            preset.replacement, names_tokens=_load(name, NameList, listed).names_tokens
-        ),
+    return (
+        attrs.evolve(
+            preset,
+            replacement=attrs.evolve(
+                preset.replacement, names_tokens=_load(name, NameList, listed).names_tokens
+            ),
+        )
+        if listed
+        else preset
     )
 
 

@@ -419,9 +419,11 @@ def check_version(version: int, file: str) -> None:
 def start_migration(version: int) -> Migration | None:
     """Return a migration from a version to the present one, for one file; None if it is the present one."""
     steps = [MIGRATIONS[step]() for step in range(version, VERSION)]
-    if not steps:
-        return None
-    return lambda record: reduce(lambda migrated, step: step(migrated), steps, record)
+    return (
+        (lambda record: reduce(lambda migrated, step: step(migrated), steps, record))
+        if steps
+        else None
+    )
 
 
 def _encode_line(fields: Mapping[str, Json]) -> bytes:
