@@ -20,6 +20,7 @@ from promptkit.compaction.summarizers.prompts import (
     render_summary_request,
     serialize_message,
     suggest_word_count,
+    tag_section,
 )
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import (
@@ -445,13 +446,11 @@ class ChunkedSummarizer:
         names = {call.id: call.name for item in items for call in item.message.tool_calls}
         tokens = 0
         for item in items:
-            for tag, attributes, text in serialize_message(item.message, names):
-                attribute_text = "".join(f' {name}="{value}"' for name, value in attributes.items())
+            for tag, attributes, content in serialize_message(item.message, names):
+                first, text, last = tag_section(tag, attributes, content)
                 size = tokenizer.count(text)
                 tokens += min(result_limit, size) if tag == "result" else size
-                tokens += tokenizer.count(f"<{tag}{attribute_text}>\n") + tokenizer.count(
-                    f"\n</{tag}>\n"
-                )
+                tokens += tokenizer.count(first) + tokenizer.count(last)
         return tokens
 
 
