@@ -202,42 +202,25 @@ def _pair_messages(
 def _find_unchanged(
     larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]
 ) -> list[tuple[int, int]]:
-    """Find the indices of messages that both levels have in the same order: their longest increasing subsequence.
+    """Find the indices of messages that both levels have, in their order.
 
-    Equal messages are told apart by their number, counted from the end, because pruning removes the
-    oldest first.
+    They are looked for from the end, because pruning removes the oldest first.
     """
-    places = {
-        key: len(larger) - 1 - index for index, key in enumerate(_number_from_the_end(larger))
-    }
-    common = [
-        (places[key], index)
-        for index, key in sorted(
-            (len(smaller) - 1 - back, key) for back, key in enumerate(_number_from_the_end(smaller))
+    blocks = SequenceMatcher(
+        None,
+        [shown.text for shown in reversed(larger)],
+        [shown.text for shown in reversed(smaller)],
+        autojunk=False,
+    ).get_matching_blocks()
+    return [
+        (len(larger) - 1 - at, len(smaller) - 1 - start)
+        for block in reversed(blocks)
+        for at, start in zip(
+            reversed(range(block.a, block.a + block.size)),
+            reversed(range(block.b, block.b + block.size)),
+            strict=True,
         )
-        if key in places
     ]
-    ends: list[int] = []  # for each length, the smallest place at which a subsequence of it ends
-    end_indices: list[int] = []  # the same, as an index of `common`
-    previous: list[int] = []
-    for at, (place, _) in enumerate(common):
-        length = bisect_left(ends, place)
-        previous.append(end_indices[length - 1] if length else -1)
-        ends[length : length + 1] = [place]
-        end_indices[length : length + 1] = [at]
-    longest: list[tuple[int, int]] = []
-    at = end_indices[-1] if end_indices else -1
-    while at >= 0:
-        longest.append(common[at])
-        at = previous[at]
-    return longest[::-1]
-
-
-def _number_from_the_end(messages: Sequence[_ShownMessage]) -> Iterator[tuple[str, int]]:
-    seen: dict[str, int] = {}
-    for shown in reversed(messages):
-        seen[shown.text] = seen.get(shown.text, 0) + 1
-        yield shown.text, seen[shown.text]
 
 
 def _pair_between(
