@@ -228,15 +228,19 @@ class BreakEven:
             apply=0.0,
             wait_seconds=self.wait_seconds,
         )
-        rule = compact_at_break_even(
-            rng=rng,
-            beta=self.beta,
-            summary_tokens=self.summary_tokens,
-            beside_tokens=self.count_beside,
-            ratios=self.ratios,
-            jitter=self.jitter,
+        return first_match(
+            (
+                compact_at_break_even(
+                    rng=rng,
+                    beta=self.beta,
+                    summary_tokens=self.summary_tokens,
+                    beside_tokens=self.count_beside,
+                    ratios=self.ratios,
+                    jitter=self.jitter,
+                ),
+                default_policy(rng=rng, thresholds=limits).decide,
+            )
         )
-        return first_match((rule, default_policy(rng=rng, thresholds=limits).decide))
 
     def count_beside(self, budget: ContextBudget) -> int:
         """Return the tokens that stay beside a summary: the newest messages, and the list of names."""

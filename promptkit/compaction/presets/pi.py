@@ -112,12 +112,17 @@ def pi(settings: Pi | None = None) -> Preset:
     """
     chosen = settings or Pi()
     max_tokens = partial(subtract_reserve, reserve=chosen.reserve_tokens)
-    above = compact_above(max_tokens, "turn_end", "before_render")
     return Preset(
         name="pi",
         follows="pi, badlogic/pi-mono 83378aa of 2026-03-15",
         adjust_budget=split_reserve(max_tokens),
-        policy=lambda _: first_match((compact_on_demand, on_overflow(), only_before_turns(above))),
+        policy=lambda _: first_match(
+            (
+                compact_on_demand,
+                on_overflow(),
+                only_before_turns(compact_above(max_tokens, "turn_end", "before_render")),
+            )
+        ),
         keep=lambda budget: KeepRecentTokens(
             tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget)), at_least=True
         ),
@@ -208,21 +213,22 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
     full window cut off.
     """
     chosen = settings or OhMyPi()
-    trigger = HANDOFF if chosen.strategy == "handoff" else THRESHOLD
-    rules = [
-        compact_on_demand,
-        *([promote()] if chosen.promote else []),
-        compact_on("incomplete"),
-        on_overflow(),
-        compact_above(chosen.max_tokens, "turn_end", "before_render", trigger=trigger),
-    ]
     return Preset(
         name="oh_my_pi",
         follows="oh-my-pi 18.2.11 of 2026-09-23 (compaction 0e232f3, pruning 0f90893)",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match(
             [
-                *rules,
+                compact_on_demand,
+                *([promote()] if chosen.promote else []),
+                compact_on("incomplete"),
+                on_overflow(),
+                compact_above(
+                    chosen.max_tokens,
+                    "turn_end",
+                    "before_render",
+                    trigger=HANDOFF if chosen.strategy == "handoff" else THRESHOLD,
+                ),
                 *(
                     [compact_when_idle(chosen.idle_tokens, seconds=chosen.idle_seconds)]
                     if chosen.idle_enabled
@@ -288,11 +294,14 @@ class GSV:
             tokenizer=context.tokenizer,
             memories=self.extract_memories,
         )
-        last = (
-            make_extractive_summarizer(context),
-            PlaceholderSummarizer(tokenizer=context.tokenizer),
+        return FallbackSummarizer(
+            [
+                chunked,
+                attrs.evolve(chunked, max_chunk_share=0.5),
+                make_extractive_summarizer(context),
+                PlaceholderSummarizer(tokenizer=context.tokenizer),
+            ]
         )
-        return FallbackSummarizer([chunked, attrs.evolve(chunked, max_chunk_share=0.5), *last])
 
 
 def gsv(settings: GSV | None = None) -> Preset:
@@ -303,12 +312,18 @@ def gsv(settings: GSV | None = None) -> Preset:
     """
     chosen = settings or GSV()
     max_tokens = partial(subtract_reserve, reserve=chosen.reserve_tokens)
-    rules = (compact_on_demand, on_overflow(), compact_above(max_tokens, "before_render"))
     return Preset(
         name="gsv",
         follows="GSV, deathbyknowledge/gsv before a19b019, which gave this design up",
         adjust_budget=split_reserve(max_tokens),
-        policy=lambda _: first_match((require_messages(3, rules),)),
+        policy=lambda _: first_match(
+            [
+                require_messages(
+                    3,
+                    (compact_on_demand, on_overflow(), compact_above(max_tokens, "before_render")),
+                )
+            ]
+        ),
         keep=lambda budget: KeepRecentTokens(
             tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget))
         ),

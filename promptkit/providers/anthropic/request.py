@@ -75,8 +75,7 @@ def build_body(
         body["tools"] = tools_to_anthropic(tools)
         if count and options.get("cache_breakpoints", True):
             mark_tools(body["tools"], messages)
-        choice = _choose_tool(options, known)
-        body |= {} if choice is None else {"tool_choice": choice}
+        body |= _choose_tool(options, known)
     body |= _build_thinking(
         messages,
         options.get("reasoning_effort"),
@@ -99,16 +98,21 @@ def beta_headers(body: Body) -> dict[str, str]:
     return {"anthropic-beta": BINDING_BETA} if "block_binding" in body.get("thinking", {}) else {}
 
 
-def _choose_tool(options: ModelOptions, known: Capabilities) -> Body | None:
+def _choose_tool(options: ModelOptions, known: Capabilities) -> Body:
     choice = options.get("tool_choice")
     sequential = options.get("parallel_tool_calls") is False
     if choice is None and not sequential:
-        return None
+        return {}
     kind = _TOOL_CHOICES.get(choice or "auto", "tool")
     if kind in {"any", "tool"} and not known.forced_calls:
         kind = "auto"  # otherwise the API answers 400
-    body: Body = {"type": kind, "name": choice} if kind == "tool" else {"type": kind}
-    return body | {"disable_parallel_tool_use": True} if sequential and kind != "none" else body
+    return {
+        "tool_choice": {
+            "type": kind,
+            **({"name": choice} if kind == "tool" else {}),
+            **({"disable_parallel_tool_use": True} if sequential and kind != "none" else {}),
+        }
+    }
 
 
 def _build_thinking(
@@ -136,8 +140,10 @@ def _build_thinking(
     if effort == "none" and known.off is not None:
         return {"thinking": {"type": known.off}}
     if known.thinking == "adaptive":
-        level = nearest_effort(effort, known)
-        return {"thinking": {"type": "adaptive", **binding}, "output_config": {"effort": level}}
+        return {
+            "thinking": {"type": "adaptive", **binding},
+            "output_config": {"effort": nearest_effort(effort, known)},
+        }
     budget = min(_THINKING_BUDGETS[effort], limit // 2)
     # These models refuse thinking together with a forced call, and in a round of tool calls that
     # began without it.

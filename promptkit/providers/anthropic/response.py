@@ -50,11 +50,14 @@ class _Block:
 
         Arguments of a tool call stay the text that the model wrote.
         """
-        texts: dict[str, Json] = {
-            name: str(self.fields.get(name) or "") + "".join(pieces)
-            for name, pieces in self.pieces.items()
+        return {
+            **self.fields,
+            **{
+                name: str(self.fields.get(name) or "") + "".join(pieces)
+                for name, pieces in self.pieces.items()
+            },
+            **({"citations": self.citations} if self.citations else {}),
         }
-        return {**self.fields, **texts, **({"citations": self.citations} if self.citations else {})}
 
 
 _DELTAS: Mapping[str, tuple[str, str]] = {
@@ -67,15 +70,15 @@ _DELTAS: Mapping[str, tuple[str, str]] = {
 to."""
 
 
+@attrs.define
 class MessageStream:
     """Collects the events of one reply."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._blocks: dict[int, _Block] = {}
-        self._usage: dict[str, object] = {}
-        self._reason: str | None = None
-        self._details: Mapping[str, object] = {}
+    _model: str
+    _blocks: dict[int, _Block] = attrs.field(factory=dict[int, _Block], init=False)
+    _usage: dict[str, object] = attrs.field(factory=dict[str, object], init=False)
+    _reason: str | None = attrs.field(default=None, init=False)
+    _details: Mapping[str, object] = attrs.field(factory=dict[str, object], init=False)
 
     def add(self, event: Mapping[str, object]) -> Iterator[str]:
         """Add an event. Yields the pieces of text in it."""
@@ -205,10 +208,8 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
 
     Anthropic's `input_tokens` are only those that the prompt cache neither had nor got.
     """
-    read, written = (
-        as_tokens(usage.get("cache_read_input_tokens")),
-        as_tokens(usage.get("cache_creation_input_tokens")),
-    )
+    read = as_tokens(usage.get("cache_read_input_tokens"))
+    written = as_tokens(usage.get("cache_creation_input_tokens"))
     return Usage(
         input_tokens=as_tokens(usage.get("input_tokens")) + read + written,
         output_tokens=as_tokens(usage.get("output_tokens")),
