@@ -120,12 +120,14 @@ def knows_window(model: str) -> bool:
 def budget_from_limits(model: str, limits: Mapping[str, object]) -> ContextBudget | None:
     """Return the budget from the limits that LangChain and litellm know of a model; None if they do not know its window."""
     size, output = limits.get("max_input_tokens"), limits.get("max_output_tokens")
-    if not isinstance(size, int):
-        return None
-    return ContextBudget(
-        window=size,
-        max_output_tokens=output if isinstance(output, int) and output > 0 else None,
-        model=model,
+    return (
+        ContextBudget(
+            window=size,
+            max_output_tokens=output if isinstance(output, int) and output > 0 else None,
+            model=model,
+        )
+        if isinstance(size, int)
+        else None
     )
 
 

@@ -273,9 +273,11 @@ def _is_recalled(call: ToolCall, result: Entry | None, hidden: AbstractSet[str])
 def _change_message(entry: Entry, change: Callable[[Message], Message]) -> Entry:
     """Return an entry with another message. An entry without a message stays as it is."""
     payload = entry.payload
-    if not isinstance(payload, MessageEntry | CustomMessage):
-        return entry
-    return attrs.evolve(entry, payload=attrs.evolve(payload, message=change(payload.message)))
+    return (
+        attrs.evolve(entry, payload=attrs.evolve(payload, message=change(payload.message)))
+        if isinstance(payload, MessageEntry | CustomMessage)
+        else entry
+    )
 
 
 def _is_look_back(entry: Entry) -> bool:
@@ -656,13 +658,9 @@ def suggest_call(
             None,
         )
         return format_call(own, {"entry": entries[-1].id} if query is None else {"query": query})
-    if (
-        location is not None
-        and "://" not in location
-        and any(tool.name == read_tool for tool in tools)
-    ):
-        return format_call(read_tool, {"path": location})
-    return None
+    is_file = location is not None and "://" not in location
+    has_tool = any(tool.name == read_tool for tool in tools)
+    return format_call(read_tool, {"path": location}) if is_file and has_tool else None
 
 
 def suggest_entry(
@@ -682,9 +680,8 @@ def suggest_entry(
     if own is None or (tool is not None and _is_answer(tool, item.message)):
         return None
     recorded = transcript.get(item.entry_id).message
-    if recorded is None or item.message.content != recorded.content:
-        return None
-    return format_call(own, {"entry": item.entry_id})
+    is_same = recorded is not None and item.message.content == recorded.content
+    return format_call(own, {"entry": item.entry_id}) if is_same else None
 
 
 def list_look_up_tools(tools: Sequence[ToolDefinition]) -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, TypeAlias, TypeGuard
 
 import attrs
@@ -85,7 +86,10 @@ def build_body(
     )
     if options.get("reasoning_effort") == "none" and known.off is not None:
         # which the API asks for where thinking is off
-        messages = [_remove_thinking(message) for message in messages]
+        messages = [
+            attrs.evolve(message, content=[*filterfalse(is_thinking, message.content)])
+            for message in messages
+        ]
     sent = [_repair(message) for message in replace_lone_surrogates(begin_with_user(messages))]
     return body | to_anthropic(sent, cache=options.get("cache_breakpoints", True))
 
@@ -147,9 +151,8 @@ def _build_thinking(
     budget = min(_THINKING_BUDGETS[effort], limit // 2)
     # These models refuse thinking together with a forced call, and in a round of tool calls that
     # began without it.
-    if budget < _MIN_BUDGET or is_forced or _calls_without_thinking(messages):
-        return {}
-    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+    is_off = budget < _MIN_BUDGET or is_forced or _calls_without_thinking(messages)
+    return {} if is_off else {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
 def _calls_without_thinking(messages: Sequence[Message]) -> bool:
@@ -169,14 +172,6 @@ def is_thinking(part: Part) -> TypeGuard[OpaquePart]:
     """Return whether a part is a thinking block of Anthropic, readable or not."""
     value = part.value if isinstance(part, OpaquePart) and part.provider == "anthropic" else None
     return isinstance(value, Mapping) and value.get("type") in {"thinking", "redacted_thinking"}
-
-
-def _remove_thinking(message: Message) -> Message:
-    if not any(map(is_thinking, message.content)):
-        return message
-    return attrs.evolve(
-        message, content=tuple(part for part in message.content if not is_thinking(part))
-    )
 
 
 def _repair(message: Message) -> Message:

@@ -184,20 +184,18 @@ class MessageStream:
 
     def _empty_error(self, usage: Usage) -> ContextLengthExceededError | EmptyReplyError:
         if self._reason == _WINDOW_FULL:
-            message = (
-                "the request fills the model's context window, and leaves no room for a reply."
+            return ContextLengthExceededError(
+                "the request fills the model's context window, and leaves no room for a reply.",
+                model=self._model,
+                code=self._reason,
             )
-            return ContextLengthExceededError(message, model=self._model, code=self._reason)
         explanation = self._details.get("explanation")
         why = f": {explanation}" if isinstance(explanation, str) and explanation else ""
-        if self._reason == "refusal":
-            message = (
-                f"the model refused to reply{why}"
-                if why
-                else "the model refused to reply, and gave no reason."
-            )
-        else:
-            message = f"the reply has neither text nor a tool call (it stopped with {self._reason!r}): try again, with more output tokens if it reached its limit."
+        message = (
+            f"the model refused to reply{why or ', and gave no reason.'}"
+            if self._reason == "refusal"
+            else f"the reply has neither text nor a tool call (it stopped with {self._reason!r}): try again, with more output tokens if it reached its limit."
+        )
         error = EmptyReplyError(message, model=self._model)
         error.finish, error.usage = self._reason, usage
         return error
@@ -223,14 +221,16 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
 
 def _read_call(fields: Mapping[str, Json]) -> ToolCall | None:
     call_id, name, written = fields.get("id"), fields.get("name"), fields.get("partial_json")
-    if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
-        return None
-    return ToolCall(
-        id=call_id,
-        name=name,
-        arguments=str(written)
-        if written
-        else json.dumps(fields.get("input") or {}, ensure_ascii=False),
+    return (
+        ToolCall(
+            id=call_id,
+            name=name,
+            arguments=str(written)
+            if written
+            else json.dumps(fields.get("input") or {}, ensure_ascii=False),
+        )
+        if isinstance(call_id, str) and call_id and isinstance(name, str) and name
+        else None
     )
 
 

@@ -158,10 +158,10 @@ def _check_reply(reply: Reply, reason: object, model: str, *, has_all: bool) -> 
 
 def _parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:
     name, arguments = function.get("name"), function.get("arguments")
-    if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
-        return None
-    return ToolCall(
-        id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else ""
+    return (
+        ToolCall(id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else "")
+        if isinstance(call_id, str) and call_id and isinstance(name, str) and name
+        else None
     )
 
 
