@@ -260,8 +260,8 @@ class ThreadWindows:
             for each, found in self._threads.items()
             if found is not thread and not found.lock.locked()
         ]
-        most = max(0, len(self._threads) - self._max_threads)
-        await _close([self._threads.pop(each) for each in idle[:most]])
+        surplus = idle[: max(0, len(self._threads) - self._max_threads)]
+        await _close([self._threads.pop(each) for each in surplus])
         return thread
 
     async def _open(self, thread: _Thread, facts: ModelFacts) -> ContextWindow:

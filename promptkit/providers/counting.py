@@ -196,5 +196,9 @@ def _write_image(part: ImagePart) -> Json:
         kind = {"mimeType": part.media_type} if part.media_type else {}
         return {"fileData": {"fileUri": part.url, **kind}}
     data = url.data if url.is_base64 else base64.b64encode(unquote_to_bytes(url.data)).decode()
-    media_type = url.media_type or part.media_type or "image/png"
-    return {"inlineData": {"mimeType": media_type, "data": data}}
+    return {
+        "inlineData": {
+            "mimeType": url.media_type or part.media_type or "image/png",
+            "data": data,
+        }
+    }

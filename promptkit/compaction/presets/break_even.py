@@ -127,8 +127,9 @@ def compact_at_break_even(  # noqa: PLR0913  # the figures of the rule
             summary_tokens, compute_target_tokens(state.budget.summary_tokens)
         )
         after = summary + PREFACE_TOKENS + state.request_tokens + beside_tokens(state.budget)
-        least = cache_minimum(state.model) if state.model else 0
-        if state.tokens <= max(state.fixed_tokens + after, least):
+        if state.tokens <= max(
+            state.fixed_tokens + after, cache_minimum(state.model) if state.model else 0
+        ):
             return None
         price = ratios or find_ratios(state.model or "")
         reread = state.rereading

@@ -341,21 +341,26 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
         raise InvalidArgumentError(
             f"background must be at most block ({chosen.block:g}), where no request is sent without a summary, not {chosen.background:g}: write CopilotCLI(background=0.8, block=0.95)."
         )
-    rules = (
-        compact_on_demand,
-        discard_stale,
-        block_at(chosen.block),
-        apply_or_discard(0.0),
-        compact_on("model_switch", "memory"),
-        on_overflow(),
-        start_background_at(chosen.background),
-    )
     return Preset(
         name="copilot_cli",
         follows="Copilot CLI, as described in November 2026 from its bundle; the version is not known",
         adjust_budget=without_safety_share,
         policy=lambda _: first_match(
-            (require_messages(chosen.min_messages, rules, manual_count=chosen.min_messages_manual),)
+            [
+                require_messages(
+                    chosen.min_messages,
+                    (
+                        compact_on_demand,
+                        discard_stale,
+                        block_at(chosen.block),
+                        apply_or_discard(0.0),
+                        compact_on("model_switch", "memory"),
+                        on_overflow(),
+                        start_background_at(chosen.background),
+                    ),
+                    manual_count=chosen.min_messages_manual,
+                )
+            ]
         ),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(

@@ -370,16 +370,21 @@ def gsv_process(settings: GSVProcess | None = None) -> Preset:
     a conversation that begins with a reply.
     """
     chosen = settings or GSVProcess()
-    once = (
-        compact_above(chosen.max_tokens, "before_render", inclusive=True),
-        compact_on("overflow", "rejected"),
+    rules = (
+        once_per_turn(compact_above(chosen.max_tokens, "before_render", inclusive=True)),
+        once_per_turn(compact_on("overflow", "rejected")),
     )
-    rules = tuple(map(once_per_turn, once)) if chosen.mode == "auto-compact" else ()
     return Preset(
         name="gsv_process",
         follows="GSV, deathbyknowledge/gsv fa39786 of 2026-08-04",
         adjust_budget=without_safety_share,
-        policy=lambda _: first_match((compact_on_demand, *rules, fail_if_too_large)),
+        policy=lambda _: first_match(
+            (
+                compact_on_demand,
+                *(rules if chosen.mode == "auto-compact" else ()),
+                fail_if_too_large,
+            )
+        ),
         keep=lambda _: KeepLastMessages(count=chosen.keep_last),
         max_summary_tokens=768,
         summarizer=make_fallback_factory(make_simple_summarizer),

@@ -430,8 +430,9 @@ def _make_converter(*, text: bool) -> Converter:
     def read_list(value: object, kind: object) -> object:
         values: object = value.split(",") if text and isinstance(value, str) else value
         if isinstance(values, list):
-            items = as_sequence(values)
-            return tuple(converter.structure(each, get_args(kind)[0]) for each in items)
+            return tuple(
+                converter.structure(each, get_args(kind)[0]) for each in as_sequence(values)
+            )
         raise ValueError(value)
 
     def read_choice(value: object, kind: object) -> object:

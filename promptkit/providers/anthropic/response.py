@@ -191,12 +191,12 @@ class MessageStream:
             )
         explanation = self._details.get("explanation")
         why = f": {explanation}" if isinstance(explanation, str) and explanation else ""
-        message = (
+        error = EmptyReplyError(
             f"the model refused to reply{why or ', and gave no reason.'}"
             if self._reason == "refusal"
-            else f"the reply has neither text nor a tool call (it stopped with {self._reason!r}): try again, with more output tokens if it reached its limit."
+            else f"the reply has neither text nor a tool call (it stopped with {self._reason!r}): try again, with more output tokens if it reached its limit.",
+            model=self._model,
         )
-        error = EmptyReplyError(message, model=self._model)
         error.finish, error.usage = self._reason, usage
         return error
 
