@@ -194,14 +194,19 @@ class SummaryOfMessages(PromptElement):
             if message.text.strip() or message.tool_calls or message.role == "tool"
         ]
         blocks = [messages[start:end] for start, end in split_blocks(messages)]
+
+        @cache
+        def cap(place: int) -> Sequence[Message]:
+            return self._cap_results(blocks[place], sizing.tokenizer)
+
         sizes = (
-            sum(map(sizing.count_tokens, self._find_whole_texts(block)))
-            for block in reversed(blocks)
+            sum(sizing.count_tokens(message.text) for message in cap(place))
+            for place in reversed(range(len(blocks)))
         )
         room = sizing.token_budget - self.task.max_tokens
         first = len(blocks) - count_that_may_fit(sizes, room)
         shown = [place for place in range(len(blocks)) if not 0 < place < first]
-        rounds = [self._cap_results(blocks[place], sizing.tokenizer) for place in shown]
+        rounds = list(map(cap, shown))
         return Metadata(
             value=NewMessages(list(chain.from_iterable(rounds)), len(messages))
         ), Rounds(
@@ -217,26 +222,13 @@ class SummaryOfMessages(PromptElement):
             return block
         limit = max(1, self.max_result_tokens // sum(each.role == "tool" for each in block))
         return [
-            message
-            if message.role != "tool" or _is_within(message.text, limit)
-            else attrs.evolve(
-                message,
-                content=truncate_text(message.text, limit, head=HEAD_SHARE, tokenizer=tokenizer),
+            _replace_text(
+                message, truncate_text(message.text, limit, head=HEAD_SHARE, tokenizer=tokenizer)
             )
+            if message.role == "tool"
+            else message
             for message in block
         ]
-
-    def _find_whole_texts(self, block: Sequence[Message]) -> Iterator[str]:
-        """Yield the texts of a block that are shown whole."""
-        results = sum(message.role == "tool" for message in block)
-        for message in block:
-            limit = self.max_result_tokens
-            if (
-                message.role != "tool"
-                or limit is None
-                or _is_within(message.text, max(1, limit // results))
-            ):
-                yield message.text
 
 
 @component
@@ -444,14 +436,13 @@ def serialize_message(
         names: Tool names by call id, to label tool results.
     """
     text = neutralize_tags(message.text)
-    images = sum(isinstance(part, ImagePart) for part in message.content)
-    documents = sum(isinstance(part, DocumentPart) for part in message.content)
-    if images or documents:
-        visible = [
-            f"{number} {noun}{'' if number == 1 else 's'}"
-            for number, noun in ((images, "image"), (documents, "document"))
-            if number
-        ]
+    kinds = list(map(type, message.content))
+    visible = [
+        f"{number} {noun}{'' if number == 1 else 's'}"
+        for kind, noun in ((ImagePart, "image"), (DocumentPart, "document"))
+        if (number := kinds.count(kind))
+    ]
+    if visible:
         text = "\n".join(filter(None, (text, f"[{' and '.join(visible)} not shown]")))
     is_blank = not text.strip()
     if message.role == "tool":
@@ -471,7 +462,7 @@ def serialize_message(
 
 def tag_section(tag: str, attributes: Mapping[str, str], text: str) -> tuple[str, str, str]:
     """Return a section of `serialize_message` as text in three parts: its first line, the text and its last line."""
-    named = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.items())
+    named = "".join([f' {name}="{escape_attribute(value)}"' for name, value in attributes.items()])
     end = "" if not text or text.endswith("\n") else "\n"
     return f"<{tag}{named}>\n", text, f"{end}</{tag}>"
 
@@ -532,53 +523,36 @@ def _write_newest(
 ) -> list[_Entry]:
     """Write messages as entries, oldest first: the first two messages, and of the others the newest that may fit."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
+    count = tokenizer.base.count
 
     @cache
     def write(place: int) -> Sequence[_Entry]:
-        return tuple(
-            _Entry(place, "".join(parts), tokenizer.scale(sum(map(tokenizer.base.count, parts))))
-            for tag, attributes, text in serialize_message(messages[place], names)
-            for parts in [
-                tag_section(
-                    tag,
-                    attributes,
-                    _cap_text(text, result_tokens, tokenizer) if tag == "result" else text,
-                )
-            ]
-        )
+        entries: list[_Entry] = []
+        for tag, attributes, text in serialize_message(messages[place], names):
+            if tag == "result" and result_tokens is not None:
+                shown = truncate_text(text, result_tokens, head=HEAD_SHARE, tokenizer=tokenizer)
+            else:
+                shown = text
+            parts = tag_section(tag, attributes, shown)
+            tokens = tokenizer.scale(sum(map(count, parts)))
+            entries.append(_Entry(place, "".join(parts), tokens))
+        return entries
 
-    count = len(messages)
-    sizes = (
-        sum(entry.tokens - PARTING for entry in write(place)) for place in reversed(range(count))
-    )
-    first = count - count_that_may_fit(sizes, room)
-    return [
-        entry for place in range(count) if place <= 1 or place >= first for entry in write(place)
-    ]
-
-
-def _cap_text(text: str, tokens: int | None, tokenizer: Tokenizer) -> str:
-    """Limit a text to a number of tokens: the first 40 % and the last 60 % of what fits."""
-    if tokens is None or _is_within(text, tokens):
-        return text
-    return truncate_text(text, tokens, head=HEAD_SHARE, tokenizer=tokenizer)
-
-
-def _is_within(text: str, tokens: int) -> bool:
-    """Return whether a text surely has at most so many tokens: none is shorter than a byte."""
-    return len(text.encode("utf-8", "surrogatepass")) <= tokens
+    places = range(len(messages))
+    sizes = (sum(entry.tokens - PARTING for entry in write(place)) for place in reversed(places))
+    first = len(messages) - count_that_may_fit(sizes, room)
+    return [entry for place in places if place <= 1 or place >= first for entry in write(place)]
 
 
 def _make_portable(message: Message) -> Message:
     """Return a message that every provider accepts, with its tags neutralized: placeholders for pictures and documents, no opaque parts."""
     text = "".join(filter(None, map(_replace_part, message.content)))
-    return Message(
-        role=message.role,
-        content=text or (),
-        name=message.name,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-    )
+    return _replace_text(message, text)
+
+
+def _replace_text(message: Message, text: str) -> Message:
+    """Return a message with this text as its content: the same message if that is no change."""
+    return message if message.content == (text,) else attrs.evolve(message, content=text or ())
 
 
 def _replace_part(part: Part) -> str | None:
