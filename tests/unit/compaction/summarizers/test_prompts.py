@@ -16,7 +16,6 @@ from promptkit.compaction.summarizers import prompts
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import (
     MAX_ARGUMENT_CHARACTERS,
-    SummaryInstructions,
     SummaryOfMessages,
     SummaryOfText,
     count_missed,
@@ -24,9 +23,10 @@ from promptkit.compaction.summarizers.prompts import (
     neutralize_tags,
     render_summary_request,
     serialize_message,
+    write_instructions,
 )
 from promptkit.compaction.summarizers.quirks import Quirks
-from promptkit.compaction.summarizers.summarizer import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS, TEMPLATE
 from promptkit.elements import element_from_message
 from promptkit.errors import SummaryError, TemplateError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
@@ -92,36 +92,38 @@ def test_the_request_behind_the_conversation(prompt_snapshot: PromptSnapshot) ->
     ] == prompt_snapshot
 
 
-def text(instructions: SummaryInstructions) -> str:
-    (message,) = render(UserMessage()[instructions], tokenizer=TOKENIZER).messages
+def text(instructions: str | None = None, *, live: bool = False, template: Path = TEMPLATE) -> str:
+    task = task_of(parser_talk(), instructions=instructions)
+    asked = write_instructions(task, template, live=live)
+    (message,) = render(UserMessage()[asked], tokenizer=TOKENIZER).messages
     return message.text
 
 
 @pytest.mark.parametrize("live", [True, False])
 # pytest gives it by its name
 def test_the_eight_sections_are_asked_for_in_order(live: bool) -> None:
-    asked = text(SummaryInstructions(live=live))
+    asked = text(live=live)
 
     places = [asked.index(f"{number}. {section}:") for number, section in enumerate(SECTIONS, 1)]
     assert places == sorted(places)
 
 
 def test_what_the_user_wants_is_data_and_no_template() -> None:
-    asked = text(SummaryInstructions(instructions="{{ live }} {% raise %} <b>"))
+    asked = text("{{ live }} {% raise %} <b>")
 
     assert "{{ live }} {% raise %} <b>" in asked
 
 
 def test_without_what_the_user_wants_nothing_is_said_of_it() -> None:
-    assert "heed this" not in text(SummaryInstructions())
-    assert "heed this" in text(SummaryInstructions(instructions="x"))
+    assert "heed this" not in text()
+    assert "heed this" in text("x")
 
 
 def test_a_template_of_ones_own_has_the_same_values(tmp_path: Path) -> None:
     file = tmp_path / "mine.j2"
     file.write_text("{{ instructions }} {{ live }} {{ say_no_tools }}", encoding="utf-8")
 
-    assert text(SummaryInstructions(instructions="x", live=True, template=file)) == "x True False"
+    assert text("x", live=True, template=file) == "x True False"
 
 
 def test_a_template_with_a_mistake_says_where(tmp_path: Path) -> None:
@@ -129,7 +131,7 @@ def test_a_template_with_a_mistake_says_where(tmp_path: Path) -> None:
     file.write_text("\n{{ nobody }}", encoding="utf-8")
 
     with pytest.raises(TemplateError, match=r"mine\.j2:2"):
-        text(SummaryInstructions(template=file))
+        text(template=file)
 
 
 OURS = [
