@@ -228,8 +228,7 @@ class SummaryOfMessages(_SummaryRequest):
             return self._cap_results(blocks[place], sizing.tokenizer)
 
         sizes = (
-            sum(sizing.count_tokens(message.text) for message in cap(place))
-            for place in reversed(range(len(blocks)))
+            sum(map(sizing.count_message, cap(place))) for place in reversed(range(len(blocks)))
         )
         room = sizing.token_budget - self.task.max_tokens
         first = len(blocks) - count_that_may_fit(sizes, room)
