@@ -56,13 +56,10 @@ class _Form:
     format: WireFormat
 
 
-_CHAT: Final = _Form("messages", "", "chat")
-_RESPONSES: Final = _Form("input", "instructions", "responses")
-_ANTHROPIC: Final = _Form("messages", "system", "anthropic")
 _FORMS: Final[Mapping[str, _Form]] = {
-    "acompletion": _CHAT,
-    "aresponses": _RESPONSES,
-    "anthropic_messages": _ANTHROPIC,
+    "acompletion": _Form("messages", "", "chat"),
+    "aresponses": _Form("input", "instructions", "responses"),
+    "anthropic_messages": _Form("messages", "system", "anthropic"),
 }
 """litellm's names of the calls that the hook fits."""
 
@@ -147,10 +144,9 @@ class FitHook(CustomLogger):
         name = self._model or str(
             request.get("model") or getattr(request.get("litellm_logging_obj"), "model", "")
         )
-        given: Sequence[object] = request.get("tools") or ()
         tools = {
             tool.name: tool
-            for each in (*given, request.get("response_format"))
+            for each in (*(request.get("tools") or ()), request.get("response_format"))
             for tool in _read_tool(each)
         }
         return ModelFacts(
@@ -210,9 +206,11 @@ def _read_tool(given: object) -> list[ToolDefinition]:
 
 def _rebuild(original: Sent, shortened: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
     """Return a copy of a message with its shortened content, and the tool calls that are left."""
-    own = {
-        name: value
-        for name, value in (as_wire_object(original) or {}).items()
-        if name != "tool_calls"
+    return {
+        **{
+            name: value
+            for name, value in (as_wire_object(original) or {}).items()
+            if name != "tool_calls"
+        },
+        **shortened,
     }
-    return {**own, **shortened}

@@ -83,24 +83,20 @@ async def mcp_tools(
         raise InvalidArgumentError(
             f"prefix must have only letters, digits, _ and -, not {prefix!r}."
         )
-    tools: list[Tool] = []
-    taken: set[str] = set()
+    tools: dict[str, Tool] = {}
     for listed in await _list_tools(client):
-        name = _make_name(prefix, listed.name, taken)
-        taken.add(name)
-        tools.append(
-            Tool(
-                definition=ToolDefinition(
-                    name=name,
-                    description=listed.description or listed.title,
-                    parameters=listed.input_schema,
-                ),
-                run=_make_run(client, listed.name, images=images),
-                timeout=timeout,
-                max_tokens=max_tokens,
-            )
+        name = _make_name(prefix, listed.name, tools)
+        tools[name] = Tool(
+            definition=ToolDefinition(
+                name=name,
+                description=listed.description or listed.title,
+                parameters=listed.input_schema,
+            ),
+            run=_make_run(client, listed.name, images=images),
+            timeout=timeout,
+            max_tokens=max_tokens,
         )
-    return tools
+    return [*tools.values()]
 
 
 async def mcp_attachments(client: Client, *uris: str) -> list[Attachment]:
@@ -197,8 +193,10 @@ def _make_run(
             result.structured_content is not None
             and not "".join(part for part in content if isinstance(part, str)).strip()
         ):
-            structured = json.dumps(result.structured_content, ensure_ascii=False)
-            content = [structured, *(part for part in content if not isinstance(part, str))]
+            content = [
+                json.dumps(result.structured_content, ensure_ascii=False),
+                *(part for part in content if not isinstance(part, str)),
+            ]
         return ToolResult(
             _mark_error(content) if result.is_error else content, is_error=result.is_error
         )
@@ -209,13 +207,13 @@ def _make_run(
 def _mark_error(content: Sequence[Part]) -> Sequence[Part]:
     """Begin an error with that word, as promptkit's own errors do: most providers have no other mark."""
     first = content[0] if content else ""
-    if isinstance(first, str):
-        return (
-            content
-            if first[:5].lower() == "error"
-            else (f"Error: {first or 'the tool failed without a message.'}", *content[1:])
-        )
-    return ("Error:", *content)
+    if not isinstance(first, str):
+        return ("Error:", *content)
+    return (
+        content
+        if first[:5].lower() == "error"
+        else (f"Error: {first or 'the tool failed without a message.'}", *content[1:])
+    )
 
 
 def _read_blocks(blocks: Iterable[types.ContentBlock], *, images: bool = True) -> list[Part]:
@@ -243,10 +241,8 @@ def _read_block(block: types.ContentBlock) -> str | ImagePart | DocumentPart:
         case types.EmbeddedResource():
             return _read_resource(block.resource)
         case types.ResourceLink():
-            details = ", ".join(
-                filter(None, (block.title or block.name, block.mime_type, block.description))
-            )
-            return f"[resource {block.uri}: {details}]"
+            details = (block.title or block.name, block.mime_type, block.description)
+            return f"[resource {block.uri}: {', '.join(filter(None, details))}]"
         case types.AudioContent():
             return f"[{block.mime_type} was left out: models take no audio from tools]"
 

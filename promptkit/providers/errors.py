@@ -138,14 +138,12 @@ def overflow_from_error(error: BaseException) -> Overflow | None:
     if isinstance(error, ModelError) or not isinstance(error, Exception):
         return None
     status: object = getattr(error, "status_code", None)
-    body: object = getattr(error, "body", None)
-    message = str(error)
     read = error_from_failure(
         Failure(
             model="",
-            message=message,
+            message=str(error),
             status=status if isinstance(status, int) else None,
-            body=body or message,
+            body=getattr(error, "body", None) or str(error),
         )
     )
     return _describe_overflow(read) if isinstance(read, ContextLengthExceededError) else None
@@ -276,10 +274,8 @@ def _find_first(kind: type[T], values: Iterable[object]) -> T | None:
 def _iterate_objects(body: object) -> Iterator[Mapping[str, object]]:
     """Yield the objects of a body, the outermost first. Texts that hold JSON are read as well."""
     waiting: list[object] = [body]
-    count = 0
-    while waiting and count < _MAX_OBJECTS:
-        value = waiting.pop(0)
-        count += 1
+    for given in islice(waiting, _MAX_OBJECTS):  # the list grows meanwhile
+        value = given
         if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
             try:
                 value = json.loads(value)

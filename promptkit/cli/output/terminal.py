@@ -201,16 +201,21 @@ def _group_columns(widths: Sequence[int], available: int, gap: int) -> list[list
     return groups
 
 
-def echo_wrapped(text: str, *, err: bool = False) -> None:
+def echo_wrapped(text: str, *, err: bool = False, indent: int = 0) -> None:
     """Print a sentence.
 
-    Lines are broken between words at the width of the terminal; elsewhere it is one line.
+    Lines are broken between words at the width of the terminal; elsewhere it is one line. Those
+    after the first are indented by so many columns.
     """
     width = read_width(0)
-    for line in (
-        wrap(text, width, break_on_hyphens=False, break_long_words=False) if width else [text]
-    ):
-        click.echo(line, err=err)
+    lines = wrap(
+        text,
+        max(width, indent + 20),
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    click.echo("\n".join(lines) if width else text, err=err)
 
 
 def print_json(value: object) -> None:

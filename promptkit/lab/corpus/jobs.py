@@ -56,7 +56,6 @@ class CorpusJob(Protocol):
 
     def run(self, file: str) -> FileRows:
         """Work on a file. An exception becomes a row with the file's name and an `error`."""
-        ...
 
 
 @attrs.frozen(kw_only=True)

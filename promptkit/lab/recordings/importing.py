@@ -231,11 +231,12 @@ class RecordingTotals:
         """Yield the entries of batches, and add them up on the way."""
         for recording_format, batch in batches:
             self._format_name = recording_format.name
-            figures = self._figures
-            figures["conversations"] += batch.conversations
-            figures["messages"] += batch.messages
-            figures["attachments"] += batch.attachments
-            figures["skipped_lines"] += len(batch.skipped)
+            self._figures.update(
+                conversations=batch.conversations,
+                messages=batch.messages,
+                attachments=batch.attachments,
+                skipped_lines=len(batch.skipped),
+            )
             self._entries += len(batch.entries)
             self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
             self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]

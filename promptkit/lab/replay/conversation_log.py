@@ -250,14 +250,12 @@ class RequestLogger:
         """
         before = self._shown
         appended = shown[: len(before)] == before
-        change = _append_change(before, shown) if appended else _find_change(before, shown)
         if not appended:
             self._sums = dict.fromkeys(PARTS, 0)
         for number in shown[len(before) :] if appended else shown:
             message = self._messages.all[number]
             self._sums[message.part] += message.tokens
         both = ([self._messages.all[number].message for number in some] for some in (before, shown))
-        difference = None if appended else find_first_difference(*both)
         self._shown = list(shown)
         sums = dict(self._sums)
         first = self._messages.all[shown[0]].part if shown else "unrecorded"
@@ -273,8 +271,8 @@ class RequestLogger:
                 price=self._price_so_far(request.summaries_billed),
                 checkpoint=request.checkpoint,
                 simulated=simulated,
-                change=change,
-                difference=difference,
+                change=_find_change(before, shown, appended=appended),
+                difference=None if appended else find_first_difference(*both),
             )
         )
 
@@ -290,12 +288,13 @@ class RequestLogger:
         return None if self._price is None else self._spent + self._price.cost(summaries_billed)
 
 
-def _append_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
-    return (*((0, len(before)) if before else ()), *_new_runs(shown, len(before), len(shown)))
+def _find_change(before: Sequence[int], shown: Sequence[int], *, appended: bool) -> tuple[int, ...]:
+    """Return the messages of a request as runs of the request before, and runs of consecutive numbers.
 
-
-def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
-    """Return the messages of a request as runs of the request before, and runs of consecutive numbers."""
+    `appended`: it begins with all of the request before.
+    """
+    if appended and before:
+        return (0, len(before), *_new_runs(shown, len(before), len(shown)))
     places = {number: at for at, number in enumerate(before)}
     change: list[int] = []
     at = new = 0

@@ -187,26 +187,30 @@ def _draw_policy(
     )
     sent = accumulate(request.tokens for request in requests)
     read = accumulate(request.cached for request in requests)
-    shares = [part / max(1, whole) for part, whole in zip(read, sent, strict=True)]
-    cached.plot(numbers, shares, color=colour, linestyle=style, linewidth=1)
+    cached.plot(
+        numbers,
+        [part / max(1, whole) for part, whole in zip(read, sent, strict=True)],
+        color=colour,
+        linestyle=style,
+        linewidth=1,
+    )
 
 
 def _make_table(file: FileResult, views: Mapping[tuple[str, str], str]) -> Table:
-    head = (
-        "policy",
-        "requests",
-        "summaries",
-        "waits",
-        "overflows",
-        "invalid",
-        "input",
-        "cached",
-        "price",
-        *SHOWN,
-        "asked",
-    )
     return Table(
-        head,
+        (
+            "policy",
+            "requests",
+            "summaries",
+            "waits",
+            "overflows",
+            "invalid",
+            "input",
+            "cached",
+            "price",
+            *SHOWN,
+            "asked",
+        ),
         [
             (
                 each.policy,

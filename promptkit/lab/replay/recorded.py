@@ -129,12 +129,11 @@ class RecordedBill:
         requests = self.requests
         summaries = sum((tokens for _, tokens in self.summaries), BilledTokens())
         summaries_price = sum(by_model[name].cost(tokens) for name, tokens in self.summaries)
-        billed = sum((each.billed for each in requests), summaries)
         replayed = sum((each.replayed for each in requests), summaries)
         replayed_price = sum(by_model[each.model].cost(each.replayed) for each in requests)
         return BillTotals(
             requests=len(requests),
-            billed=billed,
+            billed=sum((each.billed for each in requests), summaries),
             replayed=replayed,
             billed_price=summaries_price
             + sum(by_model[each.model].cost(each.billed) for each in requests),

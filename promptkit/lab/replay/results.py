@@ -207,8 +207,8 @@ def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult)
     A file that could not be played has its reason as `error`. `total` has the sums over all files,
     and the name of none.
     """
-    before = f'"total": {_format_file(total)}'
-    return _format_list("files", [_format_file(file) for file in files], before=before) + "\n"
+    lines = [_format_file(file) for file in files]
+    return _format_list("files", lines, before=f'"total": {_format_file(total)}') + "\n"
 
 
 def _format_file(file: FileResult | FailedFile) -> str:

@@ -6,7 +6,7 @@ Every field of the JSON is checked before it is used.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -55,7 +55,6 @@ def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
     _raise_error(completion.get("error"), model)
     choice = as_mapping(next(iter(as_sequence(completion.get("choices"))), None))
     message = as_mapping(choice.get("message"))
-    reason = choice.get("finish_reason")
     content = message.get("content")
     # Most servers answer with a string, some with parts of text as in requests.
     texts = (
@@ -64,22 +63,21 @@ def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
         else [as_mapping(part).get("text") for part in as_sequence(content)]
     )
     refusal = message.get("refusal")
-    return _build_reply(
-        _Answer(
-            content=_keep_texts([*texts, refusal]),
-            calls=[
-                _parse_call(call.get("id"), as_mapping(call.get("function")))
-                for call in map(as_mapping, as_sequence(message.get("tool_calls")))
-            ],
-            finish="content_filter" if refusal else _CHAT_FINISHES.get(str(reason), "stop"),
-            reason=reason if isinstance(reason, str) else None,
-            usage=_build_usage(
-                as_mapping(completion.get("usage")),
-                ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
-            ),
+    calls = [
+        _parse_call(call.get("id"), as_mapping(call.get("function")))
+        for call in map(as_mapping, as_sequence(message.get("tool_calls")))
+    ]
+    reply = Reply(
+        message=_build_message(_keep_texts([*texts, refusal]), calls),
+        finish="content_filter"
+        if refusal
+        else _CHAT_FINISHES.get(str(choice.get("finish_reason")), "stop"),
+        usage=_build_usage(
+            as_mapping(completion.get("usage")),
+            ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
         ),
-        model,
     )
+    return _check_reply(reply, choice.get("finish_reason"), model, has_all=None not in calls)
 
 
 def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
@@ -90,12 +88,7 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
     _raise_error(response.get("error"), model)
     usage = as_mapping(response.get("usage"))
     items = [as_wire_object(item) or {} for item in as_sequence(response.get("output"))]
-    parts = list(
-        _parse_parts(
-            items,
-            as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens")),
-        )
-    )
+    reasoning = as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens"))
     reason = as_mapping(response.get("incomplete_details")).get("reason")
     unexplained: Finish = "length" if response.get("status") == "incomplete" else "stop"
     refused = any(
@@ -103,20 +96,17 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
         for item in items
         for part in as_sequence(item.get("content"))
     )
-    return _build_reply(
-        _Answer(
-            content=parts,
-            calls=[
-                _parse_call(item.get("call_id"), item)
-                for item in items
-                if item.get("type") == "function_call"
-            ],
-            finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
-            reason=reason if isinstance(reason, str) else None,
-            usage=parse_usage(usage),
-        ),
-        model,
+    calls = [
+        _parse_call(item.get("call_id"), item)
+        for item in items
+        if item.get("type") == "function_call"
+    ]
+    reply = Reply(
+        message=_build_message(_parse_parts(items, reasoning), calls),
+        finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
+        usage=parse_usage(usage),
     )
+    return _check_reply(reply, reason, model, has_all=None not in calls)
 
 
 def parse_usage(usage: Mapping[str, object]) -> Usage:
@@ -132,46 +122,38 @@ def _raise_error(error: object, model: str) -> None:
         )
 
 
-@attrs.frozen
-class _Answer:
-    """The fields of a reply that both APIs have, each in its own way."""
-
-    content: Sequence[Part]
-    calls: Sequence[ToolCall | None]
-    """None for a call without a name or an id."""
-    finish: Finish
-    reason: str | None
-    """The finish reason as the provider wrote it."""
-    usage: Usage
+def _build_message(content: Iterable[Part], calls: Iterable[ToolCall | None]) -> Message:
+    return Message(role="assistant", content=tuple(content), tool_calls=filter(None, calls))
 
 
-def _build_reply(answer: _Answer, model: str) -> Reply:
-    if answer.reason == _WINDOW_FULL:
+def _check_reply(reply: Reply, reason: object, model: str, *, has_all: bool) -> Reply:
+    """Return a reply with its finish reason, or raise the error that it means.
+
+    Args:
+        reply: The reply.
+        reason: The finish reason as the provider wrote it.
+        model: The model's name.
+        has_all: Whether each of its tool calls has a name and an id.
+    """
+    reason = reason if isinstance(reason, str) else None
+    if reason == _WINDOW_FULL:
         raise ContextLengthExceededError(
             "the request does not fit into the model's context window: the response has nothing else.",
             model=model,
-            code=answer.reason,
+            code=reason,
         )
-    calls = tuple(call for call in answer.calls if call)
-    reply = Message(role="assistant", content=tuple(answer.content), tool_calls=calls)
-    incomplete = len(calls) < len(answer.calls)
-    if incomplete or (not calls and not reply.text.strip()):
-        what = (
-            "a tool call without a name or an id" if incomplete else "neither text nor a tool call"
-        )
-        ended = f" (it stopped with {answer.reason!r})" if answer.reason else ""
+    calls = reply.message.tool_calls
+    if not has_all or (not calls and not reply.message.text.strip()):
+        what = "neither text nor a tool call" if has_all else "a tool call without a name or an id"
+        ended = f" (it stopped with {reason!r})" if reason else ""
         error = EmptyReplyError(
             f"the reply has {what}{ended}: try again, with more output tokens if it reached its limit.",
             model=model,
         )
-        error.finish, error.usage = answer.reason, answer.usage
+        error.finish, error.usage = reason, reply.usage
         raise error
     # OpenAI ends a forced call with "stop", and some other servers every call.
-    return Reply(
-        message=reply,
-        usage=answer.usage,
-        finish="tool_calls" if calls and answer.finish == "stop" else answer.finish,
-    )
+    return attrs.evolve(reply, finish="tool_calls") if calls and reply.finish == "stop" else reply
 
 
 def _parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:
@@ -284,14 +266,16 @@ class ChatStream:
         """
         if self._finish is None:
             raise _cut_off(self._model)
-        calls = [
-            {"id": call.id, "function": {"name": call.name, "arguments": "".join(call.arguments)}}
-            for call in self._calls
-        ]
         message = {
             "content": "".join(self._content),
             "refusal": "".join(self._refusal),
-            "tool_calls": calls,
+            "tool_calls": [
+                {
+                    "id": call.id,
+                    "function": {"name": call.name, "arguments": "".join(call.arguments)},
+                }
+                for call in self._calls
+            ],
         }
         return parse_chat_reply(
             {

@@ -32,18 +32,15 @@ class TranscriptStore(Protocol):
 
         None if it is only in memory.
         """
-        ...
 
     def load(self) -> LoadedEntries:
         """Read all entries, as far as they can be read."""
-        ...
 
     def refresh(self) -> LoadedEntries:
         """Read what other writers appended since the last read.
 
         The result may repeat entries that were returned before.
         """
-        ...
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
         """Append a batch.
@@ -58,7 +55,6 @@ class TranscriptStore(Protocol):
                 nothing was written.
             TranscriptWriteError: The batch cannot be written.
         """
-        ...
 
 
 @runtime_checkable
@@ -71,7 +67,6 @@ class IndexedStore(Protocol):
         All other promises are those of `load`. A store returns what `load` returns where it has no
         index.
         """
-        ...
 
 
 class EarlierEntries(Protocol):
@@ -86,12 +81,10 @@ class EarlierEntries(Protocol):
     @property
     def misplaced(self) -> tuple[ReadProblem, ...]:
         """The entries that follow another entry than the one that they name."""
-        ...
 
     @property
     def version(self) -> int:
         """A number that changes when `runs` turned out to be wrong and was replaced."""
-        ...
 
     @property
     def runs(self) -> Sequence[tuple[int, int | None]]:
@@ -99,25 +92,20 @@ class EarlierEntries(Protocol):
 
         Only what `verify` has compared is certain.
         """
-        ...
 
     def __len__(self) -> int: ...
 
     def verify(self, start: int) -> None:
         """Compare the ids and places of the entries from a number on with the store, unless that was done before."""
-        ...
 
     def read(self, start: int, stop: int) -> Sequence[Entry]:
         """Read the entries from one number up to, and without, another."""
-        ...
 
     def find(self, entry_id: str) -> int | None:
         """Return the number of the entry with an id; None if there is none."""
-        ...
 
     def find_kinds(self, kinds: Collection[EntryKind]) -> Sequence[int]:
         """Return the numbers of the entries of these kinds, oldest first."""
-        ...
 
     def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
         """Yield the numbers of the entries whose message may contain one of these texts, in order.
@@ -128,11 +116,9 @@ class EarlierEntries(Protocol):
             texts: The texts, in lower case with `lower`.
             lower: Whether to ignore case.
         """
-        ...
 
     def count_messages(self, ranges: Iterable[range]) -> int:
         """Return how many of the entries in these ranges have a message."""
-        ...
 
 
 @runtime_checkable
@@ -153,7 +139,6 @@ class ArchivingStore(Protocol):
             TranscriptError: There is no such entry, or no entry follows it.
             TranscriptWriteError: The archive cannot be written; nothing was changed.
         """
-        ...
 
 
 @runtime_checkable
@@ -170,14 +155,12 @@ class SyncingStore(Protocol):
     @property
     def is_synced(self) -> bool:
         """Whether all that was appended is on the disk."""
-        ...
 
     def sync(self) -> None:
         """Wait until all that was appended before is on the disk. May be called in any thread.
 
         Raises TranscriptWriteError if that fails.
         """
-        ...
 
 
 @runtime_checkable
@@ -192,7 +175,6 @@ class SearchableStore(Protocol):
 
         More ids than these do no harm: the caller reads the messages.
         """
-        ...
 
 
 @attrs.frozen(kw_only=True)

@@ -114,10 +114,8 @@ class AnthropicFormat(JsonFormat):
         """Keep a value next to the messages: the system prompt as a message, others as settings."""
         if not _is_prompt(member):
             return writer.keep_setting(member)
-        content = tuple(read_anthropic_content(member.value).parts)
-        return writer.add(
-            [MessageEntry(message=Message(role="system", content=content))], messages=0
-        )
+        prompt = Message(role="system", content=tuple(read_anthropic_content(member.value).parts))
+        return writer.add([MessageEntry(message=prompt)], messages=0)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message."""

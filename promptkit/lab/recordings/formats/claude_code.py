@@ -335,8 +335,9 @@ class _Reader:
             (MessageEntry(message=result), uuid) for result in blocks.results
         ]
         if blocks.parts or not payloads:
-            said = Message(role="user", content=tuple(blocks.parts))
-            payloads.append((MessageEntry(message=said), uuid))
+            payloads.append(
+                (MessageEntry(message=Message(role="user", content=tuple(blocks.parts))), uuid)
+            )
         if fields := _read_extra_fields(record, message):
             payloads.append((fields, f"{uuid}-fields"))
         if answer is not None and (
@@ -524,8 +525,9 @@ def _find_subagent_messages(record: JsonObject) -> list[JsonObject]:
     if listed := as_objects(data.get("normalizedMessages")):
         return listed
     text = as_text(message) or as_text(data.get("text"))
-    content: JsonObject = {"role": "assistant", "content": text}
-    return [{"type": "assistant", "message": content}] if text else []
+    return (
+        [{"type": "assistant", "message": {"role": "assistant", "content": text}}] if text else []
+    )
 
 
 def _unwrap_subagent_line(
@@ -535,14 +537,12 @@ def _unwrap_subagent_line(
 
     The first line of a subagent also gets the fields of the progress.
     """
-    data = as_object(record.get("data"))
-    origin = (
-        {"parentToolUseID": record.get("parentToolUseID"), **omit_fields(data, {"message", "type"})}
-        if begins
-        else {}
-    )
+    origin = {
+        "parentToolUseID": record.get("parentToolUseID"),
+        **omit_fields(as_object(record.get("data")), {"message", "type"}),
+    }
     return {
-        **origin,
+        **(origin if begins else {}),
         **_session_fields(record),
         "timestamp": record.get("timestamp"),
         **message,

@@ -209,11 +209,8 @@ class _Reader:
                 message for item in as_objects(history) if (message := _read_history_item(item))
             )
         else:
-            user_messages = tuple(
-                Message(role="user", content=(user_text,)) for user_text in self._user_texts
-            )
-            replacement = (
-                (*user_messages, Message(role="user", content=(text,))) if text else user_messages
+            replacement = tuple(
+                Message(role="user", content=(each,)) for each in (*self._user_texts, text) if each
             )
         self._write(
             Checkpoint(
@@ -286,10 +283,14 @@ def _read_call(item: JsonObject) -> ToolCall:
 
 def _read_result(item: JsonObject) -> Message:
     output = item.get("output")
-    message = Message(
-        role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_read_output(output)
+    return mark_error(
+        Message(
+            role="tool",
+            tool_call_id=as_text(item.get("call_id")) or "",
+            content=_read_output(output),
+        ),
+        failed=as_object(output).get("success") is False,
     )
-    return mark_error(message, failed=as_object(output).get("success") is False)
 
 
 def _read_output(output: Json) -> tuple[Part, ...]:

@@ -94,10 +94,15 @@ def _find_turns(head: FileHead) -> PathPattern | None:
 
     None: no checkpoint.
     """
-    for path, pattern in (("item", (None,)), ("history.item", ("history", None))):
-        if f"{path}.parts" in head.json_paths and f"{path}.role" in head.json_paths:
-            return pattern
-    return None
+    patterns: dict[str, PathPattern] = {"item": (None,), "history.item": ("history", None)}
+    return next(
+        (
+            pattern
+            for path, pattern in patterns.items()
+            if {f"{path}.parts", f"{path}.role"} <= head.json_paths
+        ),
+        None,
+    )
 
 
 class _SessionFormat(JsonFormat):
@@ -204,9 +209,10 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
     extra = omit_fields(record, MESSAGE_FIELDS)
     match record.get("type"):
         case "user":
-            content = tuple(_read_parts(record.get("content")))
             payloads: list[EntryPayload] = [
-                MessageEntry(message=Message(role="user", content=content))
+                MessageEntry(
+                    message=Message(role="user", content=tuple(_read_parts(record.get("content"))))
+                )
             ]
         case "gemini":
             calls = as_objects(record.get("toolCalls"))
@@ -234,14 +240,16 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
 
 def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
     tokens = as_object(record.get("tokens"))
-    thoughts = [
-        OpaquePart(value={"type": "thought", **thought}, provider=NAME)
-        for thought in as_objects(record.get("thoughts"))
-    ]
     return MessageEntry(
         message=Message(
             role="assistant",
-            content=(*thoughts, *_read_parts(record.get("content"))),
+            content=(
+                *(
+                    OpaquePart(value={"type": "thought", **thought}, provider=NAME)
+                    for thought in as_objects(record.get("thoughts"))
+                ),
+                *_read_parts(record.get("content")),
+            ),
             tool_calls=tuple(
                 ToolCall(
                     id=as_text(call.get("id")) or "",

@@ -126,13 +126,16 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
     response = as_object(as_object(record.get("extra")).get("response"))
     choices = as_objects(response.get("choices"))
     finish = as_text(choices[0].get("finish_reason")) if choices else None
-    usage, model = usage_from_openai(response.get("usage")), as_text(response.get("model"))
     if record.get("role") == "exit":
         message, *_ = read_chat_message({"role": "user", "content": record.get("content")}, MINI)
         return [message, CustomEntry(name=f"{MINI}.exit", data=omit_fields(record, {"content"}))]
-    return read_chat_message(record, MINI, usage=usage, model=model, finish=finish) or [
-        CustomEntry(name=f"{MINI}.{as_text(record.get('role')) or 'message'}", data=record)
-    ]
+    return read_chat_message(
+        record,
+        MINI,
+        usage=usage_from_openai(response.get("usage")),
+        model=as_text(response.get("model")),
+        finish=finish,
+    ) or [CustomEntry(name=f"{MINI}.{as_text(record.get('role')) or 'message'}", data=record)]
 
 
 def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
@@ -151,9 +154,13 @@ def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
         ]
         extra = omit_fields(record, {"type", "output", "call_id"})
     elif record.get("object") == "response" and isinstance(record.get("output"), list):
-        message = _read_reply(as_objects(record.get("output")))
-        usage = usage_from_openai(record.get("usage"))
-        payloads = [MessageEntry(message=message, usage=usage, model=as_text(record.get("model")))]
+        payloads = [
+            MessageEntry(
+                message=_read_reply(as_objects(record.get("output"))),
+                usage=usage_from_openai(record.get("usage")),
+                model=as_text(record.get("model")),
+            )
+        ]
         extra = omit_fields(record, {"object", "output", "model"})
     else:
         return []
@@ -173,13 +180,12 @@ def _read_reply(items: list[JsonObject]) -> Message:
             }:
                 calls.append(ToolCall(id=call, name=name, arguments=arguments))
             case {"type": "message", "content": list()}:
-                for block in as_objects(item.get("content")):
-                    text = (
-                        as_text(block.get("text")) if block.get("type") == "output_text" else None
-                    )
-                    content.append(
-                        OpaquePart(value=block, provider=PROVIDER) if text is None else text
-                    )
+                content += map(_read_block, as_objects(item.get("content")))
             case _:
                 content.append(OpaquePart(value=item, provider=PROVIDER))
     return Message(role="assistant", content=tuple(content), tool_calls=tuple(calls))
+
+
+def _read_block(block: JsonObject) -> Part:
+    text = as_text(block.get("text")) if block.get("type") == "output_text" else None
+    return OpaquePart(value=block, provider=PROVIDER) if text is None else text

@@ -10,7 +10,8 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -47,11 +48,9 @@ class RecordingFormat(Protocol):
     @property
     def name(self) -> str:
         """The name of the format on the command line and in the names of custom entries."""
-        ...
 
     def matches(self, head: FileHead) -> bool:
         """Return whether a file that begins like this has this format."""
-        ...
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a recording in its order.
@@ -61,7 +60,6 @@ class RecordingFormat(Protocol):
         Raises TranscriptFormatError if the file stops being of this format. All batches before were
         yielded.
         """
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -126,7 +124,7 @@ def read_head(source: RecordingSource) -> FileHead:
     """Read the beginning of a file. Raises nothing for a file that is not JSON."""
     return FileHead(
         name=source.name,
-        records=tuple(_read_records(source)),
+        records=tuple(islice(_read_records(source), MAX_RECORDS)),
         source=source,
     )
 
@@ -141,17 +139,14 @@ def _is_cut(line: bytes) -> bool:
 
 
 def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
-    found = 0
     with suppress(TranscriptFormatError):  # the records before the damage may be enough
-        file = source.open()
-        for _ in range(4 * MAX_RECORDS):
-            line = file.readline(MAX_RECORD_BYTES)
-            if not line or found == MAX_RECORDS or _is_cut(line):
+        read_line = partial(source.open().readline, MAX_RECORD_BYTES)
+        for line in islice(iter(read_line, b""), 4 * MAX_RECORDS):
+            if _is_cut(line):
                 return
             for part in split_objects(line):
                 record = parse_object(part)
                 if not isinstance(record, str):
-                    found += 1
                     yield record
 
 

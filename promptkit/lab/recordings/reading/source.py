@@ -108,11 +108,9 @@ class Readable(Protocol):
 
     def read(self, size: int = -1, /) -> bytes:
         """Return some bytes; none at the end."""
-        ...
 
     def readline(self, size: int = -1, /) -> bytes:
         """Return a line with its end, or `size` bytes of it; none at the end."""
-        ...
 
 
 class _GzipReader:
@@ -213,22 +211,15 @@ def walk_paths(source: RecordingSource) -> Iterator[tuple[str, Json]]:
     Raises TranscriptFormatError where the text stops being JSON.
     """
     path: list[str] = []
-    depth = 0
     for event, value in _parse_events(source):
         if event == "map_key":
-            if depth <= MAX_WALK_DEPTH:
-                path[-1] = str(value)
-            continue
-        if event in ENDS:
-            if depth <= MAX_WALK_DEPTH:
-                path.pop()
-            depth -= 1
-            continue
-        if depth <= MAX_WALK_DEPTH:
-            yield ".".join(path), value
-        if event in STARTS:
-            depth += 1
-            if depth <= MAX_WALK_DEPTH:
+            path[-1] = str(value)
+        elif event in ENDS:
+            path.pop()
+        else:
+            if len(path) <= MAX_WALK_DEPTH:
+                yield ".".join(path), value
+            if event in STARTS:
                 path.append("item" if event == "start_array" else "")
 
 

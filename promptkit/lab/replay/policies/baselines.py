@@ -185,10 +185,12 @@ class LangChainRun(PolicyRun):
     async def request(self) -> Sequence[Message]:
         """Return the conversation, after summarizing it if it exceeds the threshold."""
         limit = self._terms.budget.limit
-        if limit is not None and self._tokens >= THRESHOLD * limit:
-            cut = _find_cut(self._messages)
-            if cut > 0:
-                await self._summarize(cut)
+        if (
+            limit is not None
+            and self._tokens >= THRESHOLD * limit
+            and (cut := _find_cut(self._messages))
+        ):
+            await self._summarize(cut)
         return tuple(self._messages)
 
     async def _summarize(self, cut: int) -> None:
@@ -220,9 +222,7 @@ class LangChainRun(PolicyRun):
 
     async def _write_summary(self, selected: Sequence[Message]) -> str:
         """Summarize with the model. Without one, extract the summary from the messages."""
-        max_tokens = max(
-            1, min(self._terms.budget.summary_tokens, self._terms.count(selected) // MIN_REDUCTION)
-        )
+        terms = self._terms
         task = SummaryTask(
             plan=Plan(
                 leaf="",
@@ -231,9 +231,10 @@ class LangChainRun(PolicyRun):
                     for at, message in enumerate(selected)
                 ),
             ),
-            max_tokens=max_tokens,
+            max_tokens=max(
+                1, min(terms.budget.summary_tokens, terms.count(selected) // MIN_REDUCTION)
+            ),
         )
-        terms = self._terms
         summarizer = make_fallback_factory(make_simple_summarizer)(
             SummarizerContext(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer)
         )
