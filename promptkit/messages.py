@@ -55,7 +55,6 @@ class SdkObject(Protocol):
         self, *, mode: str = ..., by_alias: bool | None = ..., exclude_none: bool = ...
     ) -> dict[str, Any]:  # Any: as in pydantic
         """Return the object as a dict of JSON values."""
-        ...
 
 
 def is_instance(value: object, classes: type | tuple[type, ...]) -> bool:
@@ -401,12 +400,9 @@ class Message:
             _refuse_field(self, "name", "a string or None", name)
         if not (tool_call_id is None or is_instance(tool_call_id, str)):
             _refuse_field(self, "tool_call_id", "a string or None", tool_call_id)
-        set_field = object.__setattr__  # as in every __init__ that attrs writes for a frozen class
-        set_field(self, "role", known)
-        set_field(self, "content", parts)
-        set_field(self, "name", name)
-        set_field(self, "tool_calls", calls)
-        set_field(self, "tool_call_id", tool_call_id)
+        self.__attrs_init__(
+            role=known, content=parts, name=name, tool_calls=calls, tool_call_id=tool_call_id
+        )
 
     @property
     def text(self) -> str:
@@ -414,7 +410,7 @@ class Message:
         content = self.content
         if len(content) == 1 and isinstance(content[0], str):
             return content[0]
-        return "".join(part for part in self.content if isinstance(part, str))
+        return "".join(part for part in content if isinstance(part, str))
 
 
 @attrs.frozen(kw_only=True)
@@ -602,7 +598,7 @@ def read_part(block: Mapping[str, Json], provider: str | None = None) -> tuple[P
     breakpoints = read_cache_breakpoints(
         fields.pop("cache_control", None), fields.pop("prompt_cache_breakpoint", None)
     )
-    is_known = kind in _KNOWN_FIELDS and fields.keys() <= _KNOWN_FIELDS[kind]
+    is_known = fields.keys() <= _KNOWN_FIELDS.get(kind, set())
     part = _read_known_part(kind, fields) if is_known else None
     if (
         part is None
