@@ -197,14 +197,14 @@ def format_comparison(comparison: Comparison) -> str:
 
     The notes follow the table.
     """
-    parts = [
-        *_table("Worse than the baseline", comparison.worse),
-        *_table("Better than the baseline", comparison.better),
-        *comparison.notes,
-    ]
-    if not (comparison.worse or comparison.better):
-        parts.insert(0, "As good as the baseline.")
-    return "\n".join(parts)
+    return "\n".join(
+        [
+            *([] if comparison.worse or comparison.better else ["As good as the baseline."]),
+            *_table("Worse than the baseline", comparison.worse),
+            *_table("Better than the baseline", comparison.better),
+            *comparison.notes,
+        ]
+    )
 
 
 def _table(title: str, changes: Sequence[Change]) -> list[str]:

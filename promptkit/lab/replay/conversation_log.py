@@ -406,10 +406,12 @@ class CountedMessageFinder:
 def _describe(count: MessageCount, covers: tuple[int, int], *, checkpoint: bool) -> LoggedMessage:
     """Describe a message that is not part of the conversation: a summary of the messages that the request lacks, or any other."""
     other = LoggedMessage(message=count.message, tokens=count.tokens, kind="added")
-    is_summary = extract_summary_text(count.message) is not None or (
-        checkpoint and count.message.role == "user"
+    return (
+        attrs.evolve(other, kind="summary", covers=covers)
+        if extract_summary_text(count.message) is not None
+        or (checkpoint and count.message.role == "user")
+        else other
     )
-    return attrs.evolve(other, kind="summary", covers=covers) if is_summary else other
 
 
 def _find_covered(messages: LogMessages, shown: Sequence[int], reply: int) -> tuple[int, int]:

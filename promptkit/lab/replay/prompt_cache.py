@@ -160,8 +160,14 @@ class PromptCache:
     ) -> int:
         """Return how many messages are cached as Anthropic does it, and cache the rest up to the last breakpoint."""
         breakpoints = find_breakpoints(messages)
-        found = (self._find_cached(messages, place, now) for place in reversed(breakpoints))
-        cached = next((place for place in found if place is not None), None)
+        cached = next(
+            (
+                place
+                for end in reversed(breakpoints)
+                if (place := self._find_cached(messages, end, now)) is not None
+            ),
+            None,
+        )
         used = [
             place
             for place in breakpoints

@@ -12,9 +12,6 @@ from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.reprs import describe_fields
 from promptkit.tokens import BilledTokens
 
-MAX_FAULTS = 3
-"""Faults that are kept as examples."""
-
 SHOWN = {
     "quoted": "share of the earlier lines that answers quote word for word which the request shows",
     "in context": "share of the earlier names in answers that the request shows next to a word next to which they were recorded",
@@ -153,8 +150,6 @@ class ReplayTotals:
     """Tokens of one look-up for each answer that lacks a line. They are not part of the
     requests."""
     retention: RetentionCounts = attrs.field(factory=RetentionCounts)
-    faults: tuple[str, ...] = ()
-    """Descriptions of the first invalid requests."""
 
     __repr__ = describe_fields
 
@@ -171,7 +166,6 @@ class ReplayTotals:
             summaries_billed=self.summaries_billed + other.summaries_billed,
             lookups_billed=self.lookups_billed + other.lookups_billed,
             retention=self.retention + other.retention,
-            faults=(*self.faults, *other.faults)[:MAX_FAULTS],
         )
 
 

@@ -349,7 +349,6 @@ class _RequestRecorder:
                     lookups_billed=self._bill_lookup(billed.input_tokens)
                     if lacks_line
                     else BilledTokens(),
-                    faults=() if fault is None else (fault,),
                 ),
                 retention=self._retention.counts,
             )

@@ -482,9 +482,8 @@ def _session_fields(record: JsonObject) -> dict[str, Json]:
 
 def _read_extra_fields(record: JsonObject, message: JsonObject) -> CustomEntry | None:
     """Return the fields of a line that messages do not have, such as the raw result of a tool; None if there are none."""
-    data = omit_fields(record, LINE_FIELDS)
-    if extra := omit_fields(message, MESSAGE_FIELDS):
-        data["message"] = extra
+    extra = omit_fields(message, MESSAGE_FIELDS)
+    data = {**omit_fields(record, LINE_FIELDS), **({"message": extra} if extra else {})}
     return CustomEntry(name=f"{NAME}.fields", data=data) if data else None
 
 

@@ -86,8 +86,11 @@ def make_preset(name: str, pairs: Sequence[str]) -> Preset:
         iter(get_args(get_type_hints(make, localns={"Preset": Preset}).get("settings"))), None
     )
     values = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
-    has_own = settings is not None and "names_tokens" in attrs.fields_dict(settings)
-    listed = {} if has_own else {key: values.pop(key) for key in {"names_tokens"} & values.keys()}
+    listed = (
+        {}
+        if settings is not None and "names_tokens" in attrs.fields_dict(settings)
+        else {key: values.pop(key) for key in {"names_tokens"} & values.keys()}
+    )
     if settings is None and values:
         raise SettingsError(
             source=name, setting=next(iter(values)), why="the preset has no settings"

@@ -314,10 +314,14 @@ class EntryLine:
 
 def encode_header(header: Header) -> bytes:
     """Encode the first line of a file."""
-    fields: dict[str, Json] = {"promptkit": "transcript", "version": header.version}
-    if header.archives:
-        fields["archives"] = [attrs.asdict(archive) for archive in header.archives]
-    return _encode_line(fields)
+    archives: list[Json] = [attrs.asdict(archive) for archive in header.archives]
+    return _encode_line(
+        {
+            "promptkit": "transcript",
+            "version": header.version,
+            **({"archives": archives} if archives else {}),
+        }
+    )
 
 
 def encode_batch(entries: Sequence[Entry]) -> bytes:
