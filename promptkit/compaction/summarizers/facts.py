@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from typing import TypeVar
 
 import attrs
@@ -17,9 +19,10 @@ import attrs
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
 from promptkit.compaction.planning.facts import Command, Facts, Name, Skill, is_thinking
 from promptkit.compaction.planning.names import (
+    find_candidates,
     find_figures,
-    find_names,
     is_common,
+    is_name,
     iter_texts,
 )
 from promptkit.compaction.planning.tool_calls import (
@@ -30,6 +33,7 @@ from promptkit.compaction.planning.tool_calls import (
     find_file_call,
     find_skill_name,
     is_rule_file,
+    list_rules,
     parse_arguments,
 )
 from promptkit.compaction.planning.user_messages import MARKER, rank_requests
@@ -134,7 +138,7 @@ class _FactCollector:
     """Collects facts message by message."""
 
     def __init__(self, known: Facts, rules: Sequence[FileRule]) -> None:
-        self._rules = rules
+        self._list_rules = cache(partial(list_rules, rules=rules))
         self.requests = list(known.requests)
         self.read = dict.fromkeys(known.read)
         self.changed = dict.fromkeys(known.changed)
@@ -153,7 +157,11 @@ class _FactCollector:
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.rules = {rule.name: rule.text for rule in known.rules}
-        self.names = {name.text: (name.written, name.seen, name.last) for name in known.names}
+        self.written = Counter({name.text: name.written for name in known.names})
+        self.seen = Counter({name.text: name.seen for name in known.names})
+        self.last = {name.text: name.last for name in known.names}
+        # words of messages, and those of them that are names
+        self._words, self._names = set[str](), set[str]()
         self._running: dict[str, int] = {}  # call id → index of its command
         # call id → where the text of its skill or rules belongs, and its name
         self._loading: dict[str, tuple[dict[str, str], str]] = {}
@@ -204,7 +212,9 @@ class _FactCollector:
             self._list_files(call_id)
         requests = _keep_requests(self.requests)
         first_open = len(self.requests) - self.unanswered
-        names = (Name(text, *used) for text, used in self.names.items())
+        names = (
+            Name(text, self.written[text], self.seen[text], at) for text, at in self.last.items()
+        )
         ranked = sorted(
             names, key=lambda name: (-rate_name(name, messages=self.messages), name.text)
         )
@@ -236,11 +246,15 @@ class _FactCollector:
         )
 
     def _add_names(self, message: Message) -> None:
-        found = set[str]().union(*map(find_names, iter_texts(message)))
-        names = {name for name in found if not is_common(name)}
-        for text in sorted(names):
-            written, seen, _ = self.names.get(text, (0, 0, 0))
-            self.names[text] = written + (message.role != "tool"), seen + 1, self.messages
+        words = find_candidates("\n".join(iter_texts(message)))
+        new = words - self._words
+        self._words |= new
+        self._names.update(word for word in new if is_name(word) and not is_common(word))
+        names = words & self._names
+        self.seen.update(names)
+        self.last.update(dict.fromkeys(names, self.messages))
+        if message.role != "tool":
+            self.written.update(names)
 
     def _add_figures(self, text: str) -> None:
         for figure in find_figures(text):
@@ -261,7 +275,9 @@ class _FactCollector:
         if skill is not None:
             self._loading[call.id] = self.skills, _clip(skill, 100)
             return
-        files = find_file_call(call.name, arguments, self._rules) or FileCall("other")
+        files = find_file_call(call.name, arguments, self._list_rules(call.name)) or FileCall(
+            "other"
+        )
         lists_files = files.use in {"read", "change"} and bool(files.paths)
         if lists_files:
             self._list_files(call.id)  # of an earlier call with this id, which has no result

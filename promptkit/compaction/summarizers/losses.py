@@ -119,7 +119,7 @@ def measure_facts(
         The facts that `before` showed, of each kind the newest first.
     """
     found = list(_iter_facts(facts))
-    shown, earlier = _Shown(found), _Shown(found)
+    shown, earlier = _Shown(found), _Shown(())
     shown.add(chain.from_iterable(map(iter_texts, after)))
     texts = list(chain.from_iterable(map(iter_texts, before)))
     whole = {text.strip() for text in texts if NAMES_TAG not in text}
@@ -132,6 +132,7 @@ def measure_facts(
     # most facts are whole texts or stand in the newest messages, so that few are searched
     open_facts, size = [fact for fact in found if is_open(fact)], FIRST_SEARCH
     while open_facts and texts:
+        earlier.look_for(open_facts)
         earlier.add(texts[-size:])
         del texts[-size:]
         open_facts, size = [fact for fact in open_facts if is_open(fact)], 2 * size
@@ -191,10 +192,10 @@ class _Fact:
         self.pairs = frozenset(pairwise(self.words))
         self.forms: tuple[str, ...] = ()
         """The spellings of a path: as a whole, and from each of its folders on."""
-        numbers = frozenset(
-            word for word in self.words if not word.isalpha() and any(map(str.isdigit, word))
-        )
-        self.names = numbers.union(() if kind == "figures" else filter(is_name, self.words))
+        words = frozenset(self.words)
+        numbers = (word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
+        names = () if kind == "figures" else filter(is_name, words)
+        self.names = frozenset(chain(numbers, names))
         if kind == "figures":
             self.pairs = frozenset(pair for pair in self.pairs if not self.names.isdisjoint(pair))
         elif kind == "paths" and len(self.words) == 1:
@@ -205,15 +206,21 @@ class _Fact:
 class _Shown:
     """The words of texts, as far as they can show facts."""
 
-    def __init__(self, facts: Iterable[_Fact]) -> None:
-        self._forms = {form for fact in facts for form in fact.forms}
-        self._wanted = {word for fact in facts for word in (*fact.words, *fact.names)} | self._forms
-        self._pairs = {pair for fact in facts for pair in fact.pairs}
+    def __init__(self, facts: Sequence[_Fact]) -> None:
+        self.look_for(facts)
         self.words = set[str]()
         self.pairs = set[tuple[str, str]]()
         self.beside = defaultdict[str, set[str]](set)
         """The words beside each spelling of a path."""
         self._texts, self._lines = list[str](), list[str]()
+
+    def look_for(self, facts: Sequence[_Fact]) -> None:
+        """Search texts for these facts from now on. What was found of others stays."""
+        self._forms = {form for fact in facts for form in fact.forms}
+        self._wanted = self._forms.union(*(fact.words for fact in facts))
+        self._pairs = set[tuple[str, str]]().union(*(fact.pairs for fact in facts))
+        # a word of each pair, which is in few texts
+        self._rare = {max(pair, key=len) for pair in self._pairs}
 
     def add(self, texts: Iterable[str]) -> None:
         """Search more texts."""
@@ -224,7 +231,8 @@ class _Shown:
             self.words |= found
             if NAMES_TAG in text:
                 words = find_words(remove_name_list(text))
-            self.pairs |= self._pairs.intersection(pairwise(words))
+            if not self._rare.isdisjoint(found):
+                self.pairs |= self._pairs.intersection(pairwise(words))
             if not self._forms.isdisjoint(found):
                 for word, other in pairwise(words):
                     if word in self._forms:
