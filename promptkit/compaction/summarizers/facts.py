@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
+from itertools import chain
 from typing import TypeVar
 
 import attrs
@@ -144,7 +145,6 @@ class _FactCollector:
         self.changed = dict.fromkeys(known.changed)
         self.commands = list(known.commands)
         self.errors = dict.fromkeys(known.errors)
-        self.figures = dict.fromkeys(known.figures)
         self.tools = dict(known.tools)
         self.known = known
         self.todos, self.last_reply, self.messages, self.thinking = (
@@ -160,6 +160,7 @@ class _FactCollector:
         self.written = Counter({name.text: name.written for name in known.names})
         self.seen = Counter({name.text: name.seen for name in known.names})
         self.last = {name.text: name.last for name in known.names}
+        self._said = list[str]()  # the texts of the user and the model
         # words of messages, and those of them that are names
         self._words, self._names = set[str](), set[str]()
         self._running: dict[str, int] = {}  # call id → index of its command
@@ -183,13 +184,13 @@ class _FactCollector:
             if is_user_request(item) and (request := _describe_request(message)):
                 self.requests.append(request)
                 self.unanswered += 1
-                self._add_figures(text)
+                self._said.append(text)
         elif message.role == "assistant":
             self._add_thinking(item)
             if text.strip():
                 self.last_reply = _clip(text.strip())
                 self._add_markdown_todos(text)
-                self._add_figures(text)
+                self._said.append(text)
             if not message.tool_calls:
                 self.unanswered = 0
             for call in message.tool_calls:
@@ -228,7 +229,7 @@ class _FactCollector:
                 lambda command: len(command.name) + len(command.what) + len(command.outcome),
             ),
             errors=_keep_newest(list(self.errors), len),
-            figures=tuple(self.figures)[-MAX_FIGURES:],
+            figures=self._find_figures(),
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
             pins=self.known.pins,
@@ -256,9 +257,15 @@ class _FactCollector:
         if message.role != "tool":
             self.written.update(names)
 
-    def _add_figures(self, text: str) -> None:
-        for figure in find_figures(text):
-            _move_to_end(self.figures, figure)
+    def _find_figures(self) -> tuple[str, ...]:
+        """Return the newest figures. Older texts than theirs are not searched."""
+        found = (reversed(list(find_figures(text))) for text in reversed(self._said))
+        newest = dict[str, None]()
+        for figure in chain(chain.from_iterable(found), reversed(self.known.figures)):
+            newest[figure] = None
+            if len(newest) == MAX_FIGURES:
+                break
+        return tuple(reversed(newest))
 
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)

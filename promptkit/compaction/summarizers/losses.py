@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Literal, TypeAlias
 
@@ -40,6 +40,9 @@ LEAST_FACTS = 8
 
 FIRST_SEARCH = 64
 """The texts that are searched at first, the newest. Each further search takes twice as many."""
+
+MAX_CLUES = 50
+"""With more words to look for than these, texts are not searched for one of them first."""
 
 MAX_MISSING = 20
 """The texts of facts that are no longer shown which a checkpoint names, the newest first."""
@@ -133,7 +136,11 @@ def measure_facts(
     open_facts, size = [fact for fact in found if is_open(fact)], FIRST_SEARCH
     while open_facts and texts:
         earlier.look_for(open_facts)
-        earlier.add(texts[-size:])
+        clues = {clue for fact in open_facts for clue in fact.clues}
+        few = len(clues) <= MAX_CLUES
+        earlier.add(
+            text for text in texts[-size:] if not few or any(clue in text for clue in clues)
+        )
         del texts[-size:]
         open_facts, size = [fact for fact in open_facts if is_open(fact)], 2 * size
     missing = {id(fact) for fact in open_facts if not earlier.shows(fact)}
@@ -202,6 +209,11 @@ class _Fact:
             parts = self.words[0].split("/")
             self.forms = tuple("/".join(parts[at:]) for at in range(max(1, len(parts) - 1)))
 
+    @property
+    def clues(self) -> Collection[str]:
+        """Words of which a text has one, or else tells nothing of the fact."""
+        return self.forms[-1:] or (self.kind == "figures" and self.names) or self.words
+
 
 class _Shown:
     """The words of texts, as far as they can show facts."""
@@ -219,8 +231,6 @@ class _Shown:
         self._forms = {form for fact in facts for form in fact.forms}
         self._wanted = self._forms.union(*(fact.words for fact in facts))
         self._pairs = set[tuple[str, str]]().union(*(fact.pairs for fact in facts))
-        # a word of each pair, which is in few texts
-        self._rare = {max(pair, key=len) for pair in self._pairs}
 
     def add(self, texts: Iterable[str]) -> None:
         """Search more texts."""
@@ -231,8 +241,7 @@ class _Shown:
             self.words |= found
             if NAMES_TAG in text:
                 words = find_words(remove_name_list(text))
-            if not self._rare.isdisjoint(found):
-                self.pairs |= self._pairs.intersection(pairwise(words))
+            self.pairs |= self._pairs.intersection(pairwise(words))
             if not self._forms.isdisjoint(found):
                 for word, other in pairwise(words):
                     if word in self._forms:
