@@ -19,10 +19,11 @@ _RUN = re.compile(r"[\w~@]++(?:[./+\-]++[\w~@]++)*+")
 # The same after words of letters alone, which are no names and most of what is said: they are passed
 # over in one match. Something matches everywhere, so that no word is passed over twice.
 _CANDIDATE = re.compile(
-    r"(?:[A-Za-z][a-z]*+[^\w~@./+\-]++)*+(?:([\w~@]++(?:[./+\-]++[\w~@]++)*+)|[^\w~@]++|\Z)"
+    r"(?:[A-Za-z][a-z]*+[^\w~@./+\-]++)*+(?:([\w~@]++(?:[./+\-]++[\w~@]++)*+)[^\w~@]*+|[^\w~@]++|\Z)"
 )
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 
+_MARKS = frozenset("/_@")
 _PUNCTUATION = "(~).,;:!?"
 _DIGIT = re.compile(r"\d")
 _FIGURE = re.compile(r"[($€£~]*\d[\d.,_:]*(?:%|[^\W\d_]{0,4})[).,;:!?]*")
@@ -56,11 +57,12 @@ def find_names(text: str) -> set[str]:
     `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and
     `ValueError`.
     """
-    return {
-        word
-        for word in set(_CANDIDATE.findall(text))
-        if MIN_LENGTH <= len(word) <= MAX_LENGTH and _is_identifier(word)
-    }
+    return set(filter(is_name, find_candidates(text)))
+
+
+def find_candidates(text: str) -> set[str]:
+    """Return the words of a text that may be names: most of those of letters alone are not among them."""
+    return set(_CANDIDATE.findall(text))
 
 
 def find_words(text: str) -> list[str]:
@@ -68,9 +70,19 @@ def find_words(text: str) -> list[str]:
     return _RUN.findall(text)
 
 
+@lru_cache(KNOWN_RUNS)  # names and words recur in each message of a conversation
 def is_name(word: str) -> bool:
-    """Return whether a word is an identifier or a path."""
-    return MIN_LENGTH <= len(word) <= MAX_LENGTH and _is_identifier(word)
+    """Return whether a word is an identifier or a path, rather than a word of a language or a number."""
+    return (
+        MIN_LENGTH <= len(word) <= MAX_LENGTH
+        and any(map(str.isalpha, word))
+        and (
+            not _MARKS.isdisjoint(word[1:-1])
+            or _is_dotted(word)
+            or _CAMEL_CASE.search(word) is not None
+            or any(map(str.isdigit, word))
+        )
+    )
 
 
 def is_common(name: str) -> bool:
@@ -99,20 +111,6 @@ def _argument_texts(arguments: str) -> Iterator[str]:
         if isinstance(value, str):
             yield value
         left.extend(as_mapping(value).values() or as_sequence(value))
-
-
-@lru_cache(KNOWN_RUNS)  # names and words recur in each message of a conversation
-def _is_identifier(run: str) -> bool:
-    """Return whether a run of characters is a name, rather than a word of a language or a number."""
-    if not any(character.isalpha() for character in run):
-        return False
-    inside = run[1:-1]
-    return (
-        any(mark in inside for mark in "/_@")
-        or _is_dotted(run)
-        or _CAMEL_CASE.search(run) is not None
-        or any(map(str.isdigit, run))
-    )
 
 
 def _is_dotted(run: str) -> bool:

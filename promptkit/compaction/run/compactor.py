@@ -360,6 +360,7 @@ class Compactor:
         )
         progress.report_start(plan, self.count_request())
         with progress.reporting_errors():
+            await asyncio.sleep(0)  # the plan of thousands of messages took some milliseconds
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,
@@ -411,6 +412,7 @@ class Compactor:
             entry = self._write(draft, replaced, files)
         if entry is None:
             return None
+        await asyncio.sleep(0)  # so did the checkpoint of it
         await run_post_compact(self.hooks, entry)
         return entry
 
