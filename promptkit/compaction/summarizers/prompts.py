@@ -163,9 +163,9 @@ class _SummaryRequest(PromptElement):
     task: SummaryTask
     quirks: Quirks = Quirks()
     """The quirks of the summarizing model."""
-    max_result_tokens: int | None = None
+    max_result_tokens: int
     """Token limit of each tool result, as text, or of the results of one round together, of which
-    each gets an equal share. None: no limit."""
+    each gets an equal share."""
     template: str | os.PathLike[str] = TEMPLATE
 
     def _instructions(self) -> Child:
@@ -245,13 +245,10 @@ class SummaryOfMessages(_SummaryRequest):
 
     def _cap_results(self, block: Sequence[Message], tokenizer: Tokenizer) -> Sequence[Message]:
         """Cut the middle of the results of a round that are longer than its share of each."""
-        if self.max_result_tokens is None or block[-1].role != "tool":
-            return block
-        limit = max(1, self.max_result_tokens // sum(each.role == "tool" for each in block))
+        results = sum(message.role == "tool" for message in block)
+        limit = max(1, self.max_result_tokens // max(1, results))
         return [
-            _replace_text(
-                message, truncate_text(message.text, limit, head=HEAD_SHARE, tokenizer=tokenizer)
-            )
+            _replace_text(message, _cap_text(message.text, limit, tokenizer))
             if message.role == "tool"
             else message
             for message in block
@@ -297,8 +294,8 @@ class ConversationText(PromptElement):
     """
 
     messages: Sequence[Message]
-    max_result_tokens: int | None = None
-    """As in `SummaryOfText`."""
+    max_result_tokens: int
+    """Token limit of each tool result."""
     flex_grow: float | None = 0
     """It is sized after what is required, and before what is removed first."""
 
@@ -495,7 +492,7 @@ class Entry:
 
 
 def write_newest(
-    messages: Sequence[Message], result_tokens: int | None, tokenizer: Tokenizer, room: int
+    messages: Sequence[Message], result_tokens: int, tokenizer: Tokenizer, room: int
 ) -> list[Entry]:
     """Write messages as entries, oldest first: the first two messages, and of the others the newest that may fit."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
@@ -505,10 +502,7 @@ def write_newest(
     def write(place: int) -> Sequence[Entry]:
         entries: list[Entry] = []
         for tag, attributes, text in serialize_message(messages[place], names):
-            if tag == "result" and result_tokens is not None:
-                shown = truncate_text(text, result_tokens, head=HEAD_SHARE, tokenizer=tokenizer)
-            else:
-                shown = text
+            shown = _cap_text(text, result_tokens, tokenizer) if tag == "result" else text
             parts = _tag_section(tag, attributes, shown)
             tokens = tokenizer.scale(sum(map(count, parts)))
             entries.append(Entry(place, "".join(parts), tokens))
@@ -518,6 +512,11 @@ def write_newest(
     sizes = (sum(entry.tokens - PARTING for entry in write(place)) for place in reversed(places))
     first = len(messages) - count_that_may_fit(sizes, room)
     return [entry for place in places if place <= 1 or place >= first for entry in write(place)]
+
+
+def _cap_text(text: str, tokens: int, tokenizer: Tokenizer) -> str:
+    """Limit a text to a number of tokens: the first 40 % and the last 60 % of what fits."""
+    return truncate_text(text, tokens, head=HEAD_SHARE, tokenizer=tokenizer)
 
 
 def _make_portable(message: Message) -> Message:
