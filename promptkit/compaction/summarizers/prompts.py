@@ -95,7 +95,7 @@ QUESTION = (
 NO_TOOLS = "Call no tools. Answer with text alone."
 PREFACE = "The conversation to summarize, oldest first:"
 JOINED = 50
-"""Entries of a conversation that surely fit and are joined to one text."""
+"""Entries of a conversation that are joined to one text if they surely fit."""
 
 SLACK = 64
 """Tokens that entries leave of their room before they surely fit: for `OMITTED`, and for line breaks."""
@@ -216,11 +216,7 @@ class SummaryOfMessages(_SummaryRequest):
             if self.quirks.strip_orphans
             else pair_tool_calls(visible).messages
         )
-        messages = [
-            message
-            for message in paired
-            if message.text.strip() or message.tool_calls or message.role == "tool"
-        ]
+        messages = list(filter(_is_written, paired))
         blocks = [messages[start:end] for start, end in split_blocks(messages)]
 
         @cache
@@ -277,6 +273,7 @@ class SummaryOfText(_SummaryRequest):
                     messages=collect_dropped_messages(self.task),
                     max_result_tokens=self.max_result_tokens,
                     pass_priority=True,
+                    flex_grow=0,
                 ),
                 _render_known_memories(self.task, sizing.token_budget),
                 _render_kept(self.task, sizing.token_budget, sizing.tokenizer),
@@ -296,8 +293,6 @@ class ConversationText(PromptElement):
     messages: Sequence[Message]
     max_result_tokens: int
     """Token limit of each tool result."""
-    flex_grow: float | None = 0
-    """It is sized after what is required, and before what is removed first."""
 
     def render(self, sizing: Sizing) -> Child:
         """Return the entries, oldest first, each with a mark of the messages that it shows."""
@@ -307,12 +302,12 @@ class ConversationText(PromptElement):
         room = sizing.token_budget
         oldest, *entries = write_newest(written, self.max_result_tokens, sizing.tokenizer, room)
         totals = accumulate(entry.tokens for entry in reversed(entries))
-        surely = len(entries) - bisect_right(list(totals), room - oldest.tokens - SLACK)
-        # counted from the newest, so that a request with less room has the same texts
-        ends = range(len(entries), surely, -JOINED)
+        surely = bisect_right(list(totals), room - oldest.tokens - SLACK)
+        # whole blocks from the newest on, so that a request with less room has the same texts
+        older = len(entries) - surely // JOINED * JOINED
         blocks = [
-            *([entry] for entry in entries[:surely]),
-            *(entries[max(surely, end - JOINED) : end] for end in reversed(ends)),
+            *([entry] for entry in entries[:older]),
+            *(entries[at : at + JOINED] for at in range(older, len(entries), JOINED)),
         ]
         chunks = [
             Chunk(fallback=TextChunk(required=True)[OMITTED] if number == 1 else None)[
