@@ -276,12 +276,12 @@ class _RequestReader:
 
     def read(self, request: Request) -> ModelFacts:
         name, system = self.model or _find_name(request.model), request.system_message
-        budget = self.budget
-        if budget is None and not knows_window(name):
-            budget = budget_from_limits(name, as_mapping(request.model.profile))
+        is_known = self.budget is not None or knows_window(name)
         return ModelFacts(
             model=name,
-            budget=budget,
+            budget=self.budget
+            if is_known
+            else budget_from_limits(name, as_mapping(request.model.profile)),
             instructions=None if system is None else system.text or None,
             tools=self._read_tools([*request.tools, *filter(None, [request.response_format])]),
         )

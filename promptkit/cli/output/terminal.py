@@ -99,6 +99,15 @@ def clip(text: str, width: int) -> str:
     return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
+def draw_bar(console: Console, share: float, width: int, style: str) -> Text:
+    """Draw how full something is, in characters that the terminal's encoding has."""
+    from rich.text import Text
+
+    full, empty = "█░" if console.encoding.startswith("utf") else "#."
+    filled = min(width, round(width * share))
+    return Text.assemble((full * filled, style), (empty * (width - filled), "bright_black"))
+
+
 def read_width(default: int) -> int:
     """Return the columns of the terminal, or of the environment variable COLUMNS, or `default` if stdout is neither a terminal nor told."""
     from rich.console import Console

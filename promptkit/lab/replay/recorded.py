@@ -68,10 +68,11 @@ class RecordedViews:
 
     def show(self, place: int) -> int:
         """Build what was shown before the entry at a place of the path. Returns the number of leading items that are those of the last view."""
-        items = self._views.build(self._path[:place]).items
+        self.items = self._views.build(self._path[:place]).items
         start = self._views.kept
-        self.items = items
-        self.counts[start:] = self._counter.count_messages([item.message for item in items[start:]])
+        self.counts[start:] = self._counter.count_messages(
+            [item.message for item in self.items[start:]]
+        )
         return start
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Protocol, runtime_checkable
 from urllib.parse import unquote
 
@@ -240,7 +241,8 @@ class InMemoryStore:
         Raises TranscriptConflictError if `expect` is not the id of the last entry.
         """
         if expect not in {None, self._last_id}:
-            raise TranscriptConflictError(expect or "", _entries_after(self._entries, expect or ""))
+            unread = takewhile(lambda entry: entry.id != expect, reversed(self._entries))
+            raise TranscriptConflictError(expect or "", [*unread][::-1])
         self._entries.extend(entries)
 
     @property
@@ -257,12 +259,11 @@ def archiving_error(
     address: str | os.PathLike[str], through: str, *, exists: bool
 ) -> TranscriptError:
     """Return the error for an entry up to which nothing can be archived: it does not exist, or is the last one."""
-    why = (
-        f"no entry follows {through!r}: archive up to an earlier entry."
+    return TranscriptError(
+        f"{os.fspath(address)}: no entry follows {through!r}: archive up to an earlier entry."
         if exists
-        else f"there is no entry {through!r}."
+        else f"{os.fspath(address)}: there is no entry {through!r}."
     )
-    return TranscriptError(f"{os.fspath(address)}: {why}")
 
 
 def split_address(address: str) -> tuple[str, str | None]:
@@ -284,15 +285,7 @@ def check_conversation(conversation: str | None) -> str:
         any(ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation)
         or len(conversation) > MAX_CONVERSATION_CHARACTERS
     ):
-        why = (
-            f"has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed"
+        raise InvalidArgumentError(
+            f"the id {conversation[:40]!r} of the conversation has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed."
         )
-        raise InvalidArgumentError(f"the id {conversation[:40]!r} of the conversation {why}.")
     return conversation
-
-
-def _entries_after(entries: Sequence[Entry], entry_id: str) -> list[Entry]:
-    for index in range(len(entries) - 1, -1, -1):
-        if entries[index].id == entry_id:
-            return list(entries[index + 1 :])
-    return list(entries)

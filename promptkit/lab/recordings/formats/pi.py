@@ -98,8 +98,7 @@ class _Reader:
 
     def read_line(self, number: int, line: bytes) -> Batch:
         """Return the entries of a line."""
-        record = parse_object(line)
-        if isinstance(record, str):
+        if isinstance(record := parse_object(line), str):
             entries = self._chain.add(keep_bad_line(NAME, number, line, record))
             return Batch(
                 entries=entries,
@@ -332,12 +331,14 @@ def _read_parts(content: Json, api: str = "") -> Iterator[Part]:
                 yield ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
             case {"type": "thinking", "thinking": str(thinking)} if api.startswith("anthropic"):
                 signature = as_object(block).get("thinkingSignature")
-                value: JsonObject = {
-                    "type": "thinking",
-                    "thinking": thinking,
-                    **({"signature": signature} if signature else {}),
-                }
-                yield OpaquePart(value=value, provider=ANTHROPIC)
+                yield OpaquePart(
+                    value={
+                        "type": "thinking",
+                        "thinking": thinking,
+                        **({"signature": signature} if signature else {}),
+                    },
+                    provider=ANTHROPIC,
+                )
             case _:
                 yield OpaquePart(value=block, provider=f"{NAME}.{api}")
 

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import TypeAlias
 
 from promptkit.compaction import Plan, SummarizerContext, SummaryTask
@@ -60,9 +60,8 @@ def drop_oldest(conversation: CountedMessages, max_tokens: int) -> Sequence[Mess
 
 def _after_results(conversation: CountedMessages, place: int) -> int:
     """Return the first place from `place` on that is not a tool result, so that no result is left without its call."""
-    while place < len(conversation.messages) and conversation.messages[place].role == "tool":
-        place += 1
-    return place
+    end = len(conversation.messages)
+    return next((at for at in range(place, end) if conversation.messages[at].role != "tool"), end)
 
 
 def trim_last(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
@@ -216,9 +215,7 @@ class LangChainRun(PolicyRun):
         while start > 0 and (size := _approximate_tokens(dropped[start - 1])) <= left:
             start -= 1
             left -= size
-        while start < len(dropped) and dropped[start].role != "user":
-            start += 1
-        return dropped[start:]
+        return [*dropwhile(lambda message: message.role != "user", dropped[start:])]
 
     async def _write_summary(self, selected: Sequence[Message]) -> str:
         """Summarize with the model. Without one, extract the summary from the messages."""
