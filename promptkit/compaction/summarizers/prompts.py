@@ -310,12 +310,12 @@ class ConversationText(PromptElement):
             *(entries[at : at + JOINED] for at in range(older, len(entries), JOINED)),
         ]
         chunks = [
-            Chunk(fallback=TextChunk(required=True)[OMITTED] if number == 1 else None)[
+            TextChunk(fallback=TextChunk(required=True)[OMITTED] if number == 1 else None)[
                 Metadata(
                     value=NewContent(range(block[0].place, block[-1].place + 1), len(written)),
                     local=True,
                 ),
-                TextChunk()["\n".join(entry.text for entry in block)],
+                "\n".join(entry.text for entry in block),
             ]
             for number, block in enumerate([[oldest], *blocks])
         ]
