@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import Message, ToolCall
+from promptkit.compaction.planning.facts import Facts, Name
 from promptkit.compaction.planning.names import (
     find_names,
     find_words,
@@ -15,7 +16,7 @@ from promptkit.compaction.planning.names import (
     remove_name_list,
 )
 from promptkit.compaction.run.replacement import LEAST_RATING
-from promptkit.compaction.summarizers.facts import Facts, Name, rate_name
+from promptkit.compaction.summarizers.facts import rate_name
 
 NOTHING: set[str] = set()
 

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from promptkit.compaction import CarriedContext
+from promptkit.compaction.planning.facts import Facts, Skill
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.planning.selection import Keep, KeepNothing, select
 from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages
 from promptkit.compaction.run.compactor import Compactor, build_checkpoint
 from promptkit.compaction.run.replacement import Replacement, carry_from_facts, format_carried
-from promptkit.compaction.summarizers.facts import Facts, Skill
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import SummaryError
 from promptkit.pairing import pair_tool_calls
@@ -411,7 +411,7 @@ def test_the_plan_open_points_and_skills_come_from_the_summary_s_facts() -> None
         mode="test",
         facts=Facts(
             plan="1. Build.", todos=("ship it",), skills=(Skill("pdf", "Call pdftotext."),)
-        ).to_json(),
+        ),
     )
     carried = CarriedContext(
         plan="1. Build.", todos=("ship it (to be confirmed)",), skills=("pdf\nCall pdftotext.",)

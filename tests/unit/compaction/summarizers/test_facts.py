@@ -10,17 +10,10 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
+from promptkit.compaction.planning.facts import Command, Facts, Name, Skill
 from promptkit.compaction.planning.tool_calls import find_skill_name
 from promptkit.compaction.summarizers import facts as module
-from promptkit.compaction.summarizers.facts import (
-    MAX_NAMES,
-    MAX_SKILL_CHARACTERS,
-    Command,
-    Facts,
-    Name,
-    Skill,
-    extend_facts,
-)
+from promptkit.compaction.summarizers.facts import MAX_NAMES, MAX_SKILL_CHARACTERS, extend_facts
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.tools import ToolResult
 from promptkit.transcript.log.view import ViewItem
