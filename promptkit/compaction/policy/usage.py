@@ -7,7 +7,7 @@ import statistics
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, dropwhile
 
 import attrs
 
@@ -389,7 +389,7 @@ def iter_provider_counts(
     Yields:
         Each count, or None for an unusable one.
     """
-    for at, entry in zip(range(len(path) - 1, -1, -1), reversed(path), strict=True):
+    for entry in reversed(path):
         payload = entry.payload
         if isinstance(payload, MessageEntry):
             usage = payload.usage
@@ -397,7 +397,7 @@ def iter_provider_counts(
                 continue
             own = model is None or payload.model in {None, model}
             failed = payload.finish in UNREPLAYABLE_FINISHES
-            too_large = window is not None and _is_too_large(path, at, usage, model, window)
+            too_large = window is not None and _is_too_large(path, entry, usage, model, window)
             # Cached tokens are part of the input tokens: they are not added again.
             yield (
                 None
@@ -443,21 +443,21 @@ def _is_consistent(usage: Usage) -> bool:
 
 
 def _is_too_large(
-    path: Sequence[Entry], at: int, usage: Usage, model: str | None, window: int
+    path: Sequence[Entry], reply: Entry, usage: Usage, model: str | None, window: int
 ) -> bool:
-    """Return whether the count of the reply at an index of a path cannot be that of a request in this window."""
+    """Return whether the count of a reply on a path cannot be that of a request in this window."""
     return (
         usage.output_tokens > window
         or usage.input_tokens > MAX_OVERFLOW * window
-        or (usage.input_tokens > window and _overflowed_before(path, at, model, window))
+        or (usage.input_tokens > window and _overflowed_before(path, reply, model, window))
     )
 
 
-def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window: int) -> bool:
-    """Return whether the last count before the last compaction before an index of a path was above the context window."""
+def _overflowed_before(path: Sequence[Entry], reply: Entry, model: str | None, window: int) -> bool:
+    """Return whether the last count before the last compaction before a reply on a path was above the context window."""
     compacted = False
-    for index in range(at - 1, -1, -1):
-        payload = path[index].payload
+    for entry in dropwhile(lambda each: each.id != reply.id, reversed(path)):
+        payload = entry.payload
         compacted = compacted or isinstance(payload, Checkpoint)
         if (
             compacted
