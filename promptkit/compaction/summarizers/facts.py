@@ -18,6 +18,7 @@ from promptkit.compaction.planning.blocks import is_user_request, unmark_request
 from promptkit.compaction.planning.names import (
     find_figures,
     find_names,
+    find_replaced_names,
     is_common,
     iter_texts,
 )
@@ -84,7 +85,7 @@ MAX_NAMES = 1_500
 """Names that are kept: those that are most likely to be used again. More than a list shows, so that
 what is known of a name counts when it is used again."""
 
-WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 1.5, 5
+WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 4, 5
 """The weights in `rate_name` of a name that the model or the user wrote, and of one that more than
 one message contains; and the messages for which a name is about as likely as a new one."""
 
@@ -147,7 +148,8 @@ class Name:
     seen: int
     """The number of messages that contain it."""
     last: int
-    """The number of the last of these messages, counted over all dropped messages."""
+    """The number of the last of these messages, counted over all dropped messages. 0: that was an
+    edit that removed the name."""
 
 
 @attrs.frozen(kw_only=True)
@@ -275,7 +277,7 @@ def rate_name(name: Name, *, messages: int) -> float:
     `messages` is the number of the newest message.
     """
     weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
-    weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
+    weight *= REPEATED_WEIGHT if name.seen > 1 else 1
     return weight / (max(0, messages - name.last) + GRACE)
 
 
@@ -422,9 +424,11 @@ class _FactCollector:
     def _add_names(self, message: Message) -> None:
         found = set[str]().union(*map(find_names, iter_texts(message)))
         names = {name for name in found if not is_common(name)}
+        replaced = find_replaced_names(message)
         for text in sorted(names):
             written, seen, _ = self.names.get(text, (0, 0, 0))
-            self.names[text] = written + (message.role != "tool"), seen + 1, self.messages
+            last = 0 if text in replaced else self.messages
+            self.names[text] = written + (message.role != "tool"), seen + 1, last
 
     def _add_figures(self, text: str) -> None:
         for figure in find_figures(text):
