@@ -183,7 +183,7 @@ def _check_summary(summary: Summary, task: SummaryTask, tokens: int) -> None:
     _check(summary, summary.text.strip() and summary.mode, "has no text, or no mode", task)
     _check(summary, tokens <= task.max_tokens, f"has {tokens:,} tokens", task)
     _check(summary, summary.usage is None or summary.model, "has a usage and no model", task)
-    json.dumps([dict(summary.facts), dict(summary.data)])  # a transcript keeps them
+    json.dumps([summary.facts.to_json(), dict(summary.data)])  # a transcript keeps them
 
 
 def _list_tasks(tokenizer: Tokenizer, max_tokens: int) -> Iterator[SummaryTask]:

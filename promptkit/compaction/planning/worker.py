@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
+from operator import attrgetter
+from sys import getsizeof
 from typing import ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -32,6 +36,11 @@ MUCH = 100_000
 MESSAGE = 500
 """Characters that a message counts for besides its own."""
 
+FEW = 32
+"""Messages that are read between two looks at the clock."""
+
+TURN = 0.005
+"""Seconds after which the event loop goes on."""
 
 _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 
@@ -106,3 +115,19 @@ async def take_turn() -> None:
     else:
         turns.taken = True
         loop.call_soon(turns.pass_on)
+
+
+async def run_in_turns(
+    function: Callable[[Sequence[Message]], object], messages: Sequence[Message]
+) -> None:
+    """Call a function with a few messages at a time: with much text in the worker, or else in the event loop, which goes on in between."""
+    turn_ends = 0.0
+    for at in range(0, len(messages), FEW):
+        few = messages[at : at + FEW]
+        if sum(map(getsizeof, chain.from_iterable(map(attrgetter("content"), few)))) > MUCH:
+            await run_in_worker(function, few)
+        else:
+            if time.perf_counter() > turn_ends:
+                await take_turn()
+                turn_ends = time.perf_counter() + TURN
+            function(few)

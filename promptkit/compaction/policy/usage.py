@@ -314,31 +314,24 @@ class UsageMeter:
         return self._first_sums[entry_id] + self._before[place + 1] - self._before[place]
 
     def _follow(self, items: Sequence[ViewItem]) -> None:
-        """Update the sums: keep those of the unchanged start of the view, look up or count the rest."""
+        """Update the sums: keep those of the unchanged start of the view, count the rest."""
         old = self._items
         same = count_unchanged(old, items, _is_same)
         if same == len(old) == len(items):
             return
         removed, added, sums = old[same:], items[same:], self._before
-        # After a change most messages are the same, only at another place.
-        known = {id(item.message): sums[at + 1] - sums[at] for at, item in enumerate(removed, same)}
-        count, find = self.sizer.count_message, known.get
-        messages = [item.message for item in added]
-        counts = (
-            [count(each) if (tokens := find(id(each))) is None else tokens for each in messages]
-            if known
-            else map(count, messages)
-        )
         for at, item in enumerate(removed, same):
             if self._places.get(item.entry_id) == at:
                 del self._places[item.entry_id]
+        counts = self.sizer.count_messages([item.message for item in added])
         sums[same:] = accumulate(counts, initial=sums[same])
         old[same:] = added
+        places, first = self._places, self._first_sums
         for at, item in enumerate(added, same):
             # a provider's count is of the request that an assistant message answered
-            if item.message.role == "assistant" and item.entry_id not in self._places:
-                self._places[item.entry_id] = at
-                self._first_sums.setdefault(item.entry_id, sums[at])
+            if item.message.role == "assistant" and item.entry_id not in places:
+                places[item.entry_id] = at
+                first.setdefault(item.entry_id, sums[at])
         for item in removed:
             if item.entry_id not in self._places:
                 self._first_sums.pop(item.entry_id, None)
@@ -396,8 +389,8 @@ def iter_provider_counts(
     Yields:
         Each count, or None for an unusable one.
     """
-    for at in range(len(path) - 1, -1, -1):
-        payload = path[at].payload
+    for at, entry in zip(range(len(path) - 1, -1, -1), reversed(path), strict=True):
+        payload = entry.payload
         if isinstance(payload, MessageEntry):
             usage = payload.usage
             if usage is None:
@@ -410,7 +403,7 @@ def iter_provider_counts(
                 None
                 if not own or failed or too_large or not _is_consistent(usage)
                 else ProviderCount(
-                    entry_id=path[at].id,
+                    entry_id=entry.id,
                     input_tokens=usage.input_tokens,
                     output_tokens=usage.output_tokens,
                     cached_tokens=usage.cached_tokens,

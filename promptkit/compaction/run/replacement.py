@@ -17,6 +17,7 @@ from typing import Literal
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary, mark_request
+from promptkit.compaction.planning.facts import Facts, Name, Pin
 from promptkit.compaction.planning.names import NAMES_TAG, find_names, iter_texts
 from promptkit.compaction.planning.plan import CarriedContext, Plan, Summary
 from promptkit.compaction.planning.tool_calls import FileRule
@@ -28,7 +29,7 @@ from promptkit.compaction.planning.user_messages import (
     has_history,
 )
 from promptkit.compaction.summarizers.extractive import EXTRACTIVE
-from promptkit.compaction.summarizers.facts import Facts, Name, Pin, extend_facts, rate_name
+from promptkit.compaction.summarizers.facts import extend_facts, rate_name
 from promptkit.compaction.summarizers.file_lists import has_file_lists, strip_line_range
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.errors import InvalidArgumentError
@@ -93,7 +94,7 @@ def carry_from_facts(_: Plan, summary: Summary) -> CarriedContext:
 
     Todos are to be confirmed: what tells how far they are is summarized. Files and errors that the summary itself lists are not repeated.
     """
-    facts = Facts.from_json(summary.facts)
+    facts = summary.facts
     extracted = summary.mode == EXTRACTIVE
     files = () if extracted or has_file_lists(summary.text) else tuple(_label_files(facts))
     errors = () if extracted else facts.errors[-CARRIED_ERRORS:]
@@ -168,7 +169,7 @@ class RecentFiles:
         blocks: list[str] = []
         try:
             async with asyncio.timeout(self.seconds):
-                for path in self._select(plan, Facts.from_json(summary.facts), rules):
+                for path in self._select(plan, summary.facts, rules):
                     if len(blocks) == self.max_files or left <= 0:
                         break
                     text = await self._read(path)
@@ -374,7 +375,7 @@ class Replacement:
         """
         if summary.replacement is not None:
             portable = self._summary_message(plan, summary, tokenizer)
-            if binding := self._binding(Facts.from_json(summary.facts), tokenizer):
+            if binding := self._binding(summary.facts, tokenizer):
                 files = (Message(role="user", content=(binding,)), *files)
             return _place_native(plan, summary.replacement, files, portable)
         generated = [self._summary_message(plan, summary, tokenizer), *files]
@@ -444,7 +445,7 @@ class Replacement:
         """Return the carried context and the user's earlier messages, or an empty text."""
         carried = summary.carried or CarriedContext()
         context = format_carried(carried, tokenizer, each=self.carry_tokens)
-        facts = Facts.from_json(summary.facts)
+        facts = summary.facts
         binding = self._binding(facts, tokenizer)
         history = self._history(plan, facts, tokenizer)
         shown = "\n\n".join(filter(None, (binding, context, history)))

@@ -1,4 +1,4 @@
-"""Facts that are read off the messages without a model, and carried from checkpoint to checkpoint.
+"""Find the facts of messages without a model.
 
 Facts only grow, up to fixed bounds. They keep what a summary of a summary would lose, above all the
 list of changed files.
@@ -10,11 +10,12 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
+from promptkit.compaction.planning.facts import Command, Facts, Name, Skill, is_thinking
 from promptkit.compaction.planning.names import (
     find_figures,
     find_names,
@@ -33,7 +34,6 @@ from promptkit.compaction.planning.tool_calls import (
     parse_arguments,
 )
 from promptkit.compaction.planning.user_messages import MARKER, rank_requests
-from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import (
     DocumentPart,
     ImagePart,
@@ -44,7 +44,7 @@ from promptkit.messages import (
     as_mapping,
 )
 from promptkit.tools import is_error_result
-from promptkit.transcript import Redactor, ViewItem, redact_json
+from promptkit.transcript import ViewItem
 
 MAX_ENTRIES = 400
 """Entries of each list."""
@@ -102,156 +102,6 @@ CLOSED_STATUSES = frozenset({"completed", "done", "cancelled"})
 Item = TypeVar("Item")
 
 
-@attrs.frozen
-class Command:
-    """A tool call that ran something, and the end of its result."""
-
-    name: str
-    """The tool's name."""
-    what: str
-    """The command, or the call's arguments."""
-    outcome: str = ""
-    """The last line of the result."""
-
-
-@attrs.frozen
-class Skill:
-    """A skill that was loaded: a set of instructions from the host for one kind of work, which the model continues to need."""
-
-    name: str
-    """The skill's name."""
-    text: str
-    """The instructions: the result of the call that loaded the skill. Empty where newer skills left
-    no room for it."""
-
-
-@attrs.frozen(kw_only=True)
-class Pin:
-    """A text of the conversation that no compaction drops."""
-
-    entry: str
-    """The id of the entry that it is from."""
-    text: str
-    """The text: a whole message, or a passage of one."""
-    by: str
-    """The author of the message: `user`, `assistant`, or `tool` for the result of a tool."""
-
-
-@attrs.frozen
-class Name:
-    """An identifier or a path, and how often it was used."""
-
-    text: str
-    """The name, as it was written."""
-    written: int
-    """The number of messages of the model and the user that contain it."""
-    seen: int
-    """The number of messages that contain it."""
-    last: int
-    """The number of the last of these messages, counted over all dropped messages. 0: that was an
-    edit that removed the name."""
-
-
-@attrs.frozen(kw_only=True)
-class Facts:
-    """What is known about all messages dropped so far. Lists are ordered oldest first."""
-
-    requests: tuple[str, ...] = ()
-    """The user's messages, word for word."""
-    unanswered: int = 0
-    """The number of the newest of them that no final reply of the model has followed."""
-    read: tuple[str, ...] = ()
-    """Paths that were read and not changed."""
-    changed: tuple[str, ...] = ()
-    """Paths that were changed."""
-    commands: tuple[Command, ...] = ()
-    """Commands and other tool calls, except reads, changes and searches of files."""
-    errors: tuple[str, ...] = ()
-    """Lines of tool results that report an error."""
-    figures: tuple[str, ...] = ()
-    """Figures that the user and the model wrote, each with the words beside it."""
-    plan: str = ""
-    """The last plan that the model presented."""
-    todos: tuple[str, ...] = ()
-    """The open items of the last list that the model wrote."""
-    pins: tuple[Pin, ...] = ()
-    """What was pinned."""
-    skills: tuple[Skill, ...] = ()
-    """The skills that were loaded, each once."""
-    rules: tuple[Skill, ...] = ()
-    """The files with rules for agents that were read, such as `AGENTS.md`, each once."""
-    tools: tuple[tuple[str, int], ...] = ()
-    """The tools that were called, each with its number of calls."""
-    names: tuple[Name, ...] = ()
-    """Identifiers and paths, the one that is most likely to be used again first
-    (docs/economics.md)."""
-    last_reply: str = ""
-    """The text of the model's last message."""
-    messages: int = 0
-    """Number of dropped messages."""
-    thinking: OpaquePart | None = None
-    """The model's last thinking block, for models that require one at the start of the
-    conversation."""
-    thinking_model: str = ""
-    """The model that wrote it. Empty: unknown."""
-    earlier: str | None = None
-    """None: a model wrote the summary that belongs to these facts. Otherwise the summary was made
-    from the facts, and this is the last summary that a model wrote, or an empty text if there was
-    none."""
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the facts as they are stored in a checkpoint. Unknown fields are omitted."""
-        return {
-            name: value
-            for name, value in attrs.asdict(self, value_serializer=_tuples_to_lists).items()
-            if value not in (None, [], 0) and (value or name == "earlier")
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Facts:
-        """Read the facts of a checkpoint.
-
-        Values of an unexpected type, as another program may have written them, are ignored.
-        """
-        return cls(
-            requests=_read_texts(data.get("requests")),
-            unanswered=_read_count(data.get("unanswered")),
-            # pi's names, in imported sessions
-            read=_read_texts(data.get("read")) or _read_texts(data.get("readFiles")),
-            changed=_read_texts(data.get("changed")) or _read_texts(data.get("modifiedFiles")),
-            commands=_read_rows(
-                data.get("commands"),
-                lambda row: Command(
-                    _read_text(row.get("name")),
-                    _read_text(row.get("what")),
-                    _read_text(row.get("outcome")),
-                ),
-            ),
-            errors=_read_texts(data.get("errors")),
-            figures=_read_texts(data.get("figures")),
-            plan=_read_text(data.get("plan")),
-            todos=_read_texts(data.get("todos")),
-            pins=pins_from_json(data),
-            skills=_read_rows(data.get("skills"), _read_skill),
-            rules=_read_rows(data.get("rules"), _read_skill),
-            tools=_read_counts(data.get("tools")),
-            names=_read_rows(
-                data.get("names"),
-                lambda row: Name(
-                    _read_text(row.get("text")),
-                    _read_count(row.get("written")),
-                    _read_count(row.get("seen")),
-                    _read_count(row.get("last")),
-                ),
-            ),
-            last_reply=_read_text(data.get("last_reply")),
-            messages=_read_count(data.get("messages")),
-            thinking=thinking_from_facts(data),
-            thinking_model=_read_text(data.get("thinking_model")),
-            earlier=earlier if isinstance(earlier := data.get("earlier"), str) else None,
-        )
-
-
 def extend_facts(
     facts: Facts, items: Iterable[ViewItem], *, rules: Iterable[FileRule] = FILE_RULES
 ) -> Facts:
@@ -279,41 +129,6 @@ def rate_name(name: Name, *, messages: int) -> float:
     weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
     weight *= REPEATED_WEIGHT if name.seen > 1 else 1
     return weight / (max(0, messages - name.last) + GRACE)
-
-
-def pin_from_json(data: Mapping[str, Json]) -> Pin:
-    """Read a pin as facts and the entries of pins store it. Values of another type are empty."""
-    return Pin(**{name: _read_text(data.get(name)) for name in ("entry", "text", "by")})
-
-
-def pins_from_json(facts: Mapping[str, Json]) -> tuple[Pin, ...]:
-    """Return the pins in the facts of a checkpoint."""
-    return _read_rows(facts.get("pins"), pin_from_json)
-
-
-def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:
-    """Return the last thinking block in the facts of a checkpoint, or None."""
-    value = facts.get("thinking")
-    if not isinstance(value, Mapping):
-        return None
-    tokens, provider = value.get("tokens"), value.get("provider")
-    part = OpaquePart(
-        value=value.get("value"),
-        tokens=tokens if isinstance(tokens, int) else None,
-        provider=provider if isinstance(provider, str) else None,
-    )
-    return part if is_thinking(part) else None
-
-
-def redact_facts(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Json]:
-    """Remove secrets from all texts of the facts.
-
-    A thinking block with a secret is removed whole, because it is signed.
-    """
-    clean = {name: redact_json(value, redactor) for name, value in facts.items()}
-    return {
-        name: value for name, value in clean.items() if name != "thinking" or value == facts[name]
-    }
 
 
 class _FactCollector:
@@ -585,43 +400,3 @@ def _describe_request(message: Message) -> str:
 def _find_text(arguments: Mapping[str, object], names: Iterable[str]) -> str | None:
     """Return the first of the named arguments that is a text."""
     return next((value for name in names if isinstance(value := arguments.get(name), str)), None)
-
-
-def _tuples_to_lists(_: object, __: object, value: object) -> object:
-    if not isinstance(value, tuple):
-        return value
-    # of what facts hold
-    return [_tuples_to_lists(_, __, item) for item in cast("tuple[object, ...]", value)]
-
-
-def _read_skill(row: Mapping[str, Json]) -> Skill:
-    return Skill(_read_text(row.get("name")), _read_text(row.get("text")))
-
-
-def _read_count(value: Json) -> int:
-    return max(0, value) if isinstance(value, int) else 0
-
-
-def _read_text(value: Json) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _read_texts(value: Json) -> tuple[str, ...]:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
-
-
-def _read_rows(value: Json, read: Callable[[Mapping[str, Json]], Item]) -> tuple[Item, ...]:
-    """Read the objects of a list."""
-    rows = value if isinstance(value, list) else []
-    return tuple(read(row) for row in rows if isinstance(row, Mapping))
-
-
-def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:
-    counts: list[tuple[str, int]] = []
-    for row in value if isinstance(value, list) else []:
-        match row:
-            case [name, int(number)]:
-                counts.append((str(name), number))
-            case _:
-                pass
-    return tuple(counts)

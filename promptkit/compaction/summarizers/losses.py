@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 import attrs
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.names import (
     NAMES_TAG,
     find_words,
@@ -16,7 +17,6 @@ from promptkit.compaction.planning.names import (
     iter_texts,
     remove_name_list,
 )
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, as_mapping, as_sequence
 
 FactKind: TypeAlias = Literal["paths", "commands", "figures", "errors", "requests"]

@@ -219,7 +219,7 @@ class _View:
         self._hidden_calls: set[str] = set()
         # ids of the calls that the newest reply, which was cut off, is shown without
         self._omitted_calls: frozenset[str] = frozenset()
-        self._answers = _find_answers_to_cut_replies(begin.shown)
+        self._answers: dict[str, set[str]] = {}
         self._unpaired: list[ViewItem] = []
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
@@ -230,9 +230,11 @@ class _View:
         )
         self._checkpoint = checkpoint = begin.checkpoint
         if checkpoint is not None and begin.lost is not None:
-            why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
             self._repairs = (
-                Repair(kind="unknown first kept", detail=f"checkpoint {checkpoint.id}: {why}"),
+                Repair(
+                    kind="unknown first kept",
+                    detail=f"checkpoint {checkpoint.id}: its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept.",
+                ),
             )
         if checkpoint is not None:
             self._add(list(self._checkpoint_items(checkpoint)))
@@ -253,7 +255,6 @@ class _View:
             entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries
         ):
             return False
-        self._answers |= _find_answers_to_cut_replies(entries)
         self._add_entries(entries)
         return True
 
@@ -291,12 +292,14 @@ class _View:
             return
         if checkpoint.replacement is not None and edit is None:
             own = checkpoint.own or _find_recorded_summary(checkpoint, checkpoint.replacement)
-            for index, message in enumerate(checkpoint.replacement):
-                yield ViewItem(
+            yield from (
+                ViewItem(
                     message=message,
                     entry_id=entry.id,
                     kind="summary" if index in own else "replacement",
                 )
+                for index, message in enumerate(checkpoint.replacement)
+            )
         elif summary := _edited_text(checkpoint.summary, edit):
             yield ViewItem(
                 message=build_summary_message(summary), entry_id=entry.id, kind="summary"
@@ -304,12 +307,15 @@ class _View:
 
     def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
-        quotes = any(map(attrgetter("quotes"), _list_written(entries)))
-        find = find_sources(self._path) if quotes else None
+        written = [each.payload for each in entries if isinstance(each.payload, MessageEntry)]
+        if not INCOMPLETE_FINISHES.isdisjoint(map(attrgetter("finish"), written)):
+            self._answers |= _find_answers_to_cut_replies(entries)
+        find = find_sources(self._path) if any(map(attrgetter("quotes"), written)) else None
         may_be_cut = bool(self._answers or self._omitted_calls)
+        edits = self._edits
         items: list[ViewItem | None] = []
         for entry in entries:
-            payload, edit = entry.payload, self._edits.get(entry.id)
+            payload, edit = entry.payload, edits.get(entry.id) if edits else None
             if isinstance(payload, MessageEntry):
                 message = payload.message
                 if find and payload.quotes and edit is None:
@@ -393,11 +399,6 @@ class _View:
         self._pairer.extend([item.message for item in items])
 
 
-def _list_written(entries: Iterable[Entry]) -> list[MessageEntry]:
-    """List the messages among entries."""
-    return [entry.payload for entry in entries if isinstance(entry.payload, MessageEntry)]
-
-
 def _reads_model(entry: Entry) -> bool:
     """Return whether an entry records a change of the model."""
     return isinstance(entry.payload, Setting) and entry.payload.name == MODEL_SETTING
@@ -407,8 +408,6 @@ def _find_answers_to_cut_replies(entries: Sequence[Entry]) -> dict[str, set[str]
     """Return for each reply with tool calls that was cut off the ids of its calls that have a result before the next reply."""
     found: dict[str, set[str]] = {}
     answered: set[str] | None = None
-    if INCOMPLETE_FINISHES.isdisjoint(map(attrgetter("finish"), _list_written(entries))):
-        return found
     for entry in entries:
         match entry.payload:
             case MessageEntry(message=message, finish=finish) if message.role == "assistant":
@@ -465,7 +464,8 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
             break
         shown.append(entry)
         if isinstance(payload, Edit):
-            _add_edit(edits, entry.id, payload)
+            if not is_undone:
+                edits.setdefault(payload.target, payload)
             rewritten.update(() if _prunes(payload) else (payload.target,))
         elif isinstance(payload, Checkpoint) and checkpoint is None and not is_undone:
             checkpoint, kept, newest = entry, payload.first_kept, len(shown)
@@ -484,13 +484,6 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
         edits=edits,
         rewritten=rewritten,
     )
-
-
-def _add_edit(edits: dict[str, Edit], entry_id: str, edit: Edit) -> None:
-    """Add an edit, if no later one has undone it and none applies to its target."""
-    undo = edits.get(entry_id)
-    if undo is None or undo.content is not None:
-        edits.setdefault(edit.target, edit)
 
 
 def _prunes(edit: Edit) -> bool:
@@ -512,8 +505,11 @@ def _find_recorded_summary(checkpoint: Checkpoint, messages: Sequence[Message]) 
 
 def _edited_text(text: str, edit: Edit | None) -> str:
     """Return a summary, or the content that an edit gave it."""
-    parts = (text,) if edit is None else edit.content or ()
-    return "".join(part for part in parts if isinstance(part, str))
+    return (
+        text
+        if edit is None
+        else "".join(part for part in edit.content or () if isinstance(part, str))
+    )
 
 
 def escape_closing_tag(text: str, tag: str) -> str:
