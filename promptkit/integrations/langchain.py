@@ -275,17 +275,16 @@ class _RequestReader:
         self._tools: tuple[Sequence[object], tuple[ToolDefinition, ...]] = (), ()
 
     def read(self, request: Request) -> ModelFacts:
-        name = self.model or _find_name(request.model)
-        tools = self._read_tools(
-            [*request.tools, *([request.response_format] if request.response_format else [])]
+        name, system = self.model or _find_name(request.model), request.system_message
+        is_known = self.budget is not None or knows_window(name)
+        return ModelFacts(
+            model=name,
+            budget=self.budget
+            if is_known
+            else budget_from_limits(name, as_mapping(request.model.profile)),
+            instructions=None if system is None else system.text or None,
+            tools=self._read_tools([*request.tools, *filter(None, [request.response_format])]),
         )
-        instructions = (
-            None if request.system_message is None else request.system_message.text or None
-        )
-        budget = self.budget
-        if budget is None and not knows_window(name):
-            budget = budget_from_limits(name, as_mapping(request.model.profile))
-        return ModelFacts(model=name, budget=budget, instructions=instructions, tools=tools)
 
     def _read_tools(self, given: Sequence[object]) -> tuple[ToolDefinition, ...]:
         known, definitions = self._tools
@@ -313,8 +312,7 @@ def _read_tool(tool: object) -> list[ToolDefinition]:
     Providers' own tools have none.
     """
     if isinstance(tool, AutoStrategy):
-        schema: Any = cast("Any", tool).schema  # Any: of any type
-        tool = ToolStrategy(schema)
+        tool = ToolStrategy(cast("Any", tool).schema)  # Any: of any type
     if isinstance(tool, ToolStrategy | ProviderStrategy):
         strategy = cast("Any", tool)  # Any: of any schema
         specs = strategy.schema_specs if isinstance(tool, ToolStrategy) else [strategy.schema_spec]
@@ -336,11 +334,8 @@ def _read_message(message: BaseMessage) -> Message:
     """
     dicts = convert_to_openai_messages([message])
     if len(dicts) != 1:  # a user message with Anthropic's results of tools in it
-        role: Literal["assistant", "user"] = (
-            "assistant" if isinstance(message, AIMessage) else "user"
-        )
         return Message(
-            role=role,
+            role="assistant" if isinstance(message, AIMessage) else "user",
             content=[OpaquePart(value=as_wire_object(block), provider="chat") for block in dicts],
         )
     (record,) = dicts
@@ -410,10 +405,9 @@ def _show(request: Request, issued: IssuedRequest) -> Request:
 def _find_thread() -> str:
     """Return the id of the thread that is running; an empty text without one, as in an agent without a checkpointer."""
     try:
-        configurable = get_config().get("configurable", {})
+        return str(get_config().get("configurable", {}).get("thread_id", ""))
     except RuntimeError:  # outside of a graph
         return ""
-    return str(configurable.get("thread_id", ""))
 
 
 def _read_usage(message: AIMessage) -> Usage | None:
@@ -452,11 +446,8 @@ class _ChatModel:
         reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get(
             "stop_reason"
         )
-        finish: Literal["length", "stop"] = (
-            "length" if reason in {"length", "max_tokens"} else "stop"
-        )
         return Reply(
             message=_read_message(answer),
             usage=_read_usage(answer) or Usage(input_tokens=0),
-            finish=finish,
+            finish="length" if reason in {"length", "max_tokens"} else "stop",
         )

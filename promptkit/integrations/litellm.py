@@ -56,13 +56,10 @@ class _Form:
     format: WireFormat
 
 
-_CHAT: Final = _Form("messages", "", "chat")
-_RESPONSES: Final = _Form("input", "instructions", "responses")
-_ANTHROPIC: Final = _Form("messages", "system", "anthropic")
 _FORMS: Final[Mapping[str, _Form]] = {
-    "acompletion": _CHAT,
-    "aresponses": _RESPONSES,
-    "anthropic_messages": _ANTHROPIC,
+    "acompletion": _Form("messages", "", "chat"),
+    "aresponses": _Form("input", "instructions", "responses"),
+    "anthropic_messages": _Form("messages", "system", "anthropic"),
 }
 """litellm's names of the calls that the hook fits."""
 
@@ -147,10 +144,9 @@ class FitHook(CustomLogger):
         name = self._model or str(
             request.get("model") or getattr(request.get("litellm_logging_obj"), "model", "")
         )
-        given: Sequence[object] = request.get("tools") or ()
         tools = {
             tool.name: tool
-            for each in (*given, request.get("response_format"))
+            for each in (*(request.get("tools") or ()), request.get("response_format"))
             for tool in _read_tool(each)
         }
         return ModelFacts(
@@ -187,9 +183,8 @@ def _find_budget(request: Request, name: str) -> ContextBudget | None:
 
 def _read_text(value: object) -> str | None:
     """Return the text of a system prompt beside the messages: a text, or Anthropic's blocks of text."""
-    if isinstance(value, str):
-        return value or None
-    return "\n".join(str(as_mapping(block).get("text", "")) for block in as_sequence(value)) or None
+    blocks = [as_mapping(block).get("text", "") for block in as_sequence(value)]
+    return (value if isinstance(value, str) else "\n".join(map(str, blocks))) or None
 
 
 def _read_tool(given: object) -> list[ToolDefinition]:
@@ -210,9 +205,11 @@ def _read_tool(given: object) -> list[ToolDefinition]:
 
 def _rebuild(original: Sent, shortened: Mapping[str, Any]) -> dict[str, Any]:  # Any: JSON
     """Return a copy of a message with its shortened content, and the tool calls that are left."""
-    own = {
-        name: value
-        for name, value in (as_wire_object(original) or {}).items()
-        if name != "tool_calls"
+    return {
+        **{
+            name: value
+            for name, value in (as_wire_object(original) or {}).items()
+            if name != "tool_calls"
+        },
+        **shortened,
     }
-    return {**own, **shortened}

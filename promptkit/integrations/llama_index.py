@@ -69,7 +69,7 @@ except ImportError as error:
     ) from error
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from llama_index.core.storage.chat_store import BaseChatStore
 
@@ -209,10 +209,12 @@ class WindowMemory(BaseChatStoreMemory):
             tool if isinstance(tool, BaseTool) else FunctionTool.from_defaults(tool)
             for tool in tools or ()
         ]
-        definitions = tuple(_read_tool(tool) for tool in given)
         memory = cls(chat_store=store, chat_store_key=chat_store_key)
         memory._facts = ModelFacts(
-            model=name or "", budget=budget, instructions=instructions or None, tools=definitions
+            model=name or "",
+            budget=budget,
+            instructions=instructions or None,
+            tools=tuple(map(_read_tool, given)),
         )
         memory._fitter = RequestFitter(
             tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read_message, rebuild=_rebuild
@@ -277,9 +279,13 @@ class WindowMemory(BaseChatStoreMemory):
     def _prepare(
         self, windows: ThreadWindows, messages: list[ChatMessage]
     ) -> Callable[[], Awaitable[IssuedRequest]]:
-        read = [_read_message(message) for message in messages]
         return partial(
-            windows.request, self.chat_store_key, self._facts, read, messages, end_turns=True
+            windows.request,
+            self.chat_store_key,
+            self._facts,
+            [_read_message(message) for message in messages],
+            messages,
+            end_turns=True,
         )
 
     def _show(self, issued: IssuedRequest) -> list[ChatMessage]:
@@ -328,11 +334,10 @@ def _read_tool(tool: BaseTool) -> ToolDefinition:
 
 def _read_message(message: ChatMessage) -> Message:
     role = _ROLES[message.role.value]
-    content = [part for block in message.blocks for part in _read_block(block)]
     call_id = message.additional_kwargs.get("tool_call_id")
     return Message(
         role=role,
-        content=content,
+        content=[part for block in message.blocks for part in _read_block(block)],
         tool_calls=_read_calls(message) if role == "assistant" else (),
         tool_call_id=str(call_id or "") if role == "tool" else None,
     )
@@ -354,12 +359,13 @@ def _read_block(block: object) -> list[Part]:
                 )
             ]
         case _:
-            other = OpaquePart(
-                value={"type": str(getattr(block, "block_type", ""))},
-                tokens=0,
-                provider="llama-index",
-            )
-            return [*_read_texts(block)] or [other]
+            return [*_read_texts(block)] or [
+                OpaquePart(
+                    value={"type": str(getattr(block, "block_type", ""))},
+                    tokens=0,
+                    provider="llama-index",
+                )
+            ]
 
 
 def _read_texts(block: object) -> list[str]:
@@ -372,17 +378,16 @@ def _read_texts(block: object) -> list[str]:
 
 def _read_calls(message: ChatMessage) -> list[ToolCall]:
     """Return the tool calls of a message: its blocks, or as older integrations have them, the provider's own beside them."""
-    blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
-    if blocks:
-        return [
-            ToolCall(
-                id=each.tool_call_id or "",
-                name=each.tool_name,
-                arguments=_read_arguments(each.tool_kwargs),
-            )
-            for each in blocks
-        ]
-    return [
+    calls = [
+        ToolCall(
+            id=block.tool_call_id or "",
+            name=block.tool_name,
+            arguments=_read_arguments(block.tool_kwargs),
+        )
+        for block in message.blocks
+        if isinstance(block, ToolCallBlock)
+    ]
+    return calls or [
         call
         for record in message.additional_kwargs.get("tool_calls") or ()
         if (call := _read_record(as_wire_object(record) or {})) is not None
@@ -391,12 +396,14 @@ def _read_calls(message: ChatMessage) -> list[ToolCall]:
 
 def _read_record(record: Mapping[str, Any]) -> ToolCall | None:  # Any: JSON
     function: Fields = record.get("function") or {}
-    if not function:
-        return None
-    return ToolCall(
-        id=str(record.get("id") or ""),
-        name=function["name"],
-        arguments=_read_arguments(function["arguments"]),
+    return (
+        ToolCall(
+            id=str(record.get("id") or ""),
+            name=function["name"],
+            arguments=_read_arguments(function["arguments"]),
+        )
+        if function
+        else None
     )
 
 
@@ -406,13 +413,15 @@ def _read_arguments(given: object) -> str:
 
 def _write(message: Message) -> ChatMessage:
     """Return a message that the store does not have: a summary, or a result that was missing."""
-    calls = [
-        ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments)
-        for call in message.tool_calls
-    ]
     return ChatMessage(
         role=MessageRole(message.role),
-        blocks=[TextBlock(text=message.text), *calls],
+        blocks=[
+            TextBlock(text=message.text),
+            *(
+                ToolCallBlock(tool_call_id=call.id, tool_name=call.name, tool_kwargs=call.arguments)
+                for call in message.tool_calls
+            ),
+        ],
         additional_kwargs={"tool_call_id": message.tool_call_id} if message.role == "tool" else {},
     )
 
@@ -421,18 +430,8 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
     """Return a copy of a message with its shortened text, and with the tool calls that are left and their ids."""
     own = [block.tool_call_id for block in original.blocks if isinstance(block, ToolCallBlock)]
     left = iter(match_calls(own, shortened.tool_calls))
-    text: str | None = shortened.text
-    blocks: list[object] = []
-    for block in original.blocks:
-        if isinstance(block, ToolCallBlock):
-            call = next(left)
-            if call is not None:
-                blocks.append(_rebuild_block(block, call))
-        elif not _read_texts(block):
-            blocks.append(block)
-        elif text is not None:
-            blocks.append(TextBlock(text=text))
-            text = None
+    texts = iter([shortened.text])
+    blocks = [_rebuild_block(block, left, texts) for block in original.blocks]
     extra = dict(original.additional_kwargs)
     if "tool_calls" in extra:
         # JSON
@@ -451,18 +450,28 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
         ]
     if shortened.role == "tool":
         extra["tool_call_id"] = shortened.tool_call_id
-    return original.model_copy(update={"blocks": blocks, "additional_kwargs": extra})
+    return original.model_copy(
+        update={
+            "blocks": [block for block in blocks if block is not None],
+            "additional_kwargs": extra,
+        }
+    )
 
 
-def _rebuild_block(block: ToolCallBlock, call: ToolCall) -> ToolCallBlock:
-    """Return a tool call with the id, and with the arguments if these were shortened."""
-    if call.arguments == _read_arguments(block.tool_kwargs):
-        return (
-            block
-            if call.id == block.tool_call_id
-            else block.model_copy(update={"tool_call_id": call.id})
-        )
-    kwargs = call.arguments if isinstance(block.tool_kwargs, str) else json.loads(call.arguments)
+def _rebuild_block(
+    block: object, calls: Iterator[ToolCall | None], texts: Iterator[str]
+) -> object | None:
+    """Return a block with the next call or the next text; None if there is none."""
+    if not isinstance(block, ToolCallBlock):
+        if not _read_texts(block):
+            return block
+        text = next(texts, None)
+        return None if text is None else TextBlock(text=text)
+    if (call := next(calls)) is None:
+        return None
+    kwargs: object = block.tool_kwargs
+    if call.arguments != _read_arguments(kwargs):
+        kwargs = call.arguments if isinstance(kwargs, str) else json.loads(call.arguments)
     return block.model_copy(update={"tool_call_id": call.id, "tool_kwargs": kwargs})
 
 
@@ -486,29 +495,27 @@ class _ChatModel:
     ) -> Reply:
         """Ask the model, with the agent's tools if the request has any, and the model can call tools."""
         given, model = [_write(message) for message in messages], self.model
-        if (
-            tools
-            and isinstance(model, FunctionCallingLLM)
-            and model.metadata.is_function_calling_model
-        ):
-            ask = partial(
+        ask = (
+            partial(
                 model.chat_with_tools,
                 self.tools,
                 chat_history=given,
                 allow_parallel_tool_calls=True,
             )
-        else:
-            ask = partial(model.chat, given)
+            if tools
+            and isinstance(model, FunctionCallingLLM)
+            and model.metadata.is_function_calling_model
+            else partial(model.chat, given)
+        )
         answer = await anyio.to_thread.run_sync(ask)
         told = answer.additional_kwargs
-        usage = Usage(
-            input_tokens=int(told.get("prompt_tokens") or 0),
-            output_tokens=int(told.get("completion_tokens") or 0),
-        )
         choices: Sequence[object] = getattr(answer.raw, "choices", None) or ()
         reason = getattr(choices[0], "finish_reason", None) if choices else None
         return Reply(
             message=_read_message(answer.message),
-            usage=usage,
+            usage=Usage(
+                input_tokens=int(told.get("prompt_tokens") or 0),
+                output_tokens=int(told.get("completion_tokens") or 0),
+            ),
             finish="length" if reason == "length" else "stop",
         )

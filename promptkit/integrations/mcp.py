@@ -11,6 +11,7 @@ import hashlib
 import html
 import json
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.agent import Attachment, TextAttachment
@@ -83,24 +84,20 @@ async def mcp_tools(
         raise InvalidArgumentError(
             f"prefix must have only letters, digits, _ and -, not {prefix!r}."
         )
-    tools: list[Tool] = []
-    taken: set[str] = set()
+    tools: dict[str, Tool] = {}
     for listed in await _list_tools(client):
-        name = _make_name(prefix, listed.name, taken)
-        taken.add(name)
-        tools.append(
-            Tool(
-                definition=ToolDefinition(
-                    name=name,
-                    description=listed.description or listed.title,
-                    parameters=listed.input_schema,
-                ),
-                run=_make_run(client, listed.name, images=images),
-                timeout=timeout,
-                max_tokens=max_tokens,
-            )
+        name = _make_name(prefix, listed.name, tools)
+        tools[name] = Tool(
+            definition=ToolDefinition(
+                name=name,
+                description=listed.description or listed.title,
+                parameters=listed.input_schema,
+            ),
+            run=_make_run(client, listed.name, images=images),
+            timeout=timeout,
+            max_tokens=max_tokens,
         )
-    return tools
+    return [*tools.values()]
 
 
 async def mcp_attachments(client: Client, *uris: str) -> list[Attachment]:
@@ -197,8 +194,10 @@ def _make_run(
             result.structured_content is not None
             and not "".join(part for part in content if isinstance(part, str)).strip()
         ):
-            structured = json.dumps(result.structured_content, ensure_ascii=False)
-            content = [structured, *(part for part in content if not isinstance(part, str))]
+            content = [
+                json.dumps(result.structured_content, ensure_ascii=False),
+                *(part for part in content if not isinstance(part, str)),
+            ]
         return ToolResult(
             _mark_error(content) if result.is_error else content, is_error=result.is_error
         )
@@ -209,26 +208,27 @@ def _make_run(
 def _mark_error(content: Sequence[Part]) -> Sequence[Part]:
     """Begin an error with that word, as promptkit's own errors do: most providers have no other mark."""
     first = content[0] if content else ""
-    if isinstance(first, str):
-        return (
-            content
-            if first[:5].lower() == "error"
-            else (f"Error: {first or 'the tool failed without a message.'}", *content[1:])
-        )
-    return ("Error:", *content)
+    if not isinstance(first, str):
+        return ("Error:", *content)
+    return (
+        content
+        if first[:5].lower() == "error"
+        else (f"Error: {first or 'the tool failed without a message.'}", *content[1:])
+    )
 
 
 def _read_blocks(blocks: Iterable[types.ContentBlock], *, images: bool = True) -> list[Part]:
     """Convert content blocks to parts. Texts that follow each other become one."""
+    read = (
+        part
+        if images or isinstance(part, str)
+        else f"[{part.media_type} was left out: this model takes none from tools]"
+        for part in map(_read_block, blocks)
+    )
     parts: list[Part] = []
-    for block in blocks:
-        part = _read_block(block)
-        if not images and not isinstance(part, str):
-            part = f"[{part.media_type} was left out: this model takes none from tools]"
-        if isinstance(part, str) and parts and isinstance(parts[-1], str):
-            parts[-1] = f"{parts[-1]}\n{part}"
-        else:
-            parts.append(part)
+    for is_text, run in groupby(read, key=lambda part: isinstance(part, str)):
+        group = list(run)
+        parts += ["\n".join(map(str, group))] if is_text else group
     return parts
 
 
@@ -243,10 +243,8 @@ def _read_block(block: types.ContentBlock) -> str | ImagePart | DocumentPart:
         case types.EmbeddedResource():
             return _read_resource(block.resource)
         case types.ResourceLink():
-            details = ", ".join(
-                filter(None, (block.title or block.name, block.mime_type, block.description))
-            )
-            return f"[resource {block.uri}: {details}]"
+            details = (block.title or block.name, block.mime_type, block.description)
+            return f"[resource {block.uri}: {', '.join(filter(None, details))}]"
         case types.AudioContent():
             return f"[{block.mime_type} was left out: models take no audio from tools]"
 

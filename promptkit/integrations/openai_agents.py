@@ -189,14 +189,17 @@ class _CompactionFilter(_Filter):
     __repr__ = describe_fields
 
     async def __call__(self, data: Data) -> ModelInputData:
-        facts = await self.read_facts(data)
         items = cast("Sequence[Item]", data.model_data.input)  # a union of TypedDicts
         groups = group_responses(items)
-        messages = [message for message, _ in groups]
-        origins = [tuple(items[at] for at in indices) for _, indices in groups]
-        name = "" if self.thread is None else self.thread(data)
         issued = await self.windows.loop.wait_async(
-            partial(self.windows.request, name, facts, messages, origins, end_turns=True)
+            partial(
+                self.windows.request,
+                "" if self.thread is None else self.thread(data),
+                await self.read_facts(data),
+                [message for message, _ in groups],
+                [tuple(items[at] for at in indices) for _, indices in groups],
+                end_turns=True,
+            )
         )
         return _to_input(
             [
@@ -208,6 +211,7 @@ class _CompactionFilter(_Filter):
         )
 
 
+@attrs.define(kw_only=True, eq=False, repr=False)
 class TranscriptSession:
     """A session of OpenAI Agents whose items are kept in a transcript, word for word: ids and encrypted reasoning included.
 
@@ -223,18 +227,9 @@ class TranscriptSession:
         session_settings: The SDK's settings, such as the most items that a run reads.
     """
 
-    session_settings: SessionSettings | None
-
-    def __init__(
-        self,
-        *,
-        session_id: str,
-        transcript: Transcript,
-        session_settings: SessionSettings | None = None,
-    ) -> None:
-        self.session_id = session_id
-        self.transcript = transcript
-        self.session_settings = session_settings
+    session_id: str
+    transcript: Transcript
+    session_settings: SessionSettings | None = None
 
     def __repr__(self) -> str:
         return describe(self, session_id=self.session_id, transcript=self.transcript)

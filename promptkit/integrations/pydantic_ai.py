@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -44,6 +44,7 @@ try:
         ModelRequest,
         ModelRequestPart,
         ModelResponse,
+        ModelResponsePart,
         SystemPromptPart,
         TextPart,
         ThinkingPart,
@@ -200,16 +201,16 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         self, ctx: Context, request_context: ModelRequestContext
     ) -> ModelRequestContext:
         """Send the conversation as its window shows it."""
-        facts = _read_facts(request_context, self._budget, self._model)
         units = _split(request_context.messages)
-        make = partial(
-            self._windows.request,
-            ctx.conversation_id or "",
-            facts,
-            [_read(unit) for unit in units],
-            units,
+        issued = await self._windows.loop.wait_async(
+            partial(
+                self._windows.request,
+                ctx.conversation_id or "",
+                _read_facts(request_context, self._budget, self._model),
+                [_read(unit) for unit in units],
+                units,
+            )
         )
-        issued = await self._windows.loop.wait_async(make)
         self._issued[ctx.run_id or ""] = issued
         if len(self._issued) > self._max_issued:  # of runs that were cancelled
             self._issued.popitem(last=False)
@@ -227,17 +228,21 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         issued = self._issued.pop(ctx.run_id or "", None)
         if issued is not None:
             used = response.usage
-            usage = Usage(
-                input_tokens=used.input_tokens,
-                output_tokens=used.output_tokens,
-                cached_tokens=used.cache_read_tokens,
+            usage = (
+                Usage(
+                    input_tokens=used.input_tokens,
+                    output_tokens=used.output_tokens,
+                    cached_tokens=used.cache_read_tokens,
+                )
+                if used.input_tokens
+                else None
             )
             await self._windows.loop.wait_async(
                 partial(
                     self._windows.reply,
                     issued,
                     _read(_Unit(0, response)),
-                    usage if used.input_tokens else None,
+                    usage,
                 )
             )
         return response
@@ -294,12 +299,12 @@ def _join(messages: Sequence[ModelMessage], units: Iterable[_Unit | Message]) ->
     joined: list[ModelMessage] = []
     for at, group in groupby(units, lambda unit: None if isinstance(unit, Message) else unit.at):
         given = list(group)
-        values = [unit.value for unit in given if isinstance(unit, _Unit)]
+        # Any: pydantic-ai's union of parts of a request
+        values: list[Any] = [unit.value for unit in given if isinstance(unit, _Unit)]
         own = None if at is None else messages[at]
         if isinstance(own, ModelRequest):
             is_same = len(own.parts) == len(values) and all(map(operator.is_, own.parts, values))
-            parts: list[Any] = values  # Any: pydantic-ai's union of parts of a request
-            joined.append(own if is_same else replace(own, parts=parts))
+            joined.append(own if is_same else replace(own, parts=values))
         else:
             joined += (value for value in values if isinstance(value, ModelResponse))
             joined += (_write(unit) for unit in given if isinstance(unit, Message))
@@ -312,24 +317,23 @@ def _read(unit: _Unit) -> Message:
 
 
 def _read_response(response: ModelResponse) -> Message:
-    content: list[Part] = []
-    calls: list[ToolCall] = []
-    for part in response.parts:
-        if isinstance(part, TextPart):
-            content.append(part.content)
-        elif isinstance(part, ThinkingPart):
-            content.append(
-                OpaquePart(
-                    value={"type": "thinking", "thinking": part.content}, provider="pydantic-ai"
-                )
+    return Message(
+        role="assistant",
+        content=[
+            part.content
+            if isinstance(part, TextPart)
+            else OpaquePart(
+                value={"type": "thinking", "thinking": part.content}, provider="pydantic-ai"
             )
-        elif isinstance(part, ToolCallPart):
-            calls.append(
-                ToolCall(
-                    id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str()
-                )
-            )
-    return Message(role="assistant", content=content, tool_calls=calls)
+            for part in response.parts
+            if isinstance(part, TextPart | ThinkingPart)
+        ],
+        tool_calls=[
+            ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str())
+            for part in response.parts
+            if isinstance(part, ToolCallPart)
+        ],
+    )
 
 
 def _read_part(part: ModelRequestPart) -> Message:
@@ -391,24 +395,10 @@ def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
         own = [part.tool_call_id for part in value.parts if isinstance(part, ToolCallPart)]
         left = iter(match_calls(own, shortened.tool_calls))
         texts = [part for part in shortened.content if isinstance(part, str)]
-        parts: list[Any] = []  # Any: pydantic-ai's union of parts of a response
-        for part in value.parts:
-            if isinstance(part, ToolCallPart):
-                called: Any = part  # Any: of any type of arguments
-                call = next(left)
-                if call is not None:
-                    changed = (
-                        {}
-                        if call.arguments == part.args_as_json_str()
-                        else {"args": call.arguments}
-                    )
-                    parts.append(replace(called, tool_call_id=call.id, **changed))
-            elif not isinstance(part, TextPart):
-                parts.append(part)
-            elif texts:
-                parts.append(replace(part, content="\n".join(texts)))
-                texts = []
-        return _Unit(unit.at, replace(value, parts=parts))
+        text = iter(["\n".join(texts)] if texts else [])
+        # Any: pydantic-ai's union of parts of a response
+        parts: list[Any] = [_rebuild_part(part, left, text) for part in value.parts]
+        return _Unit(unit.at, replace(value, parts=[part for part in parts if part is not None]))
     if isinstance(value, UserPromptPart) and not isinstance(value.content, str):
         others = [each for each in value.content if not isinstance(each, str)]
         return _Unit(unit.at, replace(value, content=[shortened.text, *others]))
@@ -422,6 +412,24 @@ def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
             **({"tool_call_id": shortened.tool_call_id} if shortened.role == "tool" else {}),
         ),
     )
+
+
+def _rebuild_part(
+    part: ModelResponsePart, calls: Iterator[ToolCall | None], texts: Iterator[str]
+) -> object:
+    """Return a part of a response with the next call or the next text; None if there is none."""
+    match part:
+        case ToolCallPart():
+            called: Any = part  # Any: of any type of arguments
+            if (call := next(calls)) is None:
+                return None
+            same = call.arguments == part.args_as_json_str()
+            return replace(called, tool_call_id=call.id, args=part.args if same else call.arguments)
+        case TextPart():
+            text = next(texts, None)
+            return None if text is None else replace(part, content=text)
+        case _:
+            return part
 
 
 def _write(message: Message) -> ModelMessage:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -59,11 +58,10 @@ class ModelFacts:
 
     def is_like(self, other: ModelFacts, tokenizer: Tokenizer) -> bool:
         """Return whether a window with these facts serves other ones too: a system prompt may change as long as its size does not."""
-        if (self.model, self.budget, self.tools) != (other.model, other.budget, other.tools):
-            return False
-        mine, others = self.instructions, other.instructions
-        return mine == others or (
-            bool(mine and others) and tokenizer.count(mine or "") == tokenizer.count(others or "")
+        return self == other or (
+            attrs.evolve(self, instructions=other.instructions) == other
+            and tokenizer.count(self.instructions or "")
+            == tokenizer.count(other.instructions or "")
         )
 
 
@@ -122,12 +120,14 @@ def knows_window(model: str) -> bool:
 def budget_from_limits(model: str, limits: Mapping[str, object]) -> ContextBudget | None:
     """Return the budget from the limits that LangChain and litellm know of a model; None if they do not know its window."""
     size, output = limits.get("max_input_tokens"), limits.get("max_output_tokens")
-    if not isinstance(size, int):
-        return None
-    return ContextBudget(
-        window=size,
-        max_output_tokens=output if isinstance(output, int) and output > 0 else None,
-        model=model,
+    return (
+        ContextBudget(
+            window=size,
+            max_output_tokens=output if isinstance(output, int) and output > 0 else None,
+            model=model,
+        )
+        if isinstance(size, int)
+        else None
     )
 
 
@@ -166,7 +166,8 @@ class ThreadWindows:
         self._settings = settings
         self._transcripts = transcripts
         self._max_threads = max_threads
-        self._threads: OrderedDict[str, _Thread] = OrderedDict()
+        self._threads: dict[str, _Thread] = {}
+        """The open conversations, the one that was used least recently first."""
         self._starting = threading.Lock()
         self._started: LoopThread | None = None
 
@@ -187,7 +188,7 @@ class ThreadWindows:
         """
         with self._starting:
             if self._started is None:
-                self._started = LoopThread(partial(_close_all, self._threads))
+                self._started = LoopThread(partial(_close, self._threads.values()))
                 weakref.finalize(self, self._started.stop)
             return self._started
 
@@ -250,19 +251,17 @@ class ThreadWindows:
         return refusal is not None and await issued.window.recover(refusal, issued.request)
 
     async def _find(self, thread_id: str) -> _Thread:
-        if thread_id not in self._threads:
-            self._threads[thread_id] = _Thread(
-                Transcript() if self._transcripts is None else self._transcripts(thread_id)
-            )
-        self._threads.move_to_end(thread_id)
-        thread = self._threads[thread_id]
+        thread = self._threads.pop(thread_id, None) or _Thread(
+            Transcript() if self._transcripts is None else self._transcripts(thread_id)
+        )
+        self._threads[thread_id] = thread
         idle = [
             each
             for each, found in self._threads.items()
             if found is not thread and not found.lock.locked()
         ]
-        for each in idle[: max(0, len(self._threads) - self._max_threads)]:
-            await _close(self._threads.pop(each))
+        surplus = idle[: max(0, len(self._threads) - self._max_threads)]
+        await _close([self._threads.pop(each) for each in surplus])
         return thread
 
     async def _open(self, thread: _Thread, facts: ModelFacts) -> ContextWindow:
@@ -273,7 +272,7 @@ class ThreadWindows:
             and thread.facts.is_like(facts, window.tokenizer)
         ):
             return window
-        await _close(thread)
+        await _close([thread])
         thread.facts = facts
         thread.window = ContextWindow.from_settings(
             # the framework sends its own tools
@@ -290,14 +289,10 @@ class ThreadWindows:
         return thread.window
 
 
-async def _close_all(threads: OrderedDict[str, _Thread]) -> None:
-    for thread in threads.values():
-        await _close(thread)
-
-
-async def _close(thread: _Thread) -> None:
-    if thread.window is not None:
-        await thread.window.close()
+async def _close(threads: Iterable[_Thread]) -> None:
+    for thread in threads:
+        if thread.window is not None:
+            await thread.window.close()
 
 
 @attrs.frozen(kw_only=True)
@@ -350,9 +345,8 @@ class RequestFitter(Generic[T]):
         if overflow is None or overflow.is_body:
             return False
         learned = self.budgets.get(facts.model) or self._resolve(facts)
-        learned = learned.after_refusal(fitted.tokens, window=overflow.window)
-        self.budgets[facts.model] = learned
-        limit = learned.budget.limit
+        self.budgets[facts.model] = learned.after_refusal(fitted.tokens, window=overflow.window)
+        limit = self.budgets[facts.model].budget.limit
         return limit is not None and limit < fitted.tokens
 
     def _resolve(self, facts: ModelFacts) -> LearnedBudget:

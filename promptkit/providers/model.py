@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 import attrs
 
-from promptkit.messages import Message, OpaquePart, Part, ToolDefinition, Usage
+from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
 from promptkit.reprs import describe
 
 PURPOSE_HEADER = "X-Promptkit-Request"
@@ -74,7 +75,6 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The model's name, as budgets and receipts use it, such as `gpt-5`."""
-        ...
 
     async def complete(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
@@ -88,7 +88,6 @@ class Model(Protocol):
             messages: The messages of the request.
             tools: The tools that the model may call.
         """
-        ...
 
 
 class ModelOptions(TypedDict, total=False):
@@ -147,7 +146,6 @@ class AdjustableModel(Model, Protocol):
 
         The model itself is not changed.
         """
-        ...
 
 
 def is_anthropic_name(name: str) -> bool:
@@ -183,8 +181,9 @@ class _WithOnText:
     async def complete(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
     ) -> Reply:
-        reply = await self.model.complete(messages, tools=tools)
-        return pass_text(reply, {"on_text": self.on_text})
+        return pass_text(
+            await self.model.complete(messages, tools=tools), {"on_text": self.on_text}
+        )
 
 
 def pass_text(reply: Reply, options: ModelOptions) -> Reply:
@@ -204,11 +203,13 @@ def count_reasoning(
     message: Message, tokens: int, is_reasoning: Callable[[OpaquePart], bool]
 ) -> Message:
     """Return a reply with the tokens of all its reasoning, which providers count together, on the first part of it."""
-    content: list[Part] = []
-    for part in message.content:
-        if isinstance(part, OpaquePart) and is_reasoning(part):
-            content.append(attrs.evolve(part, tokens=tokens))
-            tokens = 0
-        else:
-            content.append(part)
-    return attrs.evolve(message, content=content)
+    counts = chain([tokens], repeat(0))
+    return attrs.evolve(
+        message,
+        content=[
+            attrs.evolve(part, tokens=next(counts))
+            if isinstance(part, OpaquePart) and is_reasoning(part)
+            else part
+            for part in message.content
+        ],
+    )

@@ -6,7 +6,7 @@ provider passes its own.
 
 from __future__ import annotations
 
-from asyncio import AbstractEventLoop
+from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from email.utils import parsedate_to_datetime
@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 import attrs
 
 from promptkit.errors import EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError
+from promptkit.messages import as_mapping
 from promptkit.providers.errors import Failure, error_from_failure
 from promptkit.providers.model import PURPOSE_HEADER, ModelOptions, Reply
 
@@ -26,6 +27,7 @@ class Sdk:
     """An SDK's module, and the exceptions that it raises for a request."""
 
     module: Any  # Any: the module of one of the two SDKs, which have the same names
+    create_client: Callable[[], Any]  # Any: a client of either
     failures: tuple[type[Exception], ...]
     transport: tuple[type[Exception], ...] = ()
     """Exceptions of its HTTP library, which Anthropic's SDK lets pass where a stream breaks off.
@@ -37,11 +39,9 @@ class Client(Protocol):
 
     async def close(self) -> None:
         """Close the connections."""
-        ...
 
     def with_options(self, *, max_retries: int = ...) -> Self:
         """Return the same client with other settings."""
-        ...
 
 
 class ReplyStream(Protocol):
@@ -49,11 +49,9 @@ class ReplyStream(Protocol):
 
     def add(self, event: Mapping[str, object]) -> Iterable[str]:
         """Take an event, and return the pieces of text that it adds."""
-        ...
 
     def build_reply(self) -> Reply:
         """Return the reply. Raises EmptyReplyError."""
-        ...
 
 
 ClientT = TypeVar("ClientT", bound=Client)
@@ -93,8 +91,6 @@ class SdkModel(Generic[ClientT]):
 
         A later request opens new ones.
         """
-        from asyncio import get_running_loop
-
         client = self._clients.pop(get_running_loop(), None)
         if client is not None:
             await client.close()
@@ -110,12 +106,10 @@ class SdkModel(Generic[ClientT]):
     ) -> None:
         await self.aclose()
 
-    def _find_client(self, create: Callable[[], ClientT]) -> ClientT:
-        from asyncio import get_running_loop
-
+    def _find_client(self, sdk: Sdk) -> ClientT:
         client = self.client or self._clients.get(get_running_loop())
         if client is None:
-            client = self._clients[get_running_loop()] = create()
+            client = self._clients[get_running_loop()] = sdk.create_client()
         return (
             client
             if self.max_retries is None
@@ -168,18 +162,14 @@ async def iterate_events(stream: Any, model: str, sdk: Sdk) -> AsyncGenerator[Ma
 
     Raises EmptyReplyError for a response that is no event stream.
     """
+    event = None
     async with stream:
-        received = False
-        while True:
-            try:
-                event = await anext(stream)
-            except StopAsyncIteration:
-                break
-            except sdk.failures as error:
-                raise error_from_sdk(error, model, sdk) from error
-            received = True
-            yield read_model(event, model, sdk)
-        if not received:
+        try:
+            async for event in stream:
+                yield read_model(event, model, sdk)
+        except sdk.failures as error:
+            raise error_from_sdk(error, model, sdk) from error
+        if event is None:
             kind = stream.response.headers.get("content-type", "nothing")
             raise EmptyReplyError(
                 f"the response is {kind} and not an event stream: check the base URL.", model=model
@@ -194,8 +184,7 @@ def read_model(response: Any, model: str, sdk: Sdk) -> Mapping[str, object]:  # 
             f"the response is not a JSON object, but {str(response)[:100]!r}: check the base URL.",
             model=model,
         )
-    read: Mapping[str, object] = response.to_dict(mode="json", warnings=False)
-    return read
+    return as_mapping(response.to_dict(mode="json", warnings=False))
 
 
 _BAD_HEADER = "a header of the request, such as the API key, has a character that headers cannot have: remove it from the key."
@@ -223,9 +212,11 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
                 )
             )
         case UnicodeEncodeError():
-            surrogate = f"a name or an opaque part has half of a surrogate pair in it, which cannot be sent: replace it ({error.reason})."
             return ModelRequestError(
-                _BAD_HEADER if error.encoding == "ascii" else surrogate, model=model
+                _BAD_HEADER
+                if error.encoding == "ascii"
+                else f"a name or an opaque part has half of a surrogate pair in it, which cannot be sent: replace it ({error.reason}).",
+                model=model,
             )
         case module.APIResponseValidationError() | ValueError():
             return EmptyReplyError(f"the response is not valid JSON ({error}).", model=model)
@@ -258,10 +249,8 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
         if 0 <= seconds < float("inf"):
             return seconds
     try:
-        until, now = (
-            parsedate_to_datetime(headers.get("retry-after", "")),
-            parsedate_to_datetime(headers.get("date", "")),
-        )
+        until = parsedate_to_datetime(headers.get("retry-after", ""))
+        now = parsedate_to_datetime(headers.get("date", ""))
         return max(0.0, (until - now).total_seconds())
     except (ValueError, TypeError):
         return None

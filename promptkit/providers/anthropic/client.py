@@ -107,11 +107,11 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         return tokens
 
     async def _create(self, body: Body) -> Any:  # noqa: ANN401  # Any: a stream, whose events the SDK does not check
-        client = self._find_client(_create_client)
+        client = self._find_client(_load_sdk())
         return await client.messages.create(**body, stream=True, **self._arguments(client, body))
 
     async def _count(self, body: Body) -> object:
-        client = self._find_client(_create_client)
+        client = self._find_client(_load_sdk())
         return await client.messages.count_tokens(**body, **self._arguments(client, body))
 
     # Any stands for arguments of the SDK
@@ -121,12 +121,6 @@ class AnthropicModel(SdkModel["AsyncAnthropic"]):
         if headers and isinstance(given := client.default_headers.get("anthropic-beta"), str):
             headers["anthropic-beta"] = f"{given},{headers['anthropic-beta']}"
         return self._transport_options(self.options.get("purpose"), headers)
-
-
-def _create_client() -> AsyncAnthropic:
-    from anthropic import AsyncAnthropic
-
-    return AsyncAnthropic()
 
 
 def _load_sdk() -> Sdk:
@@ -141,6 +135,7 @@ def _load_sdk() -> Sdk:
     # A response that is not JSON raises ValueError, and a key that is missing TypeError.
     return Sdk(
         module=anthropic,
+        create_client=anthropic.AsyncAnthropic,
         failures=(anthropic.AnthropicError, httpx2.TransportError, ValueError, TypeError),
         transport=(httpx2.TransportError,),
     )

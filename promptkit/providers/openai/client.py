@@ -80,16 +80,17 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
             ModelRequestError: The provider rejects the request.
             EmptyReplyError: The reply has neither text nor tool calls.
         """
-        body = (build_responses_body if self.api == "responses" else build_chat_body)(
-            self.name, messages, tools, self.options
+        build, make_stream, parse = (
+            (build_responses_body, ResponsesStream, parse_responses_reply)
+            if self.api == "responses"
+            else (build_chat_body, ChatStream, parse_chat_reply)
         )
+        body = build(self.name, messages, tools, self.options)
         if body.get("stream"):
-            reply = ResponsesStream(self.name) if self.api == "responses" else ChatStream(self.name)
             return await self._read_stream(
-                self._create(body), reply, _load_sdk(), id_header="x-request-id"
+                self._create(body), make_stream(self.name), _load_sdk(), id_header="x-request-id"
             )
         answer, request_id = await self._await_json(self._create(body))
-        parse = parse_responses_reply if self.api == "responses" else parse_chat_reply
         return attrs.evolve(parse(answer, self.name), request_id=request_id)
 
     async def compact(self, messages: Sequence[Message]) -> CompactedInput:
@@ -100,8 +101,8 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         Raises as `complete` does, and ModelRequestError where `api` is Chat Completions or the
         SDK's version has no such request.
         """
-        body = build_responses_body(self.name, messages, (), self.options)
-        answer, request_id = await self._await_json(self._compact(body["input"]))
+        items = build_responses_body(self.name, messages, (), self.options)["input"]
+        answer, request_id = await self._await_json(self._compact(items))
         return attrs.evolve(summary_from_compaction(answer, self.name), request_id=request_id)
 
     async def _await_json(
@@ -119,14 +120,14 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         ) else None
 
     async def _create(self, body: Body) -> Any:  # noqa: ANN401  # Any: a response or a stream, which the SDK does not check
-        client = self._find_client(_create_client)
+        client: AsyncOpenAI = self._find_client(_load_sdk())
         # Any stands for the body selects the overload
         endpoint: Any = client.responses if self.api == "responses" else client.chat.completions
         return await endpoint.create(**body, **self._transport_options(self.options.get("purpose")))
 
     async def _compact(self, items: Sequence[object]) -> object:
         # Any stands for older versions of the SDK do not have the endpoint
-        responses: Any = self._find_client(_create_client).responses
+        responses: Any = self._find_client(_load_sdk()).responses
         if self.api != "responses" or not hasattr(responses, "compact"):
             reason = (
                 "use api='responses'" if self.api != "responses" else "update the package openai"
@@ -139,14 +140,12 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         )
 
 
-def _create_client() -> AsyncOpenAI:
-    from openai import AsyncOpenAI
-
-    return AsyncOpenAI()
-
-
 def _load_sdk() -> Sdk:
     import openai
 
     # a response that is not JSON raises ValueError
-    return Sdk(module=openai, failures=(openai.OpenAIError, ValueError))
+    return Sdk(
+        module=openai,
+        create_client=openai.AsyncOpenAI,
+        failures=(openai.OpenAIError, ValueError),
+    )

@@ -60,8 +60,7 @@ def build_chat_body(
     Raises:
         EmitError: The format cannot hold a message.
     """
-    written = _write_messages(name, messages)
-    sent = to_chat(written, cache=_sends_cache_breakpoints(name, options))
+    sent = to_chat(_write_messages(name, messages), cache=_sends_cache_breakpoints(name, options))
     return {"model": name, "messages": sent, **_build_options(_CHAT, name, tools, options)}
 
 
@@ -81,11 +80,16 @@ def build_responses_body(
     Raises:
         EmitError: The format cannot hold a message.
     """
-    written = _write_messages(name, messages)
-    items = to_responses(written, cache=_sends_cache_breakpoints(name, options))
+    items = to_responses(
+        _write_messages(name, messages), cache=_sends_cache_breakpoints(name, options)
+    )
     _set_phases(items, messages)
-    more = _build_options(_RESPONSES, name, tools, options)
-    return {"model": name, "input": items, "store": False, **more}
+    return {
+        "model": name,
+        "input": items,
+        "store": False,
+        **_build_options(_RESPONSES, name, tools, options),
+    }
 
 
 def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]:
@@ -127,13 +131,12 @@ def _build_options(
     api: _Api, name: str, tools: Sequence[ToolDefinition], options: ModelOptions
 ) -> Body:
     """Build what a body has besides the messages."""
-    body: Body = {}
-    if tools and "parallel_tool_calls" in options:
-        body["parallel_tool_calls"] = options["parallel_tool_calls"]
-    if "prompt_cache_key" in options:
-        body["prompt_cache_key"] = options["prompt_cache_key"]
-    if "temperature" in options and not _reasons(name, options):
-        body["temperature"] = options["temperature"]
+    is_sent = {
+        "parallel_tool_calls": bool(tools),
+        "prompt_cache_key": True,
+        "temperature": not _reasons(name, options),
+    }
+    body: Body = {option: value for option, value in sorted(options.items()) if is_sent.get(option)}
     if tools:
         body["tools"] = api.write_tools(tools)
         if (choice := options.get("tool_choice")) is not None:
@@ -172,7 +175,11 @@ def _set_phases(items: list[Any], messages: Sequence[Message]) -> None:  # Any: 
 
 
 def _find_phase(message: Message) -> object:
-    for part in reversed(message.content):
-        if isinstance(part, OpaquePart) and part.provider == PHASE:
-            return as_mapping(part.value).get("phase")
-    return None
+    return next(
+        (
+            as_mapping(part.value).get("phase")
+            for part in reversed(message.content)
+            if isinstance(part, OpaquePart) and part.provider == PHASE
+        ),
+        None,
+    )

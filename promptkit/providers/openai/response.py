@@ -6,7 +6,7 @@ Every field of the JSON is checked before it is used.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -55,7 +55,6 @@ def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
     _raise_error(completion.get("error"), model)
     choice = as_mapping(next(iter(as_sequence(completion.get("choices"))), None))
     message = as_mapping(choice.get("message"))
-    reason = choice.get("finish_reason")
     content = message.get("content")
     # Most servers answer with a string, some with parts of text as in requests.
     texts = (
@@ -64,22 +63,21 @@ def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
         else [as_mapping(part).get("text") for part in as_sequence(content)]
     )
     refusal = message.get("refusal")
-    return _build_reply(
-        _Answer(
-            content=_keep_texts([*texts, refusal]),
-            calls=[
-                _parse_call(call.get("id"), as_mapping(call.get("function")))
-                for call in map(as_mapping, as_sequence(message.get("tool_calls")))
-            ],
-            finish="content_filter" if refusal else _CHAT_FINISHES.get(str(reason), "stop"),
-            reason=reason if isinstance(reason, str) else None,
-            usage=_build_usage(
-                as_mapping(completion.get("usage")),
-                ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
-            ),
+    calls = [
+        _parse_call(call.get("id"), as_mapping(call.get("function")))
+        for call in map(as_mapping, as_sequence(message.get("tool_calls")))
+    ]
+    reply = Reply(
+        message=_build_message(_keep_texts([*texts, refusal]), calls),
+        finish="content_filter"
+        if refusal
+        else _CHAT_FINISHES.get(str(choice.get("finish_reason")), "stop"),
+        usage=_build_usage(
+            as_mapping(completion.get("usage")),
+            ("prompt_tokens", "completion_tokens", "prompt_tokens_details"),
         ),
-        model,
     )
+    return _check_reply(reply, choice.get("finish_reason"), model, has_all=None not in calls)
 
 
 def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
@@ -90,12 +88,7 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
     _raise_error(response.get("error"), model)
     usage = as_mapping(response.get("usage"))
     items = [as_wire_object(item) or {} for item in as_sequence(response.get("output"))]
-    parts = list(
-        _parse_parts(
-            items,
-            as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens")),
-        )
-    )
+    reasoning = as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens"))
     reason = as_mapping(response.get("incomplete_details")).get("reason")
     unexplained: Finish = "length" if response.get("status") == "incomplete" else "stop"
     refused = any(
@@ -103,20 +96,17 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
         for item in items
         for part in as_sequence(item.get("content"))
     )
-    return _build_reply(
-        _Answer(
-            content=parts,
-            calls=[
-                _parse_call(item.get("call_id"), item)
-                for item in items
-                if item.get("type") == "function_call"
-            ],
-            finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
-            reason=reason if isinstance(reason, str) else None,
-            usage=parse_usage(usage),
-        ),
-        model,
+    calls = [
+        _parse_call(item.get("call_id"), item)
+        for item in items
+        if item.get("type") == "function_call"
+    ]
+    reply = Reply(
+        message=_build_message(_parse_parts(items, reasoning), calls),
+        finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
+        usage=parse_usage(usage),
     )
+    return _check_reply(reply, reason, model, has_all=None not in calls)
 
 
 def parse_usage(usage: Mapping[str, object]) -> Usage:
@@ -132,54 +122,46 @@ def _raise_error(error: object, model: str) -> None:
         )
 
 
-@attrs.frozen
-class _Answer:
-    """The fields of a reply that both APIs have, each in its own way."""
-
-    content: Sequence[Part]
-    calls: Sequence[ToolCall | None]
-    """None for a call without a name or an id."""
-    finish: Finish
-    reason: str | None
-    """The finish reason as the provider wrote it."""
-    usage: Usage
+def _build_message(content: Iterable[Part], calls: Iterable[ToolCall | None]) -> Message:
+    return Message(role="assistant", content=tuple(content), tool_calls=filter(None, calls))
 
 
-def _build_reply(answer: _Answer, model: str) -> Reply:
-    if answer.reason == _WINDOW_FULL:
+def _check_reply(reply: Reply, reason: object, model: str, *, has_all: bool) -> Reply:
+    """Return a reply with its finish reason, or raise the error that it means.
+
+    Args:
+        reply: The reply.
+        reason: The finish reason as the provider wrote it.
+        model: The model's name.
+        has_all: Whether each of its tool calls has a name and an id.
+    """
+    reason = reason if isinstance(reason, str) else None
+    if reason == _WINDOW_FULL:
         raise ContextLengthExceededError(
             "the request does not fit into the model's context window: the response has nothing else.",
             model=model,
-            code=answer.reason,
+            code=reason,
         )
-    calls = tuple(call for call in answer.calls if call)
-    reply = Message(role="assistant", content=tuple(answer.content), tool_calls=calls)
-    incomplete = len(calls) < len(answer.calls)
-    if incomplete or (not calls and not reply.text.strip()):
-        what = (
-            "a tool call without a name or an id" if incomplete else "neither text nor a tool call"
-        )
-        ended = f" (it stopped with {answer.reason!r})" if answer.reason else ""
+    calls = reply.message.tool_calls
+    if not has_all or (not calls and not reply.message.text.strip()):
+        what = "neither text nor a tool call" if has_all else "a tool call without a name or an id"
+        ended = f" (it stopped with {reason!r})" if reason else ""
         error = EmptyReplyError(
             f"the reply has {what}{ended}: try again, with more output tokens if it reached its limit.",
             model=model,
         )
-        error.finish, error.usage = answer.reason, answer.usage
+        error.finish, error.usage = reason, reply.usage
         raise error
     # OpenAI ends a forced call with "stop", and some other servers every call.
-    return Reply(
-        message=reply,
-        usage=answer.usage,
-        finish="tool_calls" if calls and answer.finish == "stop" else answer.finish,
-    )
+    return attrs.evolve(reply, finish="tool_calls") if calls and reply.finish == "stop" else reply
 
 
 def _parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:
     name, arguments = function.get("name"), function.get("arguments")
-    if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
-        return None
-    return ToolCall(
-        id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else ""
+    return (
+        ToolCall(id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else "")
+        if isinstance(call_id, str) and call_id and isinstance(name, str) and name
+        else None
     )
 
 
@@ -199,16 +181,18 @@ def _parse_parts(items: Sequence[Mapping[str, Json]], reasoning_tokens: int) -> 
                     [as_mapping(part).get("text"), as_mapping(part).get("refusal")]
                 )
         elif kind != "function_call" and isinstance(kind, str):
-            kept = {
-                key: value
-                for key, value in item.items()
-                if value is not None and key in INPUT_FIELDS.get(kind, item)
-            }
+            kept = _keep_fields(item, kind)
             if kind == "reasoning" and not (kept.get("encrypted_content") or kept.get("content")):
                 # reasoning that is not stored: OpenAI would answer that it does not know the id
                 continue
             yield OpaquePart(value=kept, tokens=reasoning_tokens, provider="responses")
             reasoning_tokens = 0  # the provider counts all reasoning items together
+
+
+def _keep_fields(item: Mapping[str, Json], kind: str) -> dict[str, Json]:
+    """Return the fields of an output item that OpenAI accepts as input."""
+    names = INPUT_FIELDS.get(kind, item)
+    return {key: value for key, value in item.items() if value is not None and key in names}
 
 
 def _build_usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Usage:
@@ -230,18 +214,18 @@ class _Call:
     arguments: list[str] = attrs.field(factory=list[str])
 
 
+@attrs.define
 class ChatStream:
     """Collects the chunks of a streamed chat completion."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._content: list[str] = []
-        self._refusal: list[str] = []
-        self._calls: list[_Call] = []
-        self._by_index: dict[int | None, _Call] = {}
-        """Index of a piece → the call that it belongs to."""
-        self._finish: object = None
-        self._usage: object = None
+    _model: str
+    _content: list[str] = attrs.field(factory=list[str], init=False)
+    _refusal: list[str] = attrs.field(factory=list[str], init=False)
+    _calls: list[_Call] = attrs.field(factory=list[_Call], init=False)
+    _by_index: dict[int | None, _Call] = attrs.field(factory=dict[int | None, _Call], init=False)
+    """Index of a piece → the call that it belongs to."""
+    _finish: object = attrs.field(default=None, init=False)
+    _usage: object = attrs.field(default=None, init=False)
 
     def add(self, event: Mapping[str, object]) -> Iterator[str]:
         """Add a chunk. Yields the pieces of text in it."""
@@ -260,12 +244,12 @@ class ChatStream:
                     yield piece
 
     def _add_call(self, piece: Mapping[str, object]) -> None:
-        index, call_id, function = (
+        given, call_id, function = (
             piece.get("index"),
             piece.get("id"),
             as_mapping(piece.get("function")),
         )
-        index = index if isinstance(index, int) else None
+        index = given if isinstance(given, int) else None
         call = self._by_index.get(index)
         # Some servers give every call the index 0, and distinguish them by their ids only.
         if call is None or (isinstance(call_id, str) and call_id and call_id != call.id):
@@ -284,14 +268,16 @@ class ChatStream:
         """
         if self._finish is None:
             raise _cut_off(self._model)
-        calls = [
-            {"id": call.id, "function": {"name": call.name, "arguments": "".join(call.arguments)}}
-            for call in self._calls
-        ]
         message = {
             "content": "".join(self._content),
             "refusal": "".join(self._refusal),
-            "tool_calls": calls,
+            "tool_calls": [
+                {
+                    "id": call.id,
+                    "function": {"name": call.name, "arguments": "".join(call.arguments)},
+                }
+                for call in self._calls
+            ],
         }
         return parse_chat_reply(
             {
@@ -302,6 +288,7 @@ class ChatStream:
         )
 
 
+@attrs.define
 class ResponsesStream:
     """Collects the events of a streamed response.
 
@@ -309,10 +296,9 @@ class ResponsesStream:
     output.
     """
 
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._items: list[object] = []
-        self._response: Mapping[str, object] | None = None
+    _model: str
+    _items: list[object] = attrs.field(factory=list[object], init=False)
+    _response: Mapping[str, object] | None = attrs.field(default=None, init=False)
 
     def add(self, event: Mapping[str, object]) -> Iterator[str]:
         """Add an event.
@@ -393,21 +379,13 @@ def summary_from_compaction(answer: Mapping[str, object], model: str) -> Compact
                 Message(role="user", content=tuple(str(part["text"]) for part in parts))
             )
             continue
-        names = INPUT_FIELDS.get(str(kind), item)
-        value = {key: kept for key, kept in item.items() if kept is not None and key in names}
-        if kind == "message":
-            tokens, has_summary = (
-                len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1,
-                has_summary or role != "user",
-            )
-        else:
+        value = _keep_fields(item, str(kind))
+        tokens = len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1
+        if kind != "message":
             # The output tokens of the request are those of the first such part.
-            tokens, written, has_summary = (
-                written
-                or (0 if has_summary else len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1),
-                0,
-                True,
-            )
+            tokens = written or (0 if has_summary else tokens)
+            written = 0
+        has_summary = has_summary or kind != "message" or role != "user"
         part = OpaquePart(value=value, tokens=tokens, provider="responses")
         messages.append(Message(role="user" if role == "user" else "assistant", content=(part,)))
     if not has_summary:
