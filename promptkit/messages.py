@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, cast, runtime_checkable
 
 import attrs
@@ -220,31 +220,38 @@ def as_sequence(value: object) -> Sequence[object]:
     return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
-def copy_json(value: Json) -> Any:  # noqa: ANN401  # Any: the result is passed where the SDKs declare TypedDicts
+def copy_json(
+    value: Json, change: Callable[[str], str] | None = None, *, keys: bool = False
+) -> Any:  # noqa: ANN401  # Any: the result is passed where the SDKs declare TypedDicts
     """Copy a JSON value deeply into dicts and lists, whatever mappings it consists of.
 
     Works without recursion.
+
+    Args:
+        value: The value.
+        change: Return what stands in the copy for a string. None: the string itself.
+        keys: Whether `change` also applies to keys.
     """
     root: list[Json] = [value]
     todo: list[list[Json] | dict[str, Json]] = [root]
-    while todo:
-        holder = todo.pop()
-        if isinstance(holder, dict):
-            for key, item in holder.items():
-                holder[key] = _copy_item(item, todo)
+
+    def copy(item: Json) -> Json:
+        if isinstance(item, Mapping):
+            todo.append(
+                {change(key): each for key, each in item.items()} if keys and change else dict(item)
+            )
+        elif isinstance(item, list | tuple):
+            todo.append(list(item))
         else:
-            holder[:] = [_copy_item(item, todo) for item in holder]
+            return change(item) if change and isinstance(item, str) else item
+        return todo[-1]
+
+    while todo:
+        if isinstance(holder := todo.pop(), dict):
+            holder.update({key: copy(item) for key, item in holder.items()})
+        else:
+            holder[:] = map(copy, holder)
     return root[0]
-
-
-def _copy_item(item: Json, todo: list[list[Json] | dict[str, Json]]) -> Json:
-    if isinstance(item, Mapping):
-        todo.append(dict(item))
-    elif isinstance(item, list | tuple):
-        todo.append(list(item))
-    else:
-        return item
-    return todo[-1]
 
 
 @attrs.frozen(kw_only=True)

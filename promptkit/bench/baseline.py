@@ -149,9 +149,9 @@ def _times(old: Sweep, new: Sweep, at: int) -> Iterator[tuple[Kind, float, float
         ("cold", old.over_floor(was.cold), new.over_floor(point.cold)),
         ("warm", old.over_floor(was.warm), new.over_floor(point.warm)),
     )
-    for kind, before, now in times:
-        if before is not None and now is not None:
-            yield kind, before, now
+    yield from (
+        (kind, before, now) for kind, before, now in times if before is not None and now is not None
+    )
 
 
 def _notes(before: Run, now: Run, *, timed: bool) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,11 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from promptkit.cli.output.terminal import escape_control_chars, is_quiet, usage_error
+from promptkit.lab import corpus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from promptkit.lab.corpus import CorpusJob, CorpusSummary
     from promptkit.messages import Json
 
 Command = TypeVar("Command", bound="Callable[..., Any]")  # Any: the arguments of any command
@@ -22,13 +21,12 @@ Command = TypeVar("Command", bound="Callable[..., Any]")  # Any: the arguments o
 
 def engine_options(command: Command) -> Command:
     """Add the options that say where the work is done."""
-    options = (
+    for option in (  # the last one first, as decorators are applied
         click.option(
-            "--engine",
-            default="local",
-            show_default=True,
-            metavar="ENGINE",
-            help="Where the work is done: local processes, dask or ray on this machine, or a cluster, dask://HOST:PORT or ray://HOST:PORT.",
+            "--state",
+            type=click.Path(path_type=Path),
+            metavar="FILE",
+            help="Where unfinished work is kept, so that the same command goes on after an interrupt. By default beside OUT.",
         ),
         click.option(
             "--workers",
@@ -36,29 +34,26 @@ def engine_options(command: Command) -> Command:
             help="Parallel processes. By default one for each processor.",
         ),
         click.option(
-            "--state",
-            type=click.Path(path_type=Path),
-            metavar="FILE",
-            help="Where unfinished work is kept, so that the same command goes on after an interrupt. By default beside OUT.",
+            "--engine",
+            default="local",
+            show_default=True,
+            metavar="ENGINE",
+            help="Where the work is done: local processes, dask or ray on this machine, or a cluster, dask://HOST:PORT or ray://HOST:PORT.",
         ),
-    )
-    for option in reversed(options):
+    ):
         command = option(command)
     return command
 
 
 def check_inputs(files: Sequence[Path | str]) -> None:
     """End the command with a sentence if a file that is named does not exist."""
-    from promptkit.lab.corpus import is_pattern
-
     for file in files:
-        if isinstance(file, Path) and not file.is_file() and not is_pattern(file):
-            folder = (
-                f"; it is a folder: write '{file}/**/*.jsonl' for the files in it"
+        if isinstance(file, Path) and not file.is_file() and not corpus.is_pattern(file):
+            usage_error(
+                f"there is no file {file}; it is a folder: write '{file}/**/*.jsonl' for the files in it."
                 if file.is_dir()
-                else ""
+                else f"there is no file {file}."
             )
-            usage_error(f"there is no file {file}{folder}.")
 
 
 def expand_inputs(files: Sequence[Path | str]) -> list[Path | str]:
@@ -66,19 +61,17 @@ def expand_inputs(files: Sequence[Path | str]) -> list[Path | str]:
 
     A file that is named twice is there once.
     """
-    from promptkit.lab.corpus import is_pattern, list_inputs
-
     return list(
         {
             str(each): each
             for file in files
-            for each in (sorted(list_inputs(file)) if is_pattern(file) else [file])
+            for each in (sorted(corpus.list_inputs(file)) if corpus.is_pattern(file) else [file])
         }.values()
     )
 
 
 def run_on_files(  # noqa: PLR0913  # keywords
-    job: CorpusJob,
+    job: corpus.CorpusJob,
     files: Sequence[Path | str],
     output: Path | str | None,
     *,
@@ -88,15 +81,14 @@ def run_on_files(  # noqa: PLR0913  # keywords
     state: Path | None,
     force: bool,
     on_totals: Callable[[Json], object] | None = None,
-) -> CorpusSummary:
+) -> corpus.CorpusSummary:
     """Run a job over files, with a progress bar if stderr is a terminal.
 
     An interrupt says how to go on.
     """
-    from promptkit.lab.corpus import find_state, run_job
     from promptkit.lab.engines import open_engine
 
-    place = state or find_state(output or "promptkit")
+    place = state or corpus.find_state(output or "promptkit")
     progress = (0, 0)
 
     def tell(done: int, total: int) -> None:
@@ -106,7 +98,7 @@ def run_on_files(  # noqa: PLR0913  # keywords
 
     try:
         with show_bar(title) as update, open_engine(engine, workers=workers) as executor:
-            return run_job(
+            return corpus.run_job(
                 job,
                 files,
                 output,
@@ -118,20 +110,23 @@ def run_on_files(  # noqa: PLR0913  # keywords
             )
     except KeyboardInterrupt:
         if progress[0]:
-            kept = f"{progress[0]:,} of {progress[1]:,} files are done and kept in {place}: the same command goes on from there."
-            click.echo(f"promptkit: {escape_control_chars(kept)}", err=True)
+            print_problem(
+                f"{progress[0]:,} of {progress[1]:,} files are done and kept in {place}: the same command goes on from there."
+            )
         raise
 
 
-def report_failures(summary: CorpusSummary) -> None:
+def report_failures(summary: corpus.CorpusSummary) -> None:
     """Print on stderr why files or conversations have no result."""
     for error in summary.errors:
-        line = error.replace("\n", "\\n")
-        click.echo(f"promptkit: {escape_control_chars(line)}", err=True)
+        print_problem(error.replace("\n", "\\n"))
     if summary.failures > len(summary.errors):
-        click.echo(
-            f"promptkit: {summary.failures - len(summary.errors):,} more failures.", err=True
-        )
+        print_problem(f"{summary.failures - len(summary.errors):,} more failures.")
+
+
+def print_problem(problem: str) -> None:
+    """Print on stderr what went wrong, or what an interrupt leaves."""
+    click.echo(f"promptkit: {escape_control_chars(problem)}", err=True)
 
 
 @contextmanager
@@ -178,12 +173,9 @@ def show_bar(title: str, *, of_bytes: bool = False) -> Generator[Callable[[int, 
         *columns, console=Console(stderr=True), transient=True, speed_estimate_period=30
     ) as bar:
         task = bar.add_task(escape(title), total=None)
-        started = False
 
         def update(done: int, total: int) -> None:
-            nonlocal started
-            if not started:  # what an earlier run did is no work of this one
-                started = True
+            if bar.tasks[0].total is None:  # what an earlier run did is no work of this one
                 bar.reset(task, total=total, completed=done)
             bar.update(task, completed=done, total=total)
 

@@ -191,7 +191,7 @@ def _describe_look_up(host: object, *_: object) -> str | None:
     # An IP address is not looked up, and servers ask for the name of their own machine.
     if (
         name is None
-        or _parse_ip_address(name)
+        or parse_ip_address(name)
         or _is_this_machine(name)
         or name == socket.gethostname()
     ):
@@ -201,7 +201,7 @@ def _describe_look_up(host: object, *_: object) -> str | None:
 
 def _describe_reverse_look_up(address: object) -> str | None:
     host = _host_and_port(address)[0] or _host_text(address)
-    number = _parse_ip_address(host or "")
+    number = parse_ip_address(host or "")
     return (
         _describe_look_up(host)
         if number is None or _is_this_machine(str(number))
@@ -239,7 +239,8 @@ def _host_text(host: object) -> str | None:
     return host if isinstance(host, str) else None
 
 
-def _parse_ip_address(host: str) -> IPv4Address | IPv6Address | None:
+def parse_ip_address(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the IP address that a text is; None for a name."""
     try:
         number = ip_address(host)
     except ValueError:
@@ -248,7 +249,7 @@ def _parse_ip_address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _is_this_machine(host: str) -> bool:
-    number = _parse_ip_address(host)
+    number = parse_ip_address(host)
     if number is not None:
         return number.is_loopback or number.is_unspecified
     # some systems ask DNS servers for `localhost.` and `x.localhost`

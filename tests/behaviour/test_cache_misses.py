@@ -302,7 +302,7 @@ def test_stats_count_the_misses_of_a_file_by_cause(
         await talk.window.close()
 
     asyncio.run(converse())
-    figures, _ = collect_stats(file, count=lambda _: 1)
+    figures, _ = collect_stats(file, model=None)
     assert figures["cache_misses"] == {"model": 1}
     print_stats(figures)
     assert "cache misses  1 (1 model)" in capsys.readouterr().out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from promptkit import bench as benches
 from promptkit.cli.input.params import (
     MODELS,
     SHARE,
@@ -25,9 +26,7 @@ if TYPE_CHECKING:
 
 
 def _parse_budgets(text: str) -> tuple[int, ...]:
-    from promptkit.bench import parse_budgets
-
-    return parse_budgets(text)
+    return benches.parse_budgets(text)
 
 
 @click.command(
@@ -132,19 +131,19 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write
     it to that file with --output.
     """
-    from promptkit.bench import compare, format_comparison, measure, read_run, run_to_json
     from promptkit.bench.baseline import check_comparable
     from promptkit.cli.input.props import read_props
     from promptkit.cli.input.target import load_target
+    from promptkit.cli.output.tables import print_run
 
     model_names = tuple(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
-    earlier = read_run(baseline) if baseline else None
+    earlier = benches.read_run(baseline) if baseline else None
     if earlier:
         check_comparable(earlier, budgets=budgets, models=model_names or (None,), depth=depth)
     _check_files(output, plot, baseline, force=force)
     element = load_target(target, read_props(props))
     with show_spinner(f"Measuring {target} at {len(budgets):,} budgets"):
-        run = measure(
+        run = benches.measure(
             element,
             budgets=budgets,
             models=model_names,
@@ -153,26 +152,22 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
             target=target,
             defaults=defaults,
         )
-    text = run_to_json(run)
+    text = benches.run_to_json(run)
     if output:
         write_file(output, text.encode(), mode=0o666)
     if plot:
-        from promptkit.bench import draw_run
-
         with show_spinner(f"Drawing {plot}"):
-            write_file(plot, draw_run(run, plot.suffix), mode=0o666)
+            write_file(plot, benches.draw_run(run, plot.suffix), mode=0o666)
     if as_json:
         click.echo(text, nl=False)
     else:
-        from promptkit.cli.output.tables import print_run
-
         print_run(run)
     if earlier and baseline:
-        comparison = compare(run, earlier, tolerance=tolerance, time_tolerance=time_tolerance)
-        click.echo(
-            format_comparison(comparison) if as_json else f"\n{format_comparison(comparison)}",
-            err=as_json,
+        comparison = benches.compare(
+            run, earlier, tolerance=tolerance, time_tolerance=time_tolerance
         )
+        report = benches.format_comparison(comparison)
+        click.echo(report if as_json else f"\n{report}", err=as_json)
         if comparison.worse:
             click.echo(
                 f"If that is intended, replace the baseline: run the same command with -o {baseline} --force and without --baseline.",

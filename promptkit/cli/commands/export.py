@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+import promptkit
+from promptkit import transcript as transcripts
 from promptkit.cli.input.params import force_option, leaf_option, read_address, redact_option
 from promptkit.cli.output.terminal import (
     check_output,
@@ -16,12 +18,7 @@ from promptkit.cli.output.terminal import (
     usage_error,
     write_json,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from promptkit import Message, Transcript
-    from promptkit.transcript import Entry
+from promptkit.lab import recordings
 
 
 @click.command(
@@ -66,8 +63,6 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
     FILE is a transcript, as a file or as a URL such as sqlite:///talks.db#42, or a recording that
     `promptkit import` reads.
     """
-    from promptkit.transcript import redact_secrets
-
     if isinstance(output, str):
         usage_error(
             "export writes files: `promptkit import FILE -o URL` writes a transcript to a database or object storage."
@@ -76,25 +71,26 @@ def export(  # noqa: PLR0913  # one argument for each option of the command
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         transcript = read_transcript(file)
     path = find_path(transcript, leaf)
+    redactor = transcripts.redact_secrets if redact else None
     write_json(
         output,
-        _encode(transcript, path, to=to, full=full, redact=redact_secrets if redact else None),
+        recordings.encode_transcript(transcript.entries if full else path, redact=redactor)
+        if to == "promptkit"
+        else encode_messages(
+            recordings.messages_from_entries(path, full=full, redact=redactor), to=to
+        ),
     )
 
 
-def read_transcript(file: Path | str) -> Transcript:
+def read_transcript(file: Path | str) -> promptkit.Transcript:
     """Read a transcript or a recording, or end the program with a sentence."""
-    from promptkit import Transcript
-    from promptkit.lab.recordings import read_recording
-    from promptkit.transcript import InMemoryStore
-
-    entries = [entry for _, batch in read_recording(file) for entry in batch.entries]
+    entries = [entry for _, batch in recordings.read_recording(file) for entry in batch.entries]
     if not entries:
         usage_error(f"{file} has no entries to write.")
-    return Transcript(InMemoryStore(entries))
+    return promptkit.Transcript(transcripts.InMemoryStore(entries))
 
 
-def find_path(transcript: Transcript, leaf: str | None) -> Sequence[Entry]:
+def find_path(transcript: promptkit.Transcript, leaf: str | None) -> Sequence[transcripts.Entry]:
     """Return the entries up to a leaf, given by its id, the beginning of its id, or a label.
 
     A label selects the branch that contains it.
@@ -117,30 +113,8 @@ def find_path(transcript: Transcript, leaf: str | None) -> Sequence[Entry]:
     return transcript.path(found[0])
 
 
-def _encode(
-    transcript: Transcript,
-    path: Sequence[Entry],
-    *,
-    to: str,
-    full: bool,
-    redact: Callable[[str], str] | None,
-) -> Iterable[bytes]:
-    from promptkit.lab.recordings import encode_transcript, messages_from_entries
-
-    return (
-        encode_transcript(transcript.entries if full else path, redact=redact)
-        if to == "promptkit"
-        else encode_messages(messages_from_entries(path, full=full, redact=redact), to=to)
-    )
-
-
-def encode_messages(messages: Sequence[Message], *, to: str) -> Iterable[bytes]:
+def encode_messages(messages: Sequence[promptkit.Message], *, to: str) -> Iterable[bytes]:
     """Encode messages as JSON in the format `chat` or `anthropic`."""
-    from promptkit.lab.recordings import to_anthropic_json, to_chat_json
-
-    text = json.dumps(
-        to_chat_json(messages) if to == "chat" else to_anthropic_json(messages),
-        ensure_ascii=False,
-        indent=2,
-    )
+    encode = recordings.to_chat_json if to == "chat" else recordings.to_anthropic_json
+    text = json.dumps(encode(messages), ensure_ascii=False, indent=2)
     return [f"{text}\n".encode("utf-8", errors="backslashreplace")]

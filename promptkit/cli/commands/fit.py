@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import click
 
+import promptkit
 from promptkit.cli.commands.export import (
     encode_messages,
     find_path,
@@ -19,6 +20,7 @@ from promptkit.cli.corpus_run import check_inputs, engine_options, report_failur
 from promptkit.cli.input.params import SIZE, force_option, leaf_option, model_option, read_address
 from promptkit.cli.output.terminal import (
     check_output,
+    count_nouns,
     escape_control_chars,
     print_note,
     show_spinner,
@@ -26,11 +28,7 @@ from promptkit.cli.output.terminal import (
     write_json,
 )
 from promptkit.errors import TranscriptFormatError
-
-if TYPE_CHECKING:
-    from promptkit import Fitted, Message
-    from promptkit.messages import Json
-
+from promptkit.lab import corpus, recordings
 
 FILES = """a JSON list of messages, such as [{"role": "user", "content": "Hello"}], or a recording that `promptkit import` reads"""
 
@@ -38,17 +36,19 @@ FILES = """a JSON list of messages, such as [{"role": "user", "content": "Hello"
 def _find_json_problem(file: Path) -> str:
     """Return what a file is that has no known format."""
     try:
-        value = json.loads(file.read_bytes())
+        return "is an empty list" if json.loads(file.read_bytes()) == [] else "has no messages"
     except (ValueError, RecursionError) as error:
         return f"is not JSON ({error})"
-    return "is an empty list" if value == [] else "has no messages"
 
 
-def _describe_unknown(value: Json) -> str:
+def _describe_unknown(value: object) -> str:
     """Describe a JSON value of a list of messages that is none."""
+    from promptkit.messages import as_mapping
+
+    fields = as_mapping(value)
     return (
-        f"{value['role']!r:.80} is no role (system, developer, user, assistant, tool or function)"
-        if isinstance(value, Mapping) and "role" in value
+        f"{fields['role']!r:.80} is no role (system, developer, user, assistant, tool or function)"
+        if "role" in fields
         else f"{value!r:.80} is no message"
     )
 
@@ -123,15 +123,11 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
     and what was kept and removed. Exits with 1 if a file could not be read, or a conversation does
     not fit.
     """
-    import promptkit
-
     if budget is None and model is None:
         usage_error(
             "give --budget, such as --budget 8k, or --model, whose window is then the budget."
         )
     if _is_corpus(files, output):
-        from promptkit.lab.corpus import FitJob
-
         if leaf is not None:
             usage_error(
                 "--leaf is of one conversation: give one FILE, and an OUT that does not end with .jsonl or .parquet."
@@ -139,7 +135,7 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
         if output is None:
             usage_error("name the file of the windows, such as --output windows.jsonl.")
         summary = run_on_files(
-            FitJob(budget=budget, model=model, to=to, keep=keep, shorten=not whole),
+            corpus.FitJob(budget=budget, model=model, to=to, keep=keep, shorten=not whole),
             files,
             output,
             title="Fitting",
@@ -148,13 +144,14 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
             state=state,
             force=force,
         )
-        windows, read = summary.rows - summary.failures, summary.files
-        counts = f"{windows:,} window{'s' * (windows != 1)} of {read:,} file{'s' * (read != 1)}"
-        print_note(escape_control_chars(f"{counts} written to {output}."), err=True)
+        print_note(
+            escape_control_chars(
+                f"{count_nouns(summary.rows - summary.failures, 'window')} of {count_nouns(summary.files, 'file')} written to {output}."
+            ),
+            err=True,
+        )
         report_failures(summary)
-        if summary.failures:
-            ctx.exit(1)
-        return
+        ctx.exit(1 if summary.failures else 0)
     if state is not None:
         usage_error("--state needs an OUT that ends with .jsonl or .parquet.")
     target = Path(output) if output else None
@@ -170,13 +167,14 @@ def fit(  # noqa: PLR0913  # one argument for each option of the command
 
 def _is_corpus(files: Sequence[Path | str], output: Path | str | None) -> bool:
     """Return whether a row is written for each conversation, and not the messages of one."""
-    from promptkit.lab.corpus import is_pattern
-
     check_inputs(files)
-    rows = output is not None and (
-        isinstance(output, str) or output.suffix in (".jsonl", ".parquet")
+    return (
+        isinstance(output, str)
+        or (output is not None and output.suffix in (".jsonl", ".parquet"))
+        or len(files) > 1
+        or isinstance(files[0], str)
+        or corpus.is_pattern(files[0])
     )
-    return rows or len(files) > 1 or isinstance(files[0], str) or is_pattern(files[0])
 
 
 def _fit_one(
@@ -185,22 +183,21 @@ def _fit_one(
     leaf: str | None,
     *,
     to: str,
-    fit: Callable[[Sequence[Message]], Fitted[Message]],
+    fit: Callable[[Sequence[promptkit.Message]], promptkit.Fitted[promptkit.Message]],
 ) -> None:
     """Write the messages of one conversation."""
-    from promptkit.lab.recordings import messages_from_entries, open_source
     from promptkit.lab.recordings.importing import detect_format
     from promptkit.transcript import CustomEntry
 
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
-        with open_source(file) as source:
+        with recordings.open_source(file) as source:
             try:
                 detect_format(source)
             except TranscriptFormatError:
                 usage_error(f"{file} {_find_json_problem(file)}: it may be {FILES}.")
         transcript = read_transcript(file)
     path = find_path(transcript, leaf)
-    messages = messages_from_entries(path, full=True)
+    messages = recordings.messages_from_entries(path, full=True)
     unknown = [
         _describe_unknown(entry.payload.data)
         for entry in path

@@ -20,15 +20,16 @@ from promptkit.cli.corpus_run import (
 )
 from promptkit.cli.input.params import force_option, json_option, read_address
 from promptkit.cli.output.terminal import (
+    count_nouns,
     echo_wrapped,
     escape_control_chars,
     is_quiet,
     print_json,
     usage_error,
 )
+from promptkit.lab import corpus, recordings
 
 if TYPE_CHECKING:
-    from promptkit.lab.recordings import ImportResult
     from promptkit.messages import Json
 
 LABELS = {
@@ -110,12 +111,10 @@ def import_(  # noqa: PLR0913  # one argument for each option of the command
     OpenAI chat messages and Anthropic messages. Lines that cannot be read are kept unchanged,
     counted, and reported with their line numbers.
     """
-    from promptkit.lab.corpus import is_pattern
-
     if force and output is None and rows is None:
         usage_error("--force needs --output OUT, the file to replace.")
-    if len(files) > 1 or rows is not None or is_pattern(files[0]):
-        if not _import_all(
+    if len(files) > 1 or rows is not None or corpus.is_pattern(files[0]):
+        succeeded = _import_all(
             files,
             output,
             rows,
@@ -125,9 +124,8 @@ def import_(  # noqa: PLR0913  # one argument for each option of the command
             engine=engine,
             workers=workers,
             state=state,
-        ):
-            ctx.exit(1)
-        return
+        )
+        ctx.exit(0 if succeeded else 1)
     if state is not None:
         usage_error("--state is for several files, or with --rows.")
     _import_one(files[0], output, codec, force=force, as_json=as_json)
@@ -136,10 +134,8 @@ def import_(  # noqa: PLR0913  # one argument for each option of the command
 def _import_one(
     file: Path | str, output: Path | str | None, codec: str, *, force: bool, as_json: bool
 ) -> None:
-    from promptkit.lab.recordings import import_recording
-
     with show_bar(f"Reading {escape_control_chars(_name(file))}", of_bytes=True) as progress:
-        result = import_recording(
+        result = recordings.import_recording(
             file, output, format_name=codec, overwrite=force, progress=progress
         )
     _warn(file, result)
@@ -162,10 +158,8 @@ def _import_all(  # noqa: PLR0913  # keywords
     state: Path | None,
 ) -> bool:
     """Import several files, print the sum of their counts, and return whether all could be read."""
-    from promptkit.lab.corpus import ImportJob, find_root, find_state
-
     check_inputs(files)
-    state = state or find_state(rows or output or "import")
+    state = state or corpus.find_state(rows or output or "import")
     if isinstance(output, str) and "#" in output:
         usage_error(
             f"{output} is one conversation: leave out what follows the #, since every file becomes a conversation of its own."
@@ -179,7 +173,7 @@ def _import_all(  # noqa: PLR0913  # keywords
         usage_error(
             f"{output} already exists: name another folder, or pass --force to write into it."
         )
-    roots = {find_root(file) for file in files}
+    roots = {corpus.find_root(file) for file in files}
     root = roots.pop() if len(roots) == 1 else ""
     sums: Counter[str] = Counter()
 
@@ -188,7 +182,7 @@ def _import_all(  # noqa: PLR0913  # keywords
             sums.update({name: count for name, count in counts.items() if isinstance(count, int)})
 
     summary = run_on_files(
-        ImportJob(out=None if output is None else str(output), root=root, format_name=codec),
+        corpus.ImportJob(out=None if output is None else str(output), root=root, format_name=codec),
         files,
         rows,
         title="Importing",
@@ -201,15 +195,11 @@ def _import_all(  # noqa: PLR0913  # keywords
     if as_json:
         print_json({"files": summary.files, "failures": summary.failures, **sums})
     elif output is None or not is_quiet():
-        click.echo(f"{summary.files:,} file{'s' * (summary.files != 1)}")
+        click.echo(count_nouns(summary.files, "file"))
         _print_counts(sums)
         if output is not None:
-            written = summary.files - summary.failures
-            click.echo(
-                escape_control_chars(
-                    f"{written:,} transcript{'s' * (written != 1)} written to {output}."
-                )
-            )
+            written = count_nouns(summary.files - summary.failures, "transcript")
+            click.echo(escape_control_chars(f"{written} written to {output}."))
     report_failures(summary)
     return not summary.failures
 
@@ -218,7 +208,7 @@ def _name(file: Path | str) -> str:
     return file if isinstance(file, str) else file.name
 
 
-def _warn(file: Path | str, result: ImportResult) -> None:
+def _warn(file: Path | str, result: recordings.ImportResult) -> None:
     """Print on stderr the lines that could not be read, and the entries that could not stay where they were."""
     for problems, count in (
         (result.skipped, result.counts.skipped_lines),
@@ -235,18 +225,14 @@ def _warn(file: Path | str, result: ImportResult) -> None:
             )
 
 
-def _print(file: Path | str, output: Path | str | None, result: ImportResult) -> None:
+def _print(file: Path | str, output: Path | str | None, result: recordings.ImportResult) -> None:
     click.echo(f"{escape_control_chars(_name(file))}: {result.format}")
     _print_counts(attrs.asdict(result.counts))
     if result.kept_by_name:
-        names = list(result.kept_by_name.items())
-        listed = ", ".join(f"{name} {count:,}" for name, count in names[:MAX_KEPT_KINDS])
-        more = (
-            f", and {len(names) - MAX_KEPT_KINDS:,} other kinds"
-            if len(names) > MAX_KEPT_KINDS
-            else ""
-        )
-        echo_wrapped(escape_control_chars(f"Kept beside the messages: {listed}{more}."))
+        kinds = [f"{name} {count:,}" for name, count in result.kept_by_name.items()]
+        if len(kinds) > MAX_KEPT_KINDS:
+            kinds[MAX_KEPT_KINDS:] = [f"and {len(kinds) - MAX_KEPT_KINDS:,} other kinds"]
+        echo_wrapped(escape_control_chars(f"Kept beside the messages: {', '.join(kinds)}."))
     if output is not None:
         click.echo(escape_control_chars(f"{result.entries:,} entries written to {output}."))
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
+import promptkit
+from promptkit import tracing
 from promptkit.cli.input.params import (
     TARGET,
     budget_option,
@@ -29,8 +31,6 @@ from promptkit.cli.output.terminal import (
 
 if TYPE_CHECKING:
     from promptkit.rendering.renderer import Defaults
-
-Format = Literal["text", "chat", "responses", "anthropic", "tree"]
 
 
 @click.command(
@@ -62,7 +62,7 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
     props: Path | None,
     budget: int | None,
     model: str | None,
-    to: Format,
+    to: str,
     defaults: Defaults,
     explain: bool,
     as_json: bool,
@@ -71,7 +71,6 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
 
     --json prints tokens, budget, messages and removals as one object.
     """
-    import promptkit
     from promptkit.cli.input.props import read_props
     from promptkit.cli.input.target import load_target
     from promptkit.cli.output.messages import print_messages, rendered_to_json
@@ -138,11 +137,8 @@ def trace(  # noqa: PLR0913  # one argument for each option of the command
     that does not fit its budget also gives a page, which shows what is required; the exit status is
     2 then.
     """
-    import promptkit
-    from promptkit import BudgetExceededError
     from promptkit.cli.input.props import read_props
     from promptkit.cli.input.target import load_target
-    from promptkit.tracing import Trace, trace_to_html
 
     check_output(output, force=force)
     element = load_target(source, read_props(props))
@@ -154,12 +150,12 @@ def trace(  # noqa: PLR0913  # one argument for each option of the command
                 ).trace,
                 None,
             )
-        except BudgetExceededError as error:
-            record, failure = error.trace if isinstance(error.trace, Trace) else None, error
+        except promptkit.BudgetExceededError as error:
+            record, failure = error.trace, error
         if record is None:
             # a token limit inside the prompt cannot be met, so there is no complete trace
             raise failure or AssertionError
-        page = trace_to_html(record, title=source)
+        page = tracing.trace_to_html(record, title=source)
     write_file(output, page.encode())
     if failure:
         usage_error(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
+from concurrent.futures import Executor
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +16,12 @@ import attrs
 import click
 from click.core import ParameterSource
 
+from promptkit import tokens
 from promptkit.cli.corpus_run import (
     check_inputs,
     engine_options,
     expand_inputs,
+    print_problem,
     report_failures,
     run_on_files,
     show_bar,
@@ -33,21 +37,14 @@ from promptkit.cli.input.params import (
 )
 from promptkit.cli.output.terminal import (
     check_output,
-    escape_control_chars,
     usage_error,
     write_file,
 )
+from promptkit.lab import corpus, replay as replays
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from concurrent.futures import Executor
-    from contextlib import AbstractContextManager
-
-    from promptkit.lab.corpus import CorpusSummary
-    from promptkit.lab.replay import FailedFile, FileResult, ReplayOptions
     from promptkit.lab.replay.advice import Advice
     from promptkit.messages import Json
-    from promptkit.tokens import Prices
 
 DEFAULT_WINDOW = 128_000
 """The context window in tokens, if none is named."""
@@ -265,35 +262,25 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     with 1 if a file could not be played.
     """
     from promptkit.cli.output.tables import print_replay
-    from promptkit.lab.replay import (
-        FailedFile,
-        ReplayOptions,
-        ReplayRules,
-        cache_rule_for,
-        parse_policy_names,
-        results_to_json,
-    )
+    from promptkit.lab.engines import open_engine
     from promptkit.lab.replay.runner import sum_results
-    from promptkit.tokens import read_prices
 
-    windows = _check_windows(windows, several=give_advice)
-    if not (policy_names := parse_policy_names(policies)):
+    results_file = output if isinstance(output, Path) and output.suffix == ".json" else None
+    rows = None if results_file else output
+    _check_combination(ctx, rows)
+    windows = windows or (DEFAULT_WINDOW,)
+    if not (policy_names := replays.parse_policy_names(policies)):
         usage_error("--policy is empty: use names of policies, or all, presets or naive.")
     if summaries == "model" and not os.environ.get("OPENAI_API_KEY"):
         usage_error("--summaries model needs an API key in OPENAI_API_KEY.")
     check_inputs(files)
-    results_file = output if isinstance(output, Path) and output.suffix == ".json" else None
-    rows = None if results_file else output
-    _check_rows(rows, others=bool(as_json or plot or each), state=state)
-    if give_advice:
-        _check_advice(ctx, others=bool(rows or plot or each or oracle))
-    table = read_prices(prices)
-    options = ReplayOptions(
+    table = tokens.read_prices(prices)
+    options = replays.ReplayOptions(
         policies=policy_names,
-        rules=ReplayRules(
+        rules=replays.ReplayRules(
             model=model,
             window=windows[0],
-            cache=cache_rule_for(model) if cache == "auto" else cache,
+            cache=replays.cache_rule_for(model) if cache == "auto" else cache,
             cache_lifetime=ttl,
             # A real model is sent the messages, and no part that only stands for tokens.
             fixed_tokens=0 if summaries == "model" else assumed.fixed_tokens,
@@ -308,16 +295,14 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         summarize_with_model=summaries == "model",
     )
     if rows is not None:
-        ctx.exit(
-            1
-            if _write_rows(
-                files, options, rows, engine=engine, workers=workers, state=state, force=force
-            ).failures
-            else 0
+        summary = _write_rows(
+            files, options, rows, engine=engine, workers=workers, state=state, force=force
         )
+        ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
     _check_outputs(found, results_file, plot, views=views, force=force)
-    with _open_engine(engine, workers, len(found)) as executor:
+    local = min(workers or os.cpu_count() or 1, len(found))
+    with open_engine(engine, workers=local if engine == "local" else workers) as executor:
         if give_advice:
             _show_advice(
                 [_advise(found, options, window, executor) for window in windows],
@@ -327,65 +312,63 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
             )
             return
         all_results = _play(found, options, executor, "Replaying")
-    results = [result for result in all_results if not isinstance(result, FailedFile)]
-    failures = [result for result in all_results if isinstance(result, FailedFile)]
+    results = [result for result in all_results if not isinstance(result, replays.FailedFile)]
+    failures = [result for result in all_results if isinstance(result, replays.FailedFile)]
     if not results:
         usage_error(failures[0].describe())
     total = sum_results(
         results, options, file=results[0].file if len(results) == 1 else f"{len(results):,} files"
     )
-    text = results_to_json(all_results, total)
-    pages = _write_views(views, results, policy_names, table, force=force)
-    _write_files(results_file, text, plot, results, pages)
+    text = replays.results_to_json(all_results, total)
+    if results_file:
+        write_file(results_file, text.encode(), mode=0o666)
+    if plot:
+        pages = _write_views(views, results, policy_names, table, force=force) if views else {}
+        _draw(plot, results, pages)
     if as_json:
         click.echo(text, nl=False)
     else:
         print_replay(results, total, options, each=each)
     for failure in failures:
-        click.echo(f"promptkit: {escape_control_chars(failure.describe())}", err=True)
-    if failures:
-        ctx.exit(1)
+        print_problem(failure.describe())
+    ctx.exit(1 if failures else 0)
 
 
-def _check_windows(windows: tuple[int, ...], *, several: bool) -> tuple[int, ...]:
-    """Return the windows, or the default one."""
-    if len(windows) > 1 and not several:
+def _check_combination(ctx: click.Context, rows: Path | str | None) -> None:
+    """End the command with a sentence if its options do not go together."""
+    given = ctx.params
+    if len(given["windows"]) > 1 and not given["give_advice"]:
         usage_error("several windows are compared with --advise only: give one --window.")
-    if windows and min(windows) < MIN_WINDOW:
+    if min(given["windows"], default=MIN_WINDOW) < MIN_WINDOW:
         usage_error(f"--window must be at least {MIN_WINDOW:,} tokens.")
-    return windows or (DEFAULT_WINDOW,)
-
-
-def _check_advice(ctx: click.Context, *, others: bool) -> None:
+    if rows is None and given["state"] is not None:
+        usage_error("--state needs --output OUT, the file of the rows.")
+    if rows is not None and (given["as_json"] or given["plot"] or given["each"]):
+        usage_error(
+            "--json, --plot and --each hold all results in memory: leave them out, or --output."
+        )
+    if not given["give_advice"]:
+        return
     if ctx.get_parameter_source("policies") is ParameterSource.COMMANDLINE:
         usage_error("--advise compares presets of its own: leave out --policy.")
-    if others:
+    if rows or given["plot"] or given["each"] or given["oracle"]:
         usage_error(
             "--advise prints recommendations only: leave out --plot, --each, --oracle and an OUT of rows."
         )
 
 
-def _open_engine(name: str, workers: int | None, files: int) -> AbstractContextManager[Executor]:
-    from promptkit.lab.engines import open_engine
-
-    return open_engine(
-        name, workers=min(workers or os.cpu_count() or 1, files) if name == "local" else workers
-    )
-
-
 def _advise(
-    files: list[Path | str], options: ReplayOptions, window: int, executor: Executor
+    files: list[Path | str], options: replays.ReplayOptions, window: int, executor: Executor
 ) -> Advice:
     """Return a recommendation for a window."""
-    from promptkit.lab.replay import FailedFile
     from promptkit.lab.replay.advice import CANDIDATES, advise
 
     chosen = attrs.evolve(
         options, policies=CANDIDATES, rules=attrs.evolve(options.rules, window=window)
     )
-    results: list[FileResult] = []
+    results: list[replays.FileResult] = []
     for result in _play(files, chosen, executor, f"Replaying at {window:,}"):
-        if isinstance(result, FailedFile):
+        if isinstance(result, replays.FailedFile):
             usage_error(result.describe())
         results.append(result)
     return advise(results, chosen)
@@ -393,49 +376,33 @@ def _advise(
 
 def _show_advice(found: list[Advice], model: str, *, as_json: bool, output: Path | None) -> None:
     """Write recommendations as JSON, and print them."""
-    import json
-
     text = json.dumps({"model": model, "windows": [each.to_json() for each in found]}, indent=1)
     if output:
         write_file(output, f"{text}\n".encode(), mode=0o666)
-    if as_json:
-        click.echo(text)
-        return
-    for each in found:
-        click.echo(f"{each.describe()}\n")
-
-
-def _check_rows(rows: Path | str | None, *, others: bool, state: Path | None) -> None:
-    if rows is None and state is not None:
-        usage_error("--state needs --output OUT, the file of the rows.")
-    if rows is not None and others:
-        usage_error(
-            "--json, --plot and --each hold all results in memory: leave them out, or --output."
-        )
+    click.echo(text if as_json else "\n".join(f"{each.describe()}\n" for each in found))
 
 
 def _write_rows(  # noqa: PLR0913  # keywords
     files: tuple[Path | str, ...],
-    options: ReplayOptions,
+    options: replays.ReplayOptions,
     output: Path | str,
     *,
     engine: str,
     workers: int | None,
     state: Path | None,
     force: bool,
-) -> CorpusSummary:
+) -> corpus.CorpusSummary:
     """Write the rows, and print the table of all files together."""
     from promptkit.cli.output.tables import print_replay
-    from promptkit.lab.corpus import ReplayJob
     from promptkit.lab.replay.runner import sum_results
 
-    total: FileResult | None = None
+    total: replays.FileResult | None = None
     numbers = count(1)
 
     def add(totals: Json) -> None:
         nonlocal total
         number = next(numbers)
-        result = ReplayJob.read_totals(totals)
+        result = corpus.ReplayJob.read_totals(totals)
         total = sum_results(
             [result] if total is None else [total, result],
             options,
@@ -443,7 +410,7 @@ def _write_rows(  # noqa: PLR0913  # keywords
         )
 
     summary = run_on_files(
-        ReplayJob(options=options),
+        corpus.ReplayJob(options=options),
         files,
         output,
         title="Replaying",
@@ -460,15 +427,13 @@ def _write_rows(  # noqa: PLR0913  # keywords
 
 
 def _play(
-    files: list[Path | str], options: ReplayOptions, executor: Executor, title: str
-) -> list[FileResult | FailedFile]:
+    files: list[Path | str], options: replays.ReplayOptions, executor: Executor, title: str
+) -> list[replays.FileResult | replays.FailedFile]:
     """Play the files, with a progress bar if stderr is a terminal."""
-    from promptkit.lab.replay import replay as play
-
     with show_bar(title) as update:
         done = count(1)
         update(0, len(files))
-        return play(
+        return replays.replay(
             files,
             options,
             executor=executor,
@@ -477,55 +442,46 @@ def _play(
 
 
 def _write_views(
-    folder: Path | None,
-    results: list[FileResult],
-    policies: Sequence[str],
-    prices: Prices,
+    folder: Path,
+    results: list[replays.FileResult],
+    policies: tuple[str, ...],
+    prices: tokens.Prices,
     *,
     force: bool,
 ) -> dict[tuple[str, str], Path]:
-    """Write the page of each file and policy into a folder, if there is one, and return their paths."""
-    pages: dict[tuple[str, str], Path] = {}
-    if folder is None:
-        return pages
-    from promptkit.lab.replay import LogOptions, conversation_to_html, log_conversation
+    """Write the page of each file and policy into a folder, and return their paths."""
     from promptkit.transcript.stores.addresses import is_url
 
+    pages: dict[tuple[str, str], Path] = {}
     folder.mkdir(parents=True, exist_ok=True)
     for number, result in enumerate(results, 1):
-        file = result.file if is_url(result.file) else Path(result.file)
+        title = Path(result.file).name
         for policy in policies:
-            name = re.sub(r"[^\w.-]+", "-", f"{number}-{Path(result.file).name}-{policy}.html")
+            name = re.sub(r"[^\w.-]+", "-", f"{number}-{title}-{policy}.html")
             path = pages[result.file, policy] = folder / name
             check_output(path, force=force)
-            log = log_conversation(
-                file,
-                LogOptions(
-                    prices=prices, sources=(policy,), model=result.model, window=result.window
+            log = replays.log_conversation(
+                result.file if is_url(result.file) else Path(result.file),
+                replays.LogOptions(
+                    prices=prices,
+                    sources=(policy,),
+                    model=result.model,
+                    window=result.window,
                 ),
             )
-            write_file(path, conversation_to_html(log, title=Path(result.file).name).encode())
+            write_file(path, replays.conversation_to_html(log, title=title).encode())
     return pages
 
 
-def _write_files(
-    output: Path | None,
-    text: str,
-    plot: Path | None,
-    results: list[FileResult],
-    pages: dict[tuple[str, str], Path],
+def _draw(
+    plot: Path, results: list[replays.FileResult], pages: dict[tuple[str, str], Path]
 ) -> None:
-    """Write the results as JSON, and the timeline, with links to the pages of its files and policies."""
-    from promptkit.lab.replay import draw_timeline
-
-    if output:
-        write_file(output, text.encode(), mode=0o666)
-    if plot:
-        views = {
-            key: quote(Path(os.path.relpath(page, plot.parent)).as_posix())
-            for key, page in pages.items()
-        }
-        write_file(plot, draw_timeline(results, plot.suffix, views), mode=0o666)
+    """Draw the timeline, with links to the pages of its files and policies."""
+    links = {
+        key: quote(Path(os.path.relpath(page, plot.parent)).as_posix())
+        for key, page in pages.items()
+    }
+    write_file(plot, replays.draw_timeline(results, plot.suffix, links), mode=0o666)
 
 
 def _check_outputs(

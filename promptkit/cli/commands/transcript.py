@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from promptkit import tokens, transcript as transcripts
 from promptkit.cli.input.params import (
     MODEL,
     POLICY,
@@ -28,6 +29,7 @@ from promptkit.cli.output.terminal import (
     write_file,
 )
 from promptkit.errors import TranscriptFormatError
+from promptkit.lab import replay as replays
 
 MAX_SOURCES = 2
 """Policies that a page shows side by side."""
@@ -105,19 +107,15 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
     An incomplete last line or batch, left by a process that was killed while it wrote, is no error:
     the next writer removes it.
     """
-    from promptkit.transcript import find_problems
     from promptkit.transcript.stores.addresses import StoreReader, open_reader
 
     reader = open_reader(_check_exists(file))
     name = escape_control_chars(str(file))
-    count = 0
     listed: list[dict[str, object]] = []
     with show_spinner(f"Reading {name}"):
-        for problem in find_problems(reader):
-            count += 1
-            if as_json:
-                listed.append({"line": problem.line, "detail": problem.detail})
-            else:
+        for problem in transcripts.find_problems(reader):
+            listed.append({"line": problem.line, "detail": problem.detail})
+            if not as_json:
                 click.echo(f"{name}:{problem.line}: {escape_control_chars(problem.detail)}")
     lines = reader.position.line_count if reader.position else 0
     size = (
@@ -133,9 +131,9 @@ def validate(ctx: click.Context, *, file: Path | str, as_json: bool) -> None:
                 f"{name}: the last {reader.torn_bytes:,} bytes are an incomplete write, and are ignored."
             )
         click.echo(
-            f"{name}: {size}, {f'{count:,} problem' if count else 'no problem'}{'' if count == 1 else 's'}"
+            f"{name}: {size}, {count_nouns(len(listed), 'problem') if listed else 'no problems'}"
         )
-    ctx.exit(1 if count else 0)
+    ctx.exit(1 if listed else 0)
 
 
 @transcript.command(short_help="Search the text of all entries.")
@@ -178,31 +176,29 @@ def grep(  # noqa: PLR0913  # one argument for each option of the command
         usage_error(
             f"invalid regular expression {pattern!r}: {error}. Use --fixed to search for plain text."
         )
-    count = 0
+    status = 1
     for item in open_reader(_check_exists(file)):
         if not isinstance(item, StoredEntry):
             continue
-        for text in entry_texts(item.entry):
-            for line in filter(regex.search, text.split("\n")):
-                count += 1
-                if as_json:
-                    click.echo(
-                        json.dumps(
-                            {
-                                "line": item.line,
-                                "archive": item.archive,
-                                "id": item.entry.id,
-                                "role": entry_role(item.entry),
-                                "text": line,
-                            }
-                        )
-                    )
-                    continue
-                place = f"{item.archive}:{item.line}" if item.archive else f"{item.line}"
-                click.echo(
-                    f"{place}:{short_id(item.entry.id)}:{entry_role(item.entry)}: {_excerpt(line, regex)}"
+        entry, place = item.entry, f"{item.archive}:{item.line}" if item.archive else item.line
+        for line in (line for text in entry_texts(entry) for line in text.split("\n")):
+            if not regex.search(line):
+                continue
+            status = 0
+            click.echo(
+                json.dumps(
+                    {
+                        "line": item.line,
+                        "archive": item.archive,
+                        "id": entry.id,
+                        "role": entry_role(entry),
+                        "text": line,
+                    }
                 )
-    ctx.exit(0 if count else 1)
+                if as_json
+                else f"{place}:{short_id(entry.id)}:{entry_role(entry)}: {_excerpt(line, regex)}"
+            )
+    ctx.exit(status)
 
 
 @transcript.command(short_help="Count entries, messages, tokens and branches.")
@@ -223,13 +219,10 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
         print_stats,
         requests_to_json,
     )
-    from promptkit.rendering.expand.sizing import Sizer
-    from promptkit.tokens import tokenizer_for
 
-    count = Sizer(tokenizer_for(model)).count_message
     with show_spinner(f"Counting {escape_control_chars(str(file))}"):
         try:
-            figures, log = collect_stats(_check_exists(file), count=count, model=model)
+            figures, log = collect_stats(_check_exists(file), model=model)
         except TranscriptFormatError:
             if isinstance(file, str):
                 raise
@@ -292,9 +285,7 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
     stands for it. FILE is a transcript, or a recording in any format that `promptkit import` reads.
     The page needs no network and no server.
     """
-    from promptkit.lab.replay import LogOptions, conversation_to_html, find_policy, log_conversation
     from promptkit.lab.replay.conversation_log import RECORDED
-    from promptkit.tokens import read_prices
 
     _check_exists(file)
     names = tuple(dict.fromkeys(sources)) or (RECORDED,)
@@ -304,17 +295,18 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
         )
     for name in names:
         if name != RECORDED:
-            find_policy(name)
+            replays.find_policy(name)
     if isinstance(file, Path) and str(output) != "-" and output.resolve() == file.resolve():
         usage_error(f"{output} is the recording itself: name another file.")
     check_output(output, force=force)
-    options = LogOptions(
-        prices=read_prices(), sources=names, model=model, window=window, branch=branch
+    options = replays.LogOptions(
+        prices=tokens.read_prices(), sources=names, model=model, window=window, branch=branch
     )
-    shown = escape_control_chars(str(file))
-    with show_spinner(f"Reading {shown}"):
-        log = log_conversation(file, options)
-        page = conversation_to_html(log, title=Path(file).name if isinstance(file, Path) else file)
+    with show_spinner(f"Reading {escape_control_chars(str(file))}"):
+        log = replays.log_conversation(file, options)
+        page = replays.conversation_to_html(
+            log, title=file.name if isinstance(file, Path) else file
+        )
     write_file(output, page.encode())
     if str(output) == "-":
         return
@@ -326,9 +318,11 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
             if each.price >= 1
             else f", ${each.price:.4f}"
         )
-        checkpoints = sum(request.checkpoint for request in each.requests)
+        checkpoints = count_nouns(
+            sum(request.checkpoint for request in each.requests), "checkpoint"
+        )
         print_note(
-            f"{output}: {each.name}: {count_nouns(len(each.requests), 'request')}, {count_nouns(checkpoints, 'checkpoint')}{price}"
+            f"{output}: {each.name}: {count_nouns(len(each.requests), 'request')}, {checkpoints}{price}"
         )
     if log.bill:
         click.echo(log.bill.describe())
@@ -351,11 +345,9 @@ def tree(*, file: Path | str, as_json: bool) -> None:
 @json_option
 def list_(*, place: Path | str, as_json: bool) -> None:
     """Print the addresses of the transcripts in a folder, a database or object storage, one on each line."""
-    from promptkit.transcript import list_transcripts
-
     if isinstance(place, Path) and not place.is_dir():
         usage_error(f"there is no folder {place}.")
-    addresses = list_transcripts(place)
+    addresses = transcripts.list_transcripts(place)
     if as_json:
         print_json(addresses)
         return

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from textwrap import wrap
 from typing import Any
 
 import attrs
 import click
 
-from promptkit import Message
-from promptkit.cli.output.terminal import escape_control_chars, read_width
+from promptkit.cli.output.terminal import echo_wrapped, escape_control_chars, read_width
 from promptkit.cli.output.transcript import read_entries
 from promptkit.lab.replay import (
     ConversationLog,
@@ -22,7 +20,8 @@ from promptkit.lab.replay import (
     log_path,
 )
 from promptkit.lab.replay.conversation_log import PARTS
-from promptkit.tokens import read_prices
+from promptkit.rendering.expand.sizing import Sizer
+from promptkit.tokens import read_prices, tokenizer_for
 from promptkit.transcript import build_view
 from promptkit.transcript.log.statistics import TranscriptTotals
 from promptkit.transcript.stores.addresses import open_reader
@@ -36,20 +35,19 @@ MAX_REQUESTS = 5_000
 any number of them."""
 
 
-def collect_stats(
-    file: Path | str, *, count: Callable[[Message], int], model: str | None = None
-) -> tuple[Figures, ConversationLog | None]:
+def collect_stats(file: Path | str, *, model: str | None) -> tuple[Figures, ConversationLog | None]:
     """Return the figures of a transcript file and its archives, and the requests of the branch that was written last.
 
     Args:
         file: The transcript.
-        count: Counts the tokens of a message.
-        model: The model whose tokenizer and prices the requests have. None: that of the recording.
+        model: The model whose tokenizer counts, and whose prices the requests have. None: OpenAI's
+            newest for the messages, and for the requests that of the recording.
 
     Returns:
         The figures, of which `view` is what a model would receive now; and the log of the requests,
         if there are any and not too many.
     """
+    count = Sizer(tokenizer_for(model)).count_message
     totals = TranscriptTotals(count_tokens=count)
     problems = 0
     reader = open_reader(file)
@@ -68,12 +66,7 @@ def collect_stats(
     ]
     view = build_view(path)
     replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
-    log = (
-        log_path(path, LogOptions(prices=read_prices(), model=model))
-        if (0 < replies <= MAX_REQUESTS)
-        else None
-    )
-    figures = {
+    return {
         "file": str(file),
         "bytes": None if isinstance(file, str) else file.stat().st_size,
         "lines": reader.position.line_count if reader.position else None,
@@ -92,13 +85,14 @@ def collect_stats(
             "checkpoint": view.checkpoint_id,
         },
         "problems": problems,
-    }
-    return figures, log
+    }, (
+        log_path(path, LogOptions(prices=read_prices(), model=model))
+        if 0 < replies <= MAX_REQUESTS
+        else None
+    )
 
 
-def collect_recording_stats(
-    file: Path, *, model: str | None = None
-) -> tuple[Figures, ConversationLog]:
+def collect_recording_stats(file: Path, *, model: str | None) -> tuple[Figures, ConversationLog]:
     """Return the size of a recording in another format, and the requests of the conversation that was written last.
 
     Raises:
@@ -156,17 +150,8 @@ def print_stats(figures: Figures) -> None:
 
 def print_row(name: str, text: str) -> None:
     """Print a figure with its name, in as many lines as the terminal needs; nothing without a text."""
-    width = read_width(0)
-    start = f"{name:<13} "
-    shown = escape_control_chars(text)
-    lines = (
-        wrap(shown, max(width - len(start), 20), break_on_hyphens=False, break_long_words=False)
-        if width
-        else [shown]
-    )
-    for line in lines if text else ():
-        click.echo(f"{start}{line}")
-        start = " " * len(start)
+    if text:
+        echo_wrapped(f"{name:<13} {escape_control_chars(text)}", indent=14)
 
 
 def _size(archive: Path) -> int | None:
@@ -203,34 +188,32 @@ def print_requests(log: ConversationLog) -> None:
     if not requests.requests:
         return
     rows = requests.requests
-    shown = choose_requests(rows)
     checkpoints = sum(request.checkpoint for request in rows)
+    after = f", {checkpoints:,} of them after a checkpoint" if checkpoints else ""
     prices = (
         "" if requests.price is None else f", ${requests.price:.4f} at the prices of {log.model}"
     )
-    click.echo()
-    after = f", {checkpoints:,} of them after a checkpoint" if checkpoints else ""
-    click.echo(f"requests      {len(rows):,}{after}{escape_control_chars(prices)}")
+    click.echo(f"\nrequests      {len(rows):,}{after}{escape_control_chars(prices)}")
     if log.bill:
         print_row("bill", log.bill.describe())
     head = f"{'request':>8} {'tokens':>9} {'cached':>9} {'price so far':>13}  "
-    width = min(max(read_width(0) - len(head), 10), 80) if read_width(0) else BAR_WIDTH
+    width = min(max(read_width(BAR_WIDTH + len(head)) - len(head), 10), 80)
     most = max(1, *(sum(request.parts) for request in rows))
-    if log.limit is not None and log.limit < 2 * most:
-        most = max(most, log.limit)
+    if log.limit is not None and most < log.limit < 2 * most:
+        most = log.limit
     click.echo(head + "size by part")
-    for at in shown:
+    for at in choose_requests(rows):
         request = rows[at]
         mark = "▼" if request.checkpoint else " "
         price = "" if request.price is None else f"${request.price:.4f}"
-        bar = draw_bar(request, most=most, width=width, limit=log.limit)
         click.echo(
-            f"{mark}{at + 1:>7,} {request.tokens:>9,} {request.billed.cached_tokens:>9,} {price:>13}  {bar}"
+            f"{mark}{at + 1:>7,} {request.tokens:>9,} {request.billed.cached_tokens:>9,} {price:>13}  "
+            + draw_bar(request, most=most, width=width, limit=log.limit)
         )
-    used = [part for at, part in enumerate(PARTS) if any(request.parts[at] for request in rows)]
     names = ", ".join(
         f"{LETTERS[part]} {'not in the recording' if part == 'unrecorded' else part}"
-        for part in used
+        for at, part in enumerate(PARTS)
+        if any(request.parts[at] for request in rows)
     )
     limit = f"; | the limit of {log.limit:,}" if log.limit is not None and log.limit <= most else ""
     click.echo(f"{names}{limit}{'; ▼ after a checkpoint' if checkpoints else ''}")
@@ -241,8 +224,13 @@ def choose_requests(requests: Sequence[LoggedRequest]) -> list[int]:
     count = len(requests)
     if count <= MAX_ROWS:
         return list(range(count))
-    checkpoints = [at for at, request in enumerate(requests) if request.checkpoint]
-    around = [at for checkpoint in checkpoints for at in (checkpoint - 1, checkpoint) if at >= 0]
+    around = [
+        at
+        for number, request in enumerate(requests)
+        if request.checkpoint
+        for at in (number - 1, number)
+        if at >= 0
+    ]
     chosen = {0, count - 1, *around[: MAX_ROWS // 2]}
     spread = MAX_ROWS - len(chosen)
     return sorted(chosen | {(at + 1) * count // (spread + 1) for at in range(spread)})

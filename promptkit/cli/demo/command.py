@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import click
 
+import promptkit
 from promptkit.cli.input.params import SIZE
 from promptkit.cli.output.terminal import print_json, show_spinner, usage_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from promptkit import Message, PromptElement
-    from promptkit.cli.demo.replay import DemoReplay
-
 
 WINDOW = 12_000
 """The context window of the replay in tokens."""
@@ -26,9 +21,9 @@ class Demo(Protocol):
 
     title: str
     """A heading of one line."""
-    prompt: PromptElement
+    prompt: promptkit.PromptElement
     """The prompt that contains the conversation."""
-    conversation: Sequence[Message]
+    conversation: Sequence[promptkit.Message]
     """The recorded messages, in order."""
     budgets: Sequence[int]
     """The budgets that `--all` renders at, in tokens, from large to small."""
@@ -72,7 +67,8 @@ def demo(
     package registers in the entry point group promptkit.demo; the default is a conversation of a
     coding agent that works on promptkit.
     """
-    import promptkit
+    from promptkit.cli.demo.replay import print_replay, replay_conversation, replay_to_json
+    from promptkit.cli.output.messages import print_renders
 
     if window == 0:
         usage_error("--window must be at least 1 token.")
@@ -84,10 +80,11 @@ def demo(
     for budget in budgets:
         with show_spinner(f"Rendering at {budget:,} tokens"):
             renders.append(promptkit.render(demo_data.prompt, budget=budget))
-    replayed = None if window is None else _replay(demo_data, window)
+    replayed = None
+    if window is not None:
+        with show_spinner(f"Replaying in a window of {window:,} tokens"):
+            replayed = replay_conversation(demo_data.conversation, window=window)
     if report:
-        from promptkit.cli.demo.replay import replay_to_json
-
         print_json(
             {
                 "renders": [
@@ -104,43 +101,20 @@ def demo(
         )
         return
     if renders:
-        from promptkit.cli.output.messages import print_renders
-        from promptkit.tokens import tokenizer_for
-
-        print_renders(
-            demo_data.title,
-            demo_data.conversation,
-            renders,
-            tokenizer_for(None),
-            everything=everything,
-        )
+        print_renders(demo_data.title, demo_data.conversation, renders, everything=everything)
     if replayed is not None:
-        from promptkit.cli.demo.replay import print_replay
-
         if renders:
             click.echo()
         print_replay(demo_data.title, replayed)
 
 
-def _replay(demo_data: Demo, window: int) -> DemoReplay:
-    import asyncio
-
-    from promptkit.cli.demo.replay import DemoReplay
-
-    with show_spinner(f"Replaying in a window of {window:,} tokens"):
-        replay = DemoReplay(demo_data.conversation, window=window)
-        asyncio.run(replay.run())
-    return replay
-
-
 def _load(name: str) -> Callable[[], Demo]:
     known = {entry.name: entry for entry in entry_points(group="promptkit.demo")}
     if name not in known:
-        hint = (
-            f"use {', '.join(sorted(known))}"
+        usage_error(
+            f"there is no demo {name!r}: use {', '.join(sorted(known))}."
             if known
-            else "none is installed, so run `pip install .` again in the checkout of promptkit"
+            else f"there is no demo {name!r}: none is installed, so run `pip install .` again in the checkout of promptkit."
         )
-        usage_error(f"there is no demo {name!r}: {hint}.")
     loaded: Callable[[], Demo] = known[name].load()
     return loaded

@@ -5,6 +5,7 @@ No model is called: the replies are the recorded ones.
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,7 +25,7 @@ from promptkit import (
     Transcript,
     Usage,
 )
-from promptkit.cli.output.terminal import clip, escape_control_chars
+from promptkit.cli.output.terminal import clip, draw_bar, escape_control_chars
 from promptkit.compaction import Event, Events, ExtractiveSummarizer
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
@@ -65,8 +66,12 @@ class DemoReplay:
         self._answers: Iterator[Message] = iter(())
         self._results: Iterator[str] = iter(())
         self._notes: list[str] = []
-        names = dict.fromkeys(call.name for message in conversation for call in message.tool_calls)
-        self._definitions = [ToolDefinition(name=name) for name in names]
+        self._definitions = [
+            ToolDefinition(name=name)
+            for name in dict.fromkeys(
+                call.name for message in conversation for call in message.tool_calls
+            )
+        ]
         numbers = count(1)
         self.session = AgentSession(
             model=self,
@@ -84,8 +89,11 @@ class DemoReplay:
     @property
     def summaries(self) -> list[Checkpoint]:
         """The summaries, in order."""
-        path = self.session.transcript.path()
-        return [entry.payload for entry in path if isinstance(entry.payload, Checkpoint)]
+        return [
+            entry.payload
+            for entry in self.session.transcript.path()
+            if isinstance(entry.payload, Checkpoint)
+        ]
 
     @property
     def full_request_tokens(self) -> int:
@@ -136,14 +144,11 @@ class DemoReplay:
             case _:
                 pass
 
-    async def complete(
-        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
-    ) -> Reply:
+    async def complete(self, *_: object, **__: object) -> Reply:
         """Return the next reply of the recording.
 
         A background summary is awaited before, so that every run is the same.
         """
-        _ = messages, tools
         await self.session.compaction.background.wait()
         rendered, notes, self._notes = self.session.last_rendered, self._notes, []
         self.requests.append(
@@ -186,6 +191,13 @@ SUMMARY_LINES = 7
 
 WIDTH = 78
 """Columns of a line at most."""
+
+
+def replay_conversation(conversation: Sequence[Message], *, window: int) -> DemoReplay:
+    """Replay a recorded conversation in a context window of so many tokens."""
+    replay = DemoReplay(conversation, window=window)
+    asyncio.run(replay.run())
+    return replay
 
 
 def print_replay(title: str, replay: DemoReplay) -> None:
@@ -241,10 +253,9 @@ def replay_to_json(replay: DemoReplay) -> dict[str, object]:
 
 
 def _print_request(console: Console, request: DemoRequest, limit: int) -> None:
-    full, empty = "█░" if console.encoding.startswith("utf") else "#."
-    filled = min(BAR, round(BAR * request.tokens / limit)) if limit else BAR
     start = f"  {request.number:>7}  {request.turn:>4}  {request.tokens:>6,}  "
-    line = Text.assemble(start, (full * filled, "green"), (empty * (BAR - filled), "bright_black"))
+    share = request.tokens / limit if limit else 1
+    line = Text.assemble(start, draw_bar(console, share, BAR, "green"))
     for note in request.notes:
         if line.cell_len + 2 + len(note) > console.width:
             console.print(line, soft_wrap=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Sequence
 
@@ -11,10 +10,16 @@ from rich.console import Console
 from rich.text import Text
 
 from promptkit import Message, OpaquePart, Rendered
-from promptkit.cli.output.terminal import count_nouns, describe_part, print_legend, show_text
+from promptkit.cli.output.terminal import (
+    count_nouns,
+    describe_part,
+    draw_bar,
+    print_legend,
+    show_text,
+)
 from promptkit.rendering import Removal
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.tokens import Tokenizer
+from promptkit.tokens import tokenizer_for
 
 BAR = 40
 """Columns of a bar."""
@@ -42,7 +47,6 @@ def print_renders(
     title: str,
     conversation: Sequence[Message],
     renders: Sequence[Rendered],
-    tokenizer: Tokenizer,
     *,
     everything: bool,
 ) -> None:
@@ -52,7 +56,6 @@ def print_renders(
         title: The heading.
         conversation: All messages, before rendering.
         renders: The renders, one for each budget.
-        tokenizer: Counts the tokens of each message.
         everything: Print all lines. By default long lists are folded.
     """
     console = Console(highlight=False)
@@ -65,7 +68,7 @@ def print_renders(
         console.print()
         console.print(_bar(rendered, console))
         console.print()
-        _print_kept(console, rendered.messages, tokenizer, fold)
+        _print_kept(console, rendered.messages, fold)
         _print_removed(console, rendered.removals, fold)
     reasons = {removal.reason for rendered in renders for removal in rendered.removals[:fold]}
     if legend := [(reason, meaning) for reason, meaning in REASONS.items() if reason in reasons]:
@@ -81,8 +84,8 @@ def print_messages(rendered: Rendered) -> None:
             word for word in (message.role, message.name, message.tool_call_id) if word
         )
         console.print(Text(f"── {show_text(heading)} ".ljust(BAR, "─"), style=STYLES[message.role]))
-        for line in (*_text(message, console).splitlines(), *_calls(message, console)):
-            console.print(Text(show_text(line)), soft_wrap=True)
+        for line in (*_text(message).splitlines(), *_calls(message)):
+            console.print(Text(line), soft_wrap=True)
         console.print()
     removed = len(rendered.removals)
     console.print(
@@ -92,23 +95,14 @@ def print_messages(rendered: Rendered) -> None:
 
 
 def _bar(rendered: Rendered, console: Console) -> Text:
-    full, empty = "█░" if console.encoding.startswith("utf") else "#."
     share = rendered.tokens / rendered.budget if rendered.budget else 1
     start, end = f"{rendered.budget:>9,} tokens  ", f"  {rendered.tokens:,} used"
     width = max(1, min(BAR, console.width - len(start) - len(end)))
-    filled = min(width, round(width * share))
-    return Text.assemble(
-        (start, "bold"),
-        (full * filled, "green"),
-        (empty * (width - filled), "bright_black"),
-        end,
-    )
+    return Text.assemble((start, "bold"), draw_bar(console, share, width, "green"), end)
 
 
-def _print_kept(
-    console: Console, messages: Sequence[Message], tokenizer: Tokenizer, fold: int | None
-) -> None:
-    count = Sizer(tokenizer).count_message
+def _print_kept(console: Console, messages: Sequence[Message], fold: int | None) -> None:
+    count = Sizer(tokenizer_for(None)).count_message
     console.print("  Kept (role, tokens, first line):")
     # A single message is not folded: the line that says so would be as long.
     hidden = messages[fold : len(messages) - fold] if fold and len(messages) > 2 * fold + 1 else ()
@@ -124,7 +118,7 @@ def _print_kept(
             _print_row(
                 console,
                 f"  {message.role:<9} {count(message):>7,}  ",
-                _first_line(message, console),
+                _first_line(message),
                 STYLES[message.role],
             )
 
@@ -133,9 +127,8 @@ def _print_removed(console: Console, removals: Sequence[Removal], fold: int | No
     if not removals:
         console.print("\n  Nothing removed.")
         return
-    total = sum(removal.tokens for removal in removals)
     console.print(
-        f"\n  Removed {count_nouns(len(removals), 'element')}, {total:,} tokens, in this order (tokens, reason, element):"
+        f"\n  Removed {count_nouns(len(removals), 'element')}, {sum(each.tokens for each in removals):,} tokens, in this order (tokens, reason, element):"
     )
     shown = removals if fold is None or len(removals) <= fold + 1 else removals[:fold]
     orders = {removal.path: removal.order for removal in removals}
@@ -172,36 +165,24 @@ def _short_path(label: str) -> str:
     return " > ".join(["…", *steps[-2:]] if len(steps) > MAX_STEPS else steps)
 
 
-def _first_line(message: Message, console: Console) -> str:
-    lines = [
-        " ".join(line.split()) for line in _text(message, console).splitlines() if line.strip()
-    ]
-    return " ".join((*lines[:1], *_calls(message, console))) or "(empty)"
+def _first_line(message: Message) -> str:
+    lines = [" ".join(line.split()) for line in _text(message).splitlines() if line.strip()]
+    return " ".join((*lines[:1], *_calls(message))) or "(empty)"
 
 
-def _text(message: Message, console: Console) -> str:
-    return _escape_for(
-        console,
+def _text(message: Message) -> str:
+    return show_text(
         "".join(
             f"[{json.dumps(part.value)[:60]}]"
             if isinstance(part, OpaquePart)
             else describe_part(part)
             for part in message.content
-        ),
+        )
     )
 
 
-def _calls(message: Message, console: Console) -> list[str]:
-    return [_escape_for(console, f"→ {call.name} {call.arguments}") for call in message.tool_calls]
-
-
-def _escape_for(console: Console, text: str) -> str:
-    """Escape control characters if the output is a terminal. A file gets the text unchanged."""
-    return (
-        re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda match: f"\\x{ord(match[0]):02x}", text)
-        if console.is_terminal
-        else text
-    )
+def _calls(message: Message) -> list[str]:
+    return [show_text(f"→ {call.name} {call.arguments}") for call in message.tool_calls]
 
 
 def rendered_to_json(rendered: Rendered) -> dict[str, object]:

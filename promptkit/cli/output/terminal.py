@@ -99,6 +99,15 @@ def clip(text: str, width: int) -> str:
     return text if cell_len(text) <= width else f"{set_cell_size(text, width - 1).rstrip()}…"
 
 
+def draw_bar(console: Console, share: float, width: int, style: str) -> Text:
+    """Draw how full something is, in characters that the terminal's encoding has."""
+    from rich.text import Text
+
+    full, empty = "█░" if console.encoding.startswith("utf") else "#."
+    filled = min(width, round(width * share))
+    return Text.assemble((full * filled, style), (empty * (width - filled), "bright_black"))
+
+
 def read_width(default: int) -> int:
     """Return the columns of the terminal, or of the environment variable COLUMNS, or `default` if stdout is neither a terminal nor told."""
     from rich.console import Console
@@ -201,16 +210,21 @@ def _group_columns(widths: Sequence[int], available: int, gap: int) -> list[list
     return groups
 
 
-def echo_wrapped(text: str, *, err: bool = False) -> None:
+def echo_wrapped(text: str, *, err: bool = False, indent: int = 0) -> None:
     """Print a sentence.
 
-    Lines are broken between words at the width of the terminal; elsewhere it is one line.
+    Lines are broken between words at the width of the terminal; elsewhere it is one line. Those
+    after the first are indented by so many columns.
     """
     width = read_width(0)
-    for line in (
-        wrap(text, width, break_on_hyphens=False, break_long_words=False) if width else [text]
-    ):
-        click.echo(line, err=err)
+    lines = wrap(
+        text,
+        max(width, indent + 20),
+        subsequent_indent=" " * indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    click.echo("\n".join(lines) if width else text, err=err)
 
 
 def print_json(value: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import ClassVar
@@ -13,13 +14,12 @@ from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import (
-    SummaryInstructions,
     SummaryOfMessages,
     SummaryOfText,
     count_missed,
     render_summary_request,
-    serialize_message,
-    suggest_word_count,
+    write_instructions,
+    write_newest,
 )
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import (
@@ -135,13 +135,11 @@ class InlineSummarizer:
 
     async def _ask(self, task: SummaryTask, tokenizer: Tokenizer) -> Message:
         """Return the question, a user message."""
-        question = SummaryInstructions(
-            instructions=task.instructions,
-            live=True,
-            words=suggest_word_count(task),
-            memories=task.memories,
+        question = write_instructions(
+            task,
+            self.template,
             say_no_tools=find_quirks(self.model.name).say_no_tools,
-            template=self.template,
+            live=True,
         )
         items = task.plan.dropped
         rendered = await run_beside(items, render, UserMessage()[question], tokenizer=tokenizer)
@@ -427,10 +425,13 @@ class ChunkedSummarizer:
         A call with its results, or a single message, may be larger.
         """
         items = collect_dropped_items(task)
+        result_limit = max(1, self.window // RESULT_SHARE)
         chunk: list[ViewItem] = []
         chunk_tokens = 0
         for start, end in split_blocks([item.message for item in items]):
-            tokens = self._count_serialized(items[start:end], tokenizer)
+            block = [item.message for item in items[start:end]]
+            entries = write_newest(block, result_limit, tokenizer, sys.maxsize)
+            tokens = sum(entry.tokens for entry in entries)
             if chunk and chunk_tokens + tokens > limit:
                 yield tuple(chunk), chunk_tokens
                 chunk, chunk_tokens = [], 0
@@ -438,21 +439,6 @@ class ChunkedSummarizer:
             chunk_tokens += tokens
         if chunk:
             yield tuple(chunk), chunk_tokens
-
-    def _count_serialized(self, items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
-        """Count the tokens of a block as text."""
-        result_limit = max(1, self.window // RESULT_SHARE)
-        names = {call.id: call.name for item in items for call in item.message.tool_calls}
-        tokens = 0
-        for item in items:
-            for tag, attributes, text in serialize_message(item.message, names):
-                attribute_text = "".join(f' {name}="{value}"' for name, value in attributes.items())
-                size = tokenizer.count(text)
-                tokens += min(result_limit, size) if tag == "result" else size
-                tokens += tokenizer.count(f"<{tag}{attribute_text}>\n") + tokenizer.count(
-                    f"\n</{tag}>\n"
-                )
-        return tokens
 
 
 def _append_note(summary: str | None, chunk: Sequence[ViewItem], what: str) -> str:

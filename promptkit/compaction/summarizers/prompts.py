@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import accumulate, chain
@@ -21,7 +22,6 @@ from promptkit.compaction.summarizers.summarizer import (
 from promptkit.elements import (
     Chunk,
     Group,
-    Isolate,
     Metadata,
     PrioritizedList,
     Reserve,
@@ -30,7 +30,6 @@ from promptkit.elements import (
     Template,
     TextChunk,
     TokenLimit,
-    Truncate,
     UserMessage,
     element_from_message,
 )
@@ -95,6 +94,15 @@ QUESTION = (
 
 NO_TOOLS = "Call no tools. Answer with text alone."
 PREFACE = "The conversation to summarize, oldest first:"
+JOINED = 50
+"""Entries of a conversation that surely fit and are joined to one text."""
+
+SLACK = 64
+"""Tokens that entries leave of their room before they surely fit: for `OMITTED`, and for line breaks."""
+
+PARTING = 4
+"""Tokens that the parts of an entry may have more than the entry: two joins, and rounding."""
+
 OMITTED = "[what was said next is left out: there is no room for it]"
 KEPT = (
     "What follows was said after that. It is not to be summarized, since it stays as it is behind the summary. "
@@ -122,8 +130,53 @@ RESERVED_TAGS = (
 """The tags of promptkit's own prompts."""
 
 
+def write_instructions(
+    task: SummaryTask,
+    template: str | os.PathLike[str],
+    *,
+    say_no_tools: bool = False,
+    live: bool = False,
+) -> PromptElement:
+    """Return the instructions for a summary, as text inside a message.
+
+    Args:
+        task: What is asked for.
+        template: The template. Its values are `instructions`, `live`, `words`, `memories` and
+            `say_no_tools`.
+        say_no_tools: Repeat that no tools may be called.
+        live: The instructions follow the conversation itself. Otherwise they precede a copy of it.
+    """
+    values = {
+        "instructions": task.instructions,
+        "live": live,
+        "words": suggest_word_count(task),
+        "memories": task.memories,
+        "say_no_tools": say_no_tools,
+    }
+    return Template(file=template, values=values)
+
+
 @component
-class SummaryOfMessages(PromptElement):
+class _SummaryRequest(PromptElement):
+    """The base of the requests for a summary."""
+
+    task: SummaryTask
+    quirks: Quirks = Quirks()
+    """The quirks of the summarizing model."""
+    max_result_tokens: int | None = None
+    """Token limit of each tool result, as text, or of the results of one round together, of which
+    each gets an equal share. None: no limit."""
+    template: str | os.PathLike[str] = TEMPLATE
+
+    def _instructions(self) -> Child:
+        """Return the system message."""
+        return SystemMessage(required=True)[
+            write_instructions(self.task, self.template, say_no_tools=self.quirks.say_no_tools)
+        ]
+
+
+@component
+class SummaryOfMessages(_SummaryRequest):
     """The request for a summary as messages: the instructions, the conversation's messages, the question.
 
     If the request is too large, the oldest messages are removed first, but the first message is
@@ -131,40 +184,23 @@ class SummaryOfMessages(PromptElement):
     results.
     """
 
-    task: SummaryTask
-    quirks: Quirks = Quirks()
-    """The quirks of the summarizing model."""
-    max_result_tokens: int | None = None
-    """Token limit of the tool results of one round, of which each gets an equal share. None: no
-    limit."""
-    template: str | os.PathLike[str] = TEMPLATE
-
     def render(self, sizing: Sizing) -> Child:
         """Return the messages of the request.
 
         Priorities: the first message, then the newest ones.
         """
-        quirks = self.quirks
         previous = get_previous_summary(self.task)
         return (
-            SystemMessage(required=True)[
-                SummaryInstructions(
-                    instructions=self.task.instructions,
-                    words=suggest_word_count(self.task),
-                    memories=self.task.memories,
-                    say_no_tools=quirks.say_no_tools,
-                    template=self.template,
-                )
-            ],
+            self._instructions(),
             element_from_message(build_summary_message(previous), required=True)
             if previous
             else None,
             self._conversation(sizing),
             UserMessage(pass_priority=True)[
                 _render_known_memories(self.task, sizing.token_budget),
-                _render_kept(self.task, sizing.token_budget),
+                _render_kept(self.task, sizing.token_budget, sizing.tokenizer),
                 TextChunk(required=True)[QUESTION],
-                TextChunk(required=True)[NO_TOOLS] if quirks.say_no_tools else None,
+                TextChunk(required=True)[NO_TOOLS] if self.quirks.say_no_tools else None,
             ],
             Reserve(tokens=self.task.max_tokens),
         )
@@ -186,14 +222,18 @@ class SummaryOfMessages(PromptElement):
             if message.text.strip() or message.tool_calls or message.role == "tool"
         ]
         blocks = [messages[start:end] for start, end in split_blocks(messages)]
+
+        @cache
+        def cap(place: int) -> Sequence[Message]:
+            return self._cap_results(blocks[place], sizing.tokenizer)
+
         sizes = (
-            sum(map(sizing.count_tokens, self._find_whole_texts(block)))
-            for block in reversed(blocks)
+            sum(map(sizing.count_message, cap(place))) for place in reversed(range(len(blocks)))
         )
         room = sizing.token_budget - self.task.max_tokens
         first = len(blocks) - count_that_may_fit(sizes, room)
         shown = [place for place in range(len(blocks)) if not 0 < place < first]
-        rounds = [self._cap_results(blocks[place], sizing.tokenizer) for place in shown]
+        rounds = list(map(cap, shown))
         return Metadata(
             value=NewMessages(list(chain.from_iterable(rounds)), len(messages))
         ), Rounds(
@@ -209,78 +249,40 @@ class SummaryOfMessages(PromptElement):
             return block
         limit = max(1, self.max_result_tokens // sum(each.role == "tool" for each in block))
         return [
-            message
-            if message.role != "tool" or _is_within(message.text, limit)
-            else attrs.evolve(
-                message,
-                content=truncate_text(message.text, limit, head=HEAD_SHARE, tokenizer=tokenizer),
+            _replace_text(
+                message, truncate_text(message.text, limit, head=HEAD_SHARE, tokenizer=tokenizer)
             )
+            if message.role == "tool"
+            else message
             for message in block
         ]
 
-    def _find_whole_texts(self, block: Sequence[Message]) -> Iterator[str]:
-        """Yield the texts of a block that are shown whole."""
-        results = sum(message.role == "tool" for message in block)
-        for message in block:
-            limit = self.max_result_tokens
-            if (
-                message.role != "tool"
-                or limit is None
-                or _is_within(message.text, max(1, limit // results))
-            ):
-                yield message.text
-
 
 @component
-class SummaryOfText(PromptElement):
+class SummaryOfText(_SummaryRequest):
     """The request for a summary as text: the instructions, and one message that contains the conversation as tagged text.
 
     If the request is too large, the oldest entries are removed first, but the first entry is
     removed last. The previous summary is required.
     """
 
-    task: SummaryTask
-    quirks: Quirks = Quirks()
-    """The quirks of the summarizing model."""
-    max_result_tokens: int | None = None
-    """Token limit of each tool result. None: no limit."""
-    template: str | os.PathLike[str] = TEMPLATE
-
     def render(self, sizing: Sizing) -> Child:
         """Return a system message and a user message."""
-        quirks = self.quirks
         previous = get_previous_summary(self.task)
-        entries = list(
-            _render_entries(
-                collect_dropped_messages(self.task),
-                self.max_result_tokens,
-                sizing=sizing,
-                reserved=self.task.max_tokens,
-            )
-        )
-        # removed first
-        entries[1:2] = [
-            Chunk(fallback=TextChunk(required=True)[OMITTED])[entry] for entry in entries[1:2]
-        ]
         return (
-            SystemMessage(required=True)[
-                SummaryInstructions(
-                    instructions=self.task.instructions,
-                    words=suggest_word_count(self.task),
-                    memories=self.task.memories,
-                    say_no_tools=quirks.say_no_tools,
-                    template=self.template,
-                )
-            ],
-            UserMessage(pass_priority=True)[
+            self._instructions(),
+            UserMessage(pass_priority=True, flex_grow=0)[
                 TextChunk(required=True)[PREFACE],
                 Group(required=True)[Tag(tag="conversation-summary")[neutralize_tags(previous)]]
                 if previous
                 else None,
-                Group(priority=2)[entries[:1]],
-                PrioritizedList(priority=1)[entries[1:]],
+                ConversationText(
+                    messages=collect_dropped_messages(self.task),
+                    max_result_tokens=self.max_result_tokens,
+                    pass_priority=True,
+                ),
                 _render_known_memories(self.task, sizing.token_budget),
-                _render_kept(self.task, sizing.token_budget),
+                _render_kept(self.task, sizing.token_budget, sizing.tokenizer),
                 TextChunk(required=True)["Write the summary of this conversation now."],
             ],
             Reserve(tokens=self.task.max_tokens),
@@ -288,38 +290,44 @@ class SummaryOfText(PromptElement):
 
 
 @component
-class SummaryInstructions(PromptElement):
-    """The instructions for a summary, as text inside a message."""
+class ConversationText(PromptElement):
+    """The messages to be summarized, as tagged text: the newest are kept longest, and the first one longer than these.
 
-    instructions: str | None = None
-    """What the user asks of the summary."""
+    The entries that surely fit are joined to a few texts, so that a render has few to prune.
+    """
 
-    live: bool = False
-    """The instructions follow the conversation itself. Otherwise they precede a copy of it."""
-
-    words: int | None = None
-    """About how many words the summary should have. None: the instructions do not say."""
-
-    memories: bool = False
-    """Ask for a list of memories after the summary, too."""
-
-    say_no_tools: bool = False
-    """Repeat that no tools may be called."""
-
-    template: str | os.PathLike[str] = TEMPLATE
-    """Another template. Its values are `instructions`, `live`, `words`, `memories` and
-    `say_no_tools`."""
+    messages: Sequence[Message]
+    max_result_tokens: int | None = None
+    """As in `SummaryOfText`."""
+    flex_grow: float | None = 0
+    """It is sized after what is required, and before what is removed first."""
 
     def render(self, sizing: Sizing) -> Child:
-        """Render the template."""
-        values = {
-            "instructions": self.instructions,
-            "live": self.live,
-            "words": self.words,
-            "memories": self.memories,
-            "say_no_tools": self.say_no_tools,
-        }
-        return Template(file=self.template, values=values)
+        """Return the entries, oldest first, each with a mark of the messages that it shows."""
+        written = list(filter(_is_written, self.messages))
+        if not written:
+            return None
+        room = sizing.token_budget
+        oldest, *entries = write_newest(written, self.max_result_tokens, sizing.tokenizer, room)
+        totals = accumulate(entry.tokens for entry in reversed(entries))
+        surely = len(entries) - bisect_right(list(totals), room - oldest.tokens - SLACK)
+        # counted from the newest, so that a request with less room has the same texts
+        ends = range(len(entries), surely, -JOINED)
+        blocks = [
+            *([entry] for entry in entries[:surely]),
+            *(entries[max(surely, end - JOINED) : end] for end in reversed(ends)),
+        ]
+        chunks = [
+            Chunk(fallback=TextChunk(required=True)[OMITTED] if number == 1 else None)[
+                Metadata(
+                    value=NewContent(range(block[0].place, block[-1].place + 1), len(written)),
+                    local=True,
+                ),
+                TextChunk()["\n".join(entry.text for entry in block)],
+            ]
+            for number, block in enumerate([[oldest], *blocks])
+        ]
+        return Group(priority=2)[chunks[:1]], PrioritizedList(priority=1)[chunks[1:]]
 
 
 def count_that_may_fit(sizes: Iterable[int], budget: int) -> int:
@@ -404,23 +412,20 @@ def serialize_message(
         names: Tool names by call id, to label tool results.
     """
     text = neutralize_tags(message.text)
-    images = sum(isinstance(part, ImagePart) for part in message.content)
-    documents = sum(isinstance(part, DocumentPart) for part in message.content)
-    if images or documents:
-        visible = [
-            f"{number} {noun}{'' if number == 1 else 's'}"
-            for number, noun in ((images, "image"), (documents, "document"))
-            if number
-        ]
+    kinds = list(map(type, message.content))
+    visible = [
+        f"{number} {noun}{'' if number == 1 else 's'}"
+        for kind, noun in ((ImagePart, "image"), (DocumentPart, "document"))
+        if (number := kinds.count(kind))
+    ]
+    if visible:
         text = "\n".join(filter(None, (text, f"[{' and '.join(visible)} not shown]")))
+    is_blank = not text.strip()
     if message.role == "tool":
-        yield (
-            "result",
-            {"tool": names.get(message.tool_call_id or "", "unknown")},
-            text or "(empty)",
-        )
+        name = names.get(message.tool_call_id or "", "unknown")
+        yield "result", {"tool": name}, "(empty)" if is_blank else text
         return
-    if text:
+    if not is_blank:
         yield message.role, {}, text
     for call in message.tool_calls:
         arguments = (
@@ -431,14 +436,20 @@ def serialize_message(
         yield "call", {"tool": call.name}, neutralize_tags(arguments)
 
 
+def _tag_section(tag: str, attributes: Mapping[str, str], text: str) -> tuple[str, str, str]:
+    """Return a section of `serialize_message` as text in three parts: its first line, the text and its last line."""
+    named = "".join([f' {name}="{escape_attribute(value)}"' for name, value in attributes.items()])
+    end = "" if not text or text.endswith("\n") else "\n"
+    return f"<{tag}{named}>\n", text, f"{end}</{tag}>"
+
+
 def _is_written(message: Message) -> bool:
     """Return whether `serialize_message` writes anything."""
     return (
         message.role == "tool"
         or bool(message.tool_calls)
-        or any(
-            part and isinstance(part, str | ImagePart | DocumentPart) for part in message.content
-        )
+        or bool(message.text.strip())
+        or any(isinstance(part, ImagePart | DocumentPart) for part in message.content)
     )
 
 
@@ -450,103 +461,74 @@ def _render_known_memories(task: SummaryTask, budget: int) -> Child:
     if not (task.memories and task.known_memories):
         return None
     lines = [neutralize_tags(f"- {memory.removeprefix('- ')}\n") for memory in task.known_memories]
-    return TokenLimit(priority=0, max_tokens=budget // KEPT_SHARE)[
+    return TokenLimit(priority=0, max_tokens=budget // KEPT_SHARE, flex_grow=-1)[
         Chunk(priority=1 << 20)[KNOWN_MEMORIES],
         Tag(tag="known-memories")[PrioritizedList()[lines]],
     ]
 
 
-def _render_kept(task: SummaryTask, budget: int) -> Child:
+def _render_kept(task: SummaryTask, budget: int, tokenizer: Tokenizer) -> Child:
     """Render the messages that stay after the summary, as context.
 
     They are removed first if the request is too large.
     """
     tokens = min(budget // KEPT_SHARE, task.max_tokens)
-    entries = list(_render_entries([item.message for item in task.plan.kept], max(1, tokens // 4)))
-    if not entries:
+    written = [item.message for item in task.plan.kept if _is_written(item.message)]
+    if not written:
         return None
-    return TokenLimit(priority=0, max_tokens=tokens)[
-        Chunk(priority=1 << 20)[KEPT], Tag(tag="kept")[PrioritizedList()[entries]]
+    entries = write_newest(written, max(1, tokens // 4), tokenizer, tokens)
+    return TokenLimit(priority=0, max_tokens=tokens, flex_grow=-1)[
+        Chunk(priority=1 << 20)[KEPT],
+        Tag(tag="kept")[PrioritizedList()[[entry.text for entry in entries]]],
     ]
 
 
-def _render_entries(
-    messages: Sequence[Message],
-    result_tokens: int | None,
-    *,
-    sizing: Sizing | None = None,
-    reserved: int = 0,
-) -> Iterator[PromptElement]:
-    """Render messages as tagged text. Each entry is a chunk that is kept or removed as a whole.
+@attrs.frozen
+class Entry:
+    """A text that is kept or pruned as a whole: a section of a message between its tags."""
 
-    With `sizing` they are to be summarized: entries that leave in any case are left out, except the
-    first two. The `reserved` tokens are not for them.
-    """
+    place: int
+    """The place of its message."""
+    text: str
+    tokens: int
+    """The tokens of its parts. The entry has up to `PARTING` fewer."""
+
+
+def write_newest(
+    messages: Sequence[Message], result_tokens: int | None, tokenizer: Tokenizer, room: int
+) -> list[Entry]:
+    """Write messages as entries, oldest first: the first two messages, and of the others the newest that may fit."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
-    written = [message for message in messages if _is_written(message)]
+    count = tokenizer.base.count
 
     @cache
-    def serialize(place: int) -> Sequence[tuple[str, Mapping[str, str], str]]:
-        return tuple(serialize_message(written[place], names))
+    def write(place: int) -> Sequence[Entry]:
+        entries: list[Entry] = []
+        for tag, attributes, text in serialize_message(messages[place], names):
+            if tag == "result" and result_tokens is not None:
+                shown = truncate_text(text, result_tokens, head=HEAD_SHARE, tokenizer=tokenizer)
+            else:
+                shown = text
+            parts = _tag_section(tag, attributes, shown)
+            tokens = tokenizer.scale(sum(map(count, parts)))
+            entries.append(Entry(place, "".join(parts), tokens))
+        return entries
 
-    first = 0
-    if sizing is not None:
-        sizes = (
-            sum(
-                sizing.count_tokens(text)
-                for tag, _, text in serialize(place)
-                if tag != "result" or result_tokens is None or _is_within(text, result_tokens)
-            )
-            for place in reversed(range(len(written)))
-        )
-        first = len(written) - count_that_may_fit(sizes, sizing.token_budget - reserved)
-    for place in range(len(written)):
-        if 1 < place < first:
-            continue
-        mark = NewContent(range(place, place + 1), len(written))
-        for tag, attributes, text in serialize(place):
-            visible = (
-                _cap_text(text, result_tokens)
-                if tag == "result" and result_tokens is not None
-                else text
-            )
-            yield Chunk()[
-                Metadata(value=mark, local=True) if sizing is not None else None,
-                _tag_text(tag, attributes, visible),
-            ]
-
-
-def _tag_text(tag: str, attributes: Mapping[str, str], content: Child) -> Child:
-    """Put tags around a content. A plain text is one text with them, of which a render counts fewer joins."""
-    if not isinstance(content, str) or not content.strip():
-        return Tag(tag=tag, attributes=attributes)[content]
-    named = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.items())
-    end = "" if content.endswith("\n") else "\n"
-    return TextChunk()[f"<{tag}{named}>\n{content}{end}</{tag}>"]
-
-
-def _cap_text(text: str, tokens: int) -> Child:
-    """Limit a text to a number of tokens: the first 40 % and the last 60 % of what fits."""
-    if _is_within(text, tokens):
-        return text
-    return Isolate(tokens=tokens)[Truncate(keep="middle", ratio=HEAD_SHARE)[text]]
-
-
-def _is_within(text: str, tokens: int) -> bool:
-    """Return whether a text surely has at most so many tokens: none is shorter than a byte."""
-    return len(text.encode("utf-8", "surrogatepass")) <= tokens
+    places = range(len(messages))
+    sizes = (sum(entry.tokens - PARTING for entry in write(place)) for place in reversed(places))
+    first = len(messages) - count_that_may_fit(sizes, room)
+    return [entry for place in places if place <= 1 or place >= first for entry in write(place)]
 
 
 def _make_portable(message: Message) -> Message:
     """Return a message that every provider accepts, with its tags neutralized: placeholders for pictures and documents, no opaque parts."""
     text = "".join(filter(None, map(_replace_part, message.content)))
-    return Message(
-        role=message.role,
-        content=text or (),
-        name=message.name,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-    )
+    return _replace_text(message, text)
+
+
+def _replace_text(message: Message, text: str) -> Message:
+    """Return a message with this text as its content: the same message if that is no change."""
+    return message if message.content == (text,) else attrs.evolve(message, content=text or ())
 
 
 def _replace_part(part: Part) -> str | None:

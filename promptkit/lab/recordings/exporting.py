@@ -56,8 +56,8 @@ def to_chat_json(messages: Iterable[Message]) -> Payload:
     An image or a document of a tool result goes into a user message after the tool results.
     Thinking and other parts of one provider are dropped, because chat messages cannot hold them.
     """
-    moved = move_media(_separate_texts(messages, "chat"), {"tool", "assistant", "system"})
-    return to_chat(list(moved), cache=False)
+    separate = _separate_texts(messages, "chat")
+    return to_chat([*move_media(separate, {"tool", "assistant", "system"})], cache=False)
 
 
 def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
@@ -67,8 +67,14 @@ def to_anthropic_json(messages: Iterable[Message]) -> AnthropicRequest:
 
     Arguments that are not a JSON object go into one, as `arguments`.
     """
-    moved = move_media(_separate_texts(messages, "anthropic"), {"assistant", "system"})
-    return to_anthropic([_wrap_arguments(message) for message in moved])
+    return to_anthropic(
+        [
+            _wrap_arguments(message)
+            for message in move_media(
+                _separate_texts(messages, "anthropic"), {"assistant", "system"}
+            )
+        ]
+    )
 
 
 def encode_transcript(
@@ -79,8 +85,9 @@ def encode_transcript(
     `redact` removes secrets from a text.
     """
     yield encode_header(Header())
-    for entry in entries:
-        yield encode_batch([_redact_entry(entry, redact) if redact else entry])
+    yield from (
+        encode_batch([_redact_entry(entry, redact) if redact else entry]) for entry in entries
+    )
 
 
 def _redact_entry(entry: Entry, redact: Callable[[str], str]) -> Entry:

@@ -231,11 +231,12 @@ class RecordingTotals:
         """Yield the entries of batches, and add them up on the way."""
         for recording_format, batch in batches:
             self._format_name = recording_format.name
-            figures = self._figures
-            figures["conversations"] += batch.conversations
-            figures["messages"] += batch.messages
-            figures["attachments"] += batch.attachments
-            figures["skipped_lines"] += len(batch.skipped)
+            self._figures.update(
+                conversations=batch.conversations,
+                messages=batch.messages,
+                attachments=batch.attachments,
+                skipped_lines=len(batch.skipped),
+            )
             self._entries += len(batch.entries)
             self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
             self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
@@ -248,17 +249,18 @@ class RecordingTotals:
     def result(self) -> ImportResult:
         """The totals of all batches that were read."""
         states = Counter(self._calls.values())
-        counts = RecordingCounts(
-            **self._figures,
-            unanswered=sum(
-                count for state, count in states.items() if state & CALLED and not state & ANSWERED
-            ),
-            orphaned=states[ANSWERED],
-            repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
-        )
         return ImportResult(
             format=self._format_name,
-            counts=counts,
+            counts=RecordingCounts(
+                **self._figures,
+                unanswered=sum(
+                    count
+                    for state, count in states.items()
+                    if state & CALLED and not state & ANSWERED
+                ),
+                orphaned=states[ANSWERED],
+                repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
+            ),
             entries=self._entries,
             kept_by_name=dict(self._kept.most_common()),
             skipped=tuple(self._skipped),
@@ -278,19 +280,20 @@ class RecordingTotals:
                 pass
 
     def _add_message(self, message: Message, scope: str) -> None:
-        figures = self._figures
-        for part in message.content:
-            if isinstance(part, ImagePart):
-                figures["images"] += 1
-            elif isinstance(part, OpaquePart):
-                figures["thinking"] += as_text(as_object(part.value).get("type")) in THINKING_TYPES
-        figures["tool_calls"] += len(message.tool_calls)
+        self._figures.update(
+            images=sum(isinstance(part, ImagePart) for part in message.content),
+            thinking=sum(
+                isinstance(part, OpaquePart)
+                and as_text(as_object(part.value).get("type")) in THINKING_TYPES
+                for part in message.content
+            ),
+            tool_calls=len(message.tool_calls),
+        )
         for call in message.tool_calls:
             state = self._calls.get((scope, call.id), 0)
             self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
         if message.role == "tool":
-            figures["tool_results"] += 1
-            figures["tool_errors"] += is_error_result(message)
+            self._figures.update(tool_results=1, tool_errors=is_error_result(message))
             key = (scope, message.tool_call_id or "")
             self._calls[key] = self._calls.get(key, 0) | ANSWERED
 

@@ -37,8 +37,15 @@ from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe, describe_fields
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum
-from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
-from promptkit.transcript.log.entries import RequestBudget
+from promptkit.transcript import (
+    Checkpoint,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    RequestBudget,
+    Reset,
+    ViewItem,
+)
 from promptkit.transcript.log.statistics import read_bill
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
 
@@ -250,14 +257,12 @@ class RequestLogger:
         """
         before = self._shown
         appended = shown[: len(before)] == before
-        change = _append_change(before, shown) if appended else _find_change(before, shown)
         if not appended:
             self._sums = dict.fromkeys(PARTS, 0)
         for number in shown[len(before) :] if appended else shown:
             message = self._messages.all[number]
             self._sums[message.part] += message.tokens
         both = ([self._messages.all[number].message for number in some] for some in (before, shown))
-        difference = None if appended else find_first_difference(*both)
         self._shown = list(shown)
         sums = dict(self._sums)
         first = self._messages.all[shown[0]].part if shown else "unrecorded"
@@ -273,8 +278,8 @@ class RequestLogger:
                 price=self._price_so_far(request.summaries_billed),
                 checkpoint=request.checkpoint,
                 simulated=simulated,
-                change=change,
-                difference=difference,
+                change=_find_change(before, shown, appended=appended),
+                difference=None if appended else find_first_difference(*both),
             )
         )
 
@@ -290,12 +295,13 @@ class RequestLogger:
         return None if self._price is None else self._spent + self._price.cost(summaries_billed)
 
 
-def _append_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
-    return (*((0, len(before)) if before else ()), *_new_runs(shown, len(before), len(shown)))
+def _find_change(before: Sequence[int], shown: Sequence[int], *, appended: bool) -> tuple[int, ...]:
+    """Return the messages of a request as runs of the request before, and runs of consecutive numbers.
 
-
-def _find_change(before: Sequence[int], shown: Sequence[int]) -> tuple[int, ...]:
-    """Return the messages of a request as runs of the request before, and runs of consecutive numbers."""
+    `appended`: it begins with all of the request before.
+    """
+    if appended and before:
+        return (0, len(before), *_new_runs(shown, len(before), len(shown)))
     places = {number: at for at, number in enumerate(before)}
     change: list[int] = []
     at = new = 0
@@ -507,10 +513,12 @@ def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     )
 
 
-def _describe_miss(entry: Entry) -> str | None:
-    payload = entry.payload
-    missed = payload.cache_miss if isinstance(payload, MessageEntry) else None
-    return None if missed is None else missed.describe()
+def _describe_miss(payload: EntryPayload) -> str | None:
+    return (
+        payload.cache_miss.describe()
+        if isinstance(payload, MessageEntry) and payload.cache_miss is not None
+        else None
+    )
 
 
 def find_budget(path: Sequence[Entry]) -> RequestBudget:
@@ -568,7 +576,7 @@ class _Logger:
                     tokens=count.tokens,
                     entry_id=entry.id,
                     time=entry.time if entry.time > 0 else None,
-                    missed=_describe_miss(entry),
+                    missed=_describe_miss(entry.payload),
                 )
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
@@ -702,13 +710,12 @@ UNLIMITED = 100_000_000
 """Tokens of the window of a replay with a model whose window is not known."""
 
 
-class _RecordedRequests:
-    """What the requests of a transcript showed, one after the other."""
+class _RecordedRequests(RecordedViews):
+    """What the requests of a transcript showed, as messages of a log."""
 
     def __init__(self, messages: LogMessages, counts: MessageCounts, path: Sequence[Entry]) -> None:
+        super().__init__(path, counts)
         self._messages = messages
-        self._path = path
-        self._views = RecordedViews(path, counts)
         self._by_entry = {message.entry_id: number for number, message in enumerate(messages.all)}
         self._places = {entry.id: at for at, entry in enumerate(path)}
         # for each entry the number of messages before it
@@ -722,13 +729,12 @@ class _RecordedRequests:
 
     def at(self, place: int) -> tuple[list[int], list[MessageCount]]:
         """Return the numbers and the counts of the messages that were shown before the entry at a place of the path."""
-        views = self._views
-        start = views.show(place)
+        start = self.show(place)
         self._shown[start:] = [
             self._find(item, count)
-            for item, count in zip(views.items[start:], views.counts[start:], strict=True)
+            for item, count in zip(self.items[start:], self.counts[start:], strict=True)
         ]
-        return self._shown, views.counts
+        return self._shown, self.counts
 
     def _find(self, item: ViewItem, count: MessageCount) -> int:
         original = self._by_entry.get(item.entry_id)
@@ -744,9 +750,10 @@ class _RecordedRequests:
             message=item.message, tokens=count.tokens, kind="added", entry_id=item.entry_id
         )
         if original is not None:
-            same_role = self._messages.all[original].message.role == item.message.role
             return (
-                attrs.evolve(changed, kind="changed", original=original) if same_role else changed
+                attrs.evolve(changed, kind="changed", original=original)
+                if self._messages.all[original].message.role == item.message.role
+                else changed
             )
         entry = self._path[self._places[item.entry_id]]
         if item.kind == "summary":

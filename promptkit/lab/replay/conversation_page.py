@@ -24,8 +24,6 @@ the trace page."""
 SCRIPTS = ("log", "rows", "chart", "shown", "reasons", "facts", "search", "head", "app")
 """The parts of the script besides the shared ones. The first two do not use the document."""
 
-STYLES = ("conversation",)
-
 _KINDS = {"recorded": "r", "changed": "c", "summary": "s", "added": "a"}
 _ROLES = {"system": "s", "user": "u", "assistant": "a", "tool": "t"}
 
@@ -45,7 +43,7 @@ def conversation_to_html(log: ConversationLog, *, title: str = "Conversation") -
             *_paths(VIEWER, ("dom", "frame", "windowed", "calls", "content"), "js"),
             *_paths(CONVERSATION, SCRIPTS, "js"),
         ],
-        styles=[*_paths(VIEWER, ("page", "panels"), "css"), *_paths(CONVERSATION, STYLES, "css")],
+        styles=[*_paths(VIEWER, ("page", "panels"), "css"), CONVERSATION / "conversation.css"],
         data=build_columns(log),
         title=title,
     )

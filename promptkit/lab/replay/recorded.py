@@ -68,10 +68,11 @@ class RecordedViews:
 
     def show(self, place: int) -> int:
         """Build what was shown before the entry at a place of the path. Returns the number of leading items that are those of the last view."""
-        items = self._views.build(self._path[:place]).items
+        self.items = self._views.build(self._path[:place]).items
         start = self._views.kept
-        self.items = items
-        self.counts[start:] = self._counter.count_messages([item.message for item in items[start:]])
+        self.counts[start:] = self._counter.count_messages(
+            [item.message for item in self.items[start:]]
+        )
         return start
 
 
@@ -129,12 +130,11 @@ class RecordedBill:
         requests = self.requests
         summaries = sum((tokens for _, tokens in self.summaries), BilledTokens())
         summaries_price = sum(by_model[name].cost(tokens) for name, tokens in self.summaries)
-        billed = sum((each.billed for each in requests), summaries)
         replayed = sum((each.replayed for each in requests), summaries)
         replayed_price = sum(by_model[each.model].cost(each.replayed) for each in requests)
         return BillTotals(
             requests=len(requests),
-            billed=billed,
+            billed=sum((each.billed for each in requests), summaries),
             replayed=replayed,
             billed_price=summaries_price
             + sum(by_model[each.model].cost(each.billed) for each in requests),

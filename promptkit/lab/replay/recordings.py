@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from promptkit.lab.recordings import read_recording
-from promptkit.lab.recordings.reading.json_values import as_object
+from promptkit.lab.recordings.reading.json_values import as_object, as_text
 from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe_fields
@@ -96,8 +96,11 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
 
 def _drop_data(entry: Entry) -> Entry:
     """Return an entry without what a replay does not need, so that it need not be kept in memory."""
-    is_needed = not isinstance(entry.payload, CustomEntry | Observation)
-    return entry if is_needed else attrs.evolve(entry, payload=CustomEntry(name="", data=None))
+    return (
+        attrs.evolve(entry, payload=CustomEntry(name="", data=None))
+        if isinstance(entry.payload, CustomEntry | Observation)
+        else entry
+    )
 
 
 class Branches:
@@ -208,8 +211,7 @@ def _is_hidden_thinking(part: Part) -> bool:
 
 def _tools_from_entry(entry: Entry) -> tuple[ToolDefinition, ...]:
     """Return the tool definitions of a setting named `tools`, or with a field of that name, in OpenAI's format or Anthropic's."""
-    payload = entry.payload
-    if not isinstance(payload, Setting):
+    if not isinstance(payload := entry.payload, Setting):
         return ()
     value = payload.value
     if isinstance(value, Mapping):
@@ -220,18 +222,13 @@ def _tools_from_entry(entry: Entry) -> tuple[ToolDefinition, ...]:
 
 
 def _iter_definitions(tools: list[Json]) -> Iterator[ToolDefinition]:
-    for tool in tools:
-        if not isinstance(tool, Mapping):
-            continue
-        function = tool.get("function", tool)
-        if not isinstance(function, Mapping):
-            continue
-        name, description = function.get("name"), function.get("description")
+    for tool in map(as_object, tools):
+        function = as_object(tool.get("function", tool))
         parameters = function.get("parameters", function.get("input_schema"))
-        if isinstance(name, str):
+        if (name := as_text(function.get("name"))) is not None:
             yield ToolDefinition(
                 name=name,
-                description=description if isinstance(description, str) else None,
+                description=as_text(function.get("description")),
                 parameters=parameters if isinstance(parameters, Mapping) else None,
             )
 

@@ -164,11 +164,10 @@ class Simulation:
             and entry.payload.model == self._rules.model
             and (bill := read_bill(entry.payload)) is not None
         }
-        ids = self._recording.entry_ids
         counted = tuple(
             map(max, (each.output_tokens for each in self._uses.messages), self._uses.output_tokens)
         )
-        return tuple(map(recorded.get, ids, counted)) if recorded else counted
+        return tuple(map(recorded.get, self._recording.entry_ids, counted)) if recorded else counted
 
     def _find_misses(self, seed: str) -> frozenset[int]:
         """Return the places of the replies to requests that the provider's cache does not serve."""

@@ -19,9 +19,8 @@ from typing import Literal, TypeAlias
 import attrs
 
 from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
-from promptkit.messages import Json, Role
+from promptkit.messages import Json, Role, copy_json
 from promptkit.tokens import Count, Tokenizer
-from promptkit.transcript.log.redaction import change_strings
 from promptkit.wire.parts import parse_data_url
 
 ReplaceText: TypeAlias = Callable[[str], str]
@@ -132,7 +131,8 @@ class Stabilizer:
 
     def stabilize_json(self, value: Json) -> Json:
         """Replace what varies in the strings of a copy of a JSON value."""
-        return change_strings(value, self.stabilize_text)
+        copied: Json = copy_json(value, self.stabilize_text)
+        return copied
 
     def stabilize_call(self, call: ToolCall) -> ToolCall:
         """Replace what varies in the id and the arguments of a tool call."""

@@ -36,8 +36,7 @@ Thai, Lao, Burmese, Khmer, Kana, Han, Hangul."""
 
 def list_lines(entry: Entry) -> list[str]:
     """Return the lines of an entry's message, and a line for each of its tool calls."""
-    message = entry.message
-    if message is None:
+    if (message := entry.message) is None:
         return []
     return [
         *message.text.splitlines(),

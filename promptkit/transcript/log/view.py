@@ -230,9 +230,11 @@ class _View:
         )
         self._checkpoint = checkpoint = begin.checkpoint
         if checkpoint is not None and begin.lost is not None:
-            why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
             self._repairs = (
-                Repair(kind="unknown first kept", detail=f"checkpoint {checkpoint.id}: {why}"),
+                Repair(
+                    kind="unknown first kept",
+                    detail=f"checkpoint {checkpoint.id}: its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept.",
+                ),
             )
         if checkpoint is not None:
             self._add(list(self._checkpoint_items(checkpoint)))
@@ -291,12 +293,14 @@ class _View:
             return
         if checkpoint.replacement is not None and edit is None:
             own = checkpoint.own or _find_recorded_summary(checkpoint, checkpoint.replacement)
-            for index, message in enumerate(checkpoint.replacement):
-                yield ViewItem(
+            yield from (
+                ViewItem(
                     message=message,
                     entry_id=entry.id,
                     kind="summary" if index in own else "replacement",
                 )
+                for index, message in enumerate(checkpoint.replacement)
+            )
         elif summary := _edited_text(checkpoint.summary, edit):
             yield ViewItem(
                 message=build_summary_message(summary), entry_id=entry.id, kind="summary"
@@ -309,28 +313,25 @@ class _View:
         may_be_cut = bool(self._answers or self._omitted_calls)
         items: list[ViewItem | None] = []
         for entry in entries:
-            payload, edit = entry.payload, self._edits.get(entry.id)
-            if isinstance(payload, MessageEntry):
-                message = payload.message
-                if find and payload.quotes and edit is None:
-                    message = restore_quotes(payload, find)
-                elif may_be_cut:
-                    message = self._without_cut_calls(entry, message)
-                items.append(self._show_message(entry, message, edit, payload))
-            elif isinstance(payload, CustomMessage):
-                items.append(self._show_message(entry, payload.message, edit))
-            elif isinstance(payload, BranchSummary):
-                if text := _edited_text(payload.summary, edit):
+            edit = self._edits.get(entry.id)
+            match entry.payload:
+                case MessageEntry(message=message) as payload:
+                    if find and payload.quotes and edit is None:
+                        message = restore_quotes(payload, find)
+                    elif may_be_cut:
+                        message = self._without_cut_calls(entry, message)
+                    items.append(self._show_message(entry, message, edit, payload))
+                case CustomMessage(message=message):
+                    items.append(self._show_message(entry, message, edit))
+                case BranchSummary(summary=summary) if text := _edited_text(summary, edit):
                     message = _tag_message("branch-summary", text)
                     items.append(
                         ViewItem(message=message, entry_id=entry.id, kind="branch_summary")
                     )
-            elif (
-                isinstance(payload, Setting)
-                and payload.name == MODEL_SETTING
-                and isinstance(payload.value, str)
-            ):
-                self._model = payload.value
+                case Setting(name=name, value=str(model)) if name == MODEL_SETTING:
+                    self._model = model
+                case _:
+                    continue
         self._add(list(filter(None, items)))
 
     def _without_cut_calls(self, entry: Entry, message: Message) -> Message:
@@ -465,7 +466,8 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
             break
         shown.append(entry)
         if isinstance(payload, Edit):
-            _add_edit(edits, entry.id, payload)
+            if not is_undone:
+                edits.setdefault(payload.target, payload)
             rewritten.update(() if _prunes(payload) else (payload.target,))
         elif isinstance(payload, Checkpoint) and checkpoint is None and not is_undone:
             checkpoint, kept, newest = entry, payload.first_kept, len(shown)
@@ -484,13 +486,6 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
         edits=edits,
         rewritten=rewritten,
     )
-
-
-def _add_edit(edits: dict[str, Edit], entry_id: str, edit: Edit) -> None:
-    """Add an edit, if no later one has undone it and none applies to its target."""
-    undo = edits.get(entry_id)
-    if undo is None or undo.content is not None:
-        edits.setdefault(edit.target, edit)
 
 
 def _prunes(edit: Edit) -> bool:
@@ -512,8 +507,11 @@ def _find_recorded_summary(checkpoint: Checkpoint, messages: Sequence[Message]) 
 
 def _edited_text(text: str, edit: Edit | None) -> str:
     """Return a summary, or the content that an edit gave it."""
-    parts = (text,) if edit is None else edit.content or ()
-    return "".join(part for part in parts if isinstance(part, str))
+    return (
+        text
+        if edit is None
+        else "".join(part for part in edit.content or () if isinstance(part, str))
+    )
 
 
 def escape_closing_tag(text: str, tag: str) -> str:

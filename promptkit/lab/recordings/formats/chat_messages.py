@@ -114,10 +114,8 @@ class AnthropicFormat(JsonFormat):
         """Keep a value next to the messages: the system prompt as a message, others as settings."""
         if not _is_prompt(member):
             return writer.keep_setting(member)
-        content = tuple(read_anthropic_content(member.value).parts)
-        return writer.add(
-            [MessageEntry(message=Message(role="system", content=content))], messages=0
-        )
+        prompt = Message(role="system", content=tuple(read_anthropic_content(member.value).parts))
+        return writer.add([MessageEntry(message=prompt)], messages=0)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message."""
@@ -156,14 +154,17 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
     payloads: list[EntryPayload] = [MessageEntry(message=result) for result in blocks.results]
     if blocks.parts or blocks.calls or not payloads:
         reason = as_text(record.get("stop_reason"))
-        message = Message(
-            role="assistant" if role == "assistant" else "system" if role == "system" else "user",
-            content=tuple(blocks.parts),
-            tool_calls=tuple(blocks.calls) if role == "assistant" else (),
-        )
         payloads.append(
             MessageEntry(
-                message=message,
+                message=Message(
+                    role="assistant"
+                    if role == "assistant"
+                    else "system"
+                    if role == "system"
+                    else "user",
+                    content=tuple(blocks.parts),
+                    tool_calls=tuple(blocks.calls) if role == "assistant" else (),
+                ),
                 usage=usage_from_anthropic(as_object(record.get("usage"))),
                 model=as_text(record.get("model")),
                 finish=FINISHES.get(reason or "", reason),

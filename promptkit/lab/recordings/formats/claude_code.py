@@ -115,8 +115,7 @@ class _Reader:
         """
         self._number, self._messages, self._attachments, self._relocated = number, 0, 0, []
         conversations = self._conversations.count
-        record = parse_object(line)
-        if isinstance(record, str):
+        if isinstance(record := parse_object(line), str):
             self._append_to_main(keep_bad_line(NAME, number, line, record))
         else:
             self._read_record(record, len(line))
@@ -267,8 +266,12 @@ class _Reader:
         tail = self._tree.flush(conversation)
         if parent_uuid is not None:
             place = f"after {tail!r}" if tail else "at the beginning"
-            detail = f"its parent line {parent_uuid!r} is not in this file; it was placed {place}."
-            self._relocated.append(ReadProblem(line=self._number, detail=detail))
+            self._relocated.append(
+                ReadProblem(
+                    line=self._number,
+                    detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {place}.",
+                )
+            )
         return tail
 
     def _write_session_setting(
@@ -278,8 +281,7 @@ class _Reader:
 
         Returns the id of the entry that the line follows then.
         """
-        session = _session_fields(record)
-        if not session or session == conversation.session_fields:
+        if not (session := _session_fields(record)) or session == conversation.session_fields:
             return parent
         conversation.session_fields = session
         return self._tree.write(
@@ -335,8 +337,9 @@ class _Reader:
             (MessageEntry(message=result), uuid) for result in blocks.results
         ]
         if blocks.parts or not payloads:
-            said = Message(role="user", content=tuple(blocks.parts))
-            payloads.append((MessageEntry(message=said), uuid))
+            payloads.append(
+                (MessageEntry(message=Message(role="user", content=tuple(blocks.parts))), uuid)
+            )
         if fields := _read_extra_fields(record, message):
             payloads.append((fields, f"{uuid}-fields"))
         if answer is not None and (
@@ -393,8 +396,12 @@ class _Reader:
         if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
             self._tree.place(uuid, conversation, payloads, conversation.answer)
         else:
-            parent = self._parent_id(record, conversation, may_be_root=False)
-            self._tree.place(uuid, conversation, payloads, parent)
+            self._tree.place(
+                uuid,
+                conversation,
+                payloads,
+                self._parent_id(record, conversation, may_be_root=False),
+            )
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
         """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""
@@ -516,16 +523,16 @@ def _find_subagent_messages(record: JsonObject) -> list[JsonObject]:
     if record.get("type") != "progress":
         return []
     data = as_object(record.get("data"))
-    message = data.get("message")
-    if isinstance(message, dict):
+    if isinstance(message := data.get("message"), dict):
         return [message]
     if data.get("type") != "agent_progress":
         return []
     if listed := as_objects(data.get("normalizedMessages")):
         return listed
     text = as_text(message) or as_text(data.get("text"))
-    content: JsonObject = {"role": "assistant", "content": text}
-    return [{"type": "assistant", "message": content}] if text else []
+    return (
+        [{"type": "assistant", "message": {"role": "assistant", "content": text}}] if text else []
+    )
 
 
 def _unwrap_subagent_line(
@@ -535,14 +542,12 @@ def _unwrap_subagent_line(
 
     The first line of a subagent also gets the fields of the progress.
     """
-    data = as_object(record.get("data"))
-    origin = (
-        {"parentToolUseID": record.get("parentToolUseID"), **omit_fields(data, {"message", "type"})}
-        if begins
-        else {}
-    )
+    origin = {
+        "parentToolUseID": record.get("parentToolUseID"),
+        **omit_fields(as_object(record.get("data")), {"message", "type"}),
+    }
     return {
-        **origin,
+        **(origin if begins else {}),
         **_session_fields(record),
         "timestamp": record.get("timestamp"),
         **message,
@@ -699,8 +704,7 @@ class SessionTree:
         """
         for conversation in conversations:
             self.flush(conversation)
-        main = self.main
-        if main is not None and main.tail is not None and self._last_id != main.tail:
+        if (main := self.main) is not None and main.tail is not None and self._last_id != main.tail:
             self.time = self._last_time
             self.write(
                 main, Setting(name=LEAF_SETTING, value=main.tail), main.tail, f"{main.tail}-leaf"

@@ -120,16 +120,14 @@ class _Reader:
 
         There may be none, or an earlier answer that was held.
         """
-        record = parse_object(line)
-        if isinstance(record, str):
+        if isinstance(record := parse_object(line), str):
             self._keep(keep_bad_line(NAME, number, line, record))
             return attrs.evolve(
                 self._take_batch(), skipped=(ReadProblem(line=number, detail=record),)
             )
         begins, self._has_begun = not self._has_begun, True
         self._time = parse_time(record.get("timestamp")) or self._time
-        payload = record.get("payload")
-        if isinstance(payload, Mapping):
+        if isinstance(payload := record.get("payload"), Mapping):
             self._read_typed(record, payload)
         elif _is_item(record) or record.get("type") == "reasoning":
             self._read_item(record)
@@ -203,17 +201,13 @@ class _Reader:
 
     def _read_compaction(self, payload: JsonObject) -> None:
         text = as_text(payload.get("message")) or ""
-        history = payload.get("replacement_history")
-        if isinstance(history, list):
+        if isinstance(history := payload.get("replacement_history"), list):
             replacement = tuple(
                 message for item in as_objects(history) if (message := _read_history_item(item))
             )
         else:
-            user_messages = tuple(
-                Message(role="user", content=(user_text,)) for user_text in self._user_texts
-            )
-            replacement = (
-                (*user_messages, Message(role="user", content=(text,))) if text else user_messages
+            replacement = tuple(
+                Message(role="user", content=(each,)) for each in (*self._user_texts, text) if each
             )
         self._write(
             Checkpoint(
@@ -286,10 +280,14 @@ def _read_call(item: JsonObject) -> ToolCall:
 
 def _read_result(item: JsonObject) -> Message:
     output = item.get("output")
-    message = Message(
-        role="tool", tool_call_id=as_text(item.get("call_id")) or "", content=_read_output(output)
+    return mark_error(
+        Message(
+            role="tool",
+            tool_call_id=as_text(item.get("call_id")) or "",
+            content=_read_output(output),
+        ),
+        failed=as_object(output).get("success") is False,
     )
-    return mark_error(message, failed=as_object(output).get("success") is False)
 
 
 def _read_output(output: Json) -> tuple[Part, ...]:

@@ -8,7 +8,7 @@ results may have no ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from promptkit.lab.recordings.reading.format import (
     Batch,
@@ -20,7 +20,6 @@ from promptkit.lab.recordings.reading.format import (
     JsonMember,
     PathPattern,
     read_head,
-    walk_members,
 )
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
@@ -94,19 +93,22 @@ def _find_turns(head: FileHead) -> PathPattern | None:
 
     None: no checkpoint.
     """
-    for path, pattern in (("item", (None,)), ("history.item", ("history", None))):
-        if f"{path}.parts" in head.json_paths and f"{path}.role" in head.json_paths:
-            return pattern
-    return None
+    patterns: dict[str, PathPattern] = {"item": (None,), "history.item": ("history", None)}
+    return next(
+        (
+            pattern
+            for path, pattern in patterns.items()
+            if {f"{path}.parts", f"{path}.role"} <= head.json_paths
+        ),
+        None,
+    )
 
 
 class _SessionFormat(JsonFormat):
     """Read a session that is one JSON object."""
 
     name = NAME
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        return walk_members(source, [("messages", None)])
+    patterns: Sequence[PathPattern] = (("messages", None),)
 
     def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         return writer.keep_setting(member)
@@ -135,8 +137,7 @@ class _LineReader:
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of the file."""
         for number, line in source.lines():
-            record = parse_object(line)
-            if isinstance(record, str):
+            if isinstance(record := parse_object(line), str):
                 yield from self._release()
                 entries = self._chain.add(keep_bad_line(NAME, number, line, record))
                 yield Batch(entries=entries, skipped=(ReadProblem(line=number, detail=record),))
@@ -204,9 +205,10 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
     extra = omit_fields(record, MESSAGE_FIELDS)
     match record.get("type"):
         case "user":
-            content = tuple(_read_parts(record.get("content")))
             payloads: list[EntryPayload] = [
-                MessageEntry(message=Message(role="user", content=content))
+                MessageEntry(
+                    message=Message(role="user", content=tuple(_read_parts(record.get("content"))))
+                )
             ]
         case "gemini":
             calls = as_objects(record.get("toolCalls"))
@@ -234,14 +236,16 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
 
 def _read_answer(record: JsonObject, calls: list[JsonObject]) -> EntryPayload:
     tokens = as_object(record.get("tokens"))
-    thoughts = [
-        OpaquePart(value={"type": "thought", **thought}, provider=NAME)
-        for thought in as_objects(record.get("thoughts"))
-    ]
     return MessageEntry(
         message=Message(
             role="assistant",
-            content=(*thoughts, *_read_parts(record.get("content"))),
+            content=(
+                *(
+                    OpaquePart(value={"type": "thought", **thought}, provider=NAME)
+                    for thought in as_objects(record.get("thoughts"))
+                ),
+                *_read_parts(record.get("content")),
+            ),
             tool_calls=tuple(
                 ToolCall(
                     id=as_text(call.get("id")) or "",
@@ -269,25 +273,24 @@ def _read_result(call: JsonObject) -> Message | None:
     result = call.get("result")
     if result in (None, []):
         return None
-    message = Message(
-        role="tool",
-        tool_call_id=as_text(call.get("id")) or "",
-        name=as_text(call.get("name")),
-        content=tuple(part for each in as_blocks(result) for part in _read_result_parts(each)),
+    return mark_error(
+        Message(
+            role="tool",
+            tool_call_id=as_text(call.get("id")) or "",
+            name=as_text(call.get("name")),
+            content=tuple(part for each in as_blocks(result) for part in _read_result_parts(each)),
+        ),
+        failed=call.get("status") == "error",
     )
-    return mark_error(message, failed=call.get("status") == "error")
 
 
 class _TurnFormat(_SessionFormat):
     """Read a checkpoint, and give calls without ids one that their results get as well."""
 
     def __init__(self, pattern: PathPattern) -> None:
-        self._pattern = pattern
+        self.patterns = (pattern,)
         self._calls = 0
         self._open_calls: dict[str, list[str]] = {}  # names of tools → ids of calls, oldest first
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        return walk_members(source, [self._pattern])
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         return writer.add_record(member, self._read_turn(member.record))
@@ -311,12 +314,15 @@ class _TurnFormat(_SessionFormat):
                 case _:
                     content += _read_parts(part)
         if content or calls or not payloads:
-            message = Message(
-                role="user" if role == "user" else "assistant",
-                content=tuple(content),
-                tool_calls=tuple(calls),
+            payloads.append(
+                MessageEntry(
+                    message=Message(
+                        role="user" if role == "user" else "assistant",
+                        content=tuple(content),
+                        tool_calls=tuple(calls),
+                    )
+                )
             )
-            payloads.append(MessageEntry(message=message))
         return [*payloads, *keep_fields(NAME, omit_fields(turn, {"role", "parts"}))]
 
     def _read_call(self, call: JsonObject) -> ToolCall:
@@ -332,10 +338,15 @@ class _TurnFormat(_SessionFormat):
         open_calls = self._open_calls.get(name or "")
         if not call_id:
             call_id = open_calls.pop(0) if open_calls else ""
-        message = Message(
-            role="tool", tool_call_id=call_id, name=name, content=tuple(_read_result_parts(part))
+        return mark_error(
+            Message(
+                role="tool",
+                tool_call_id=call_id,
+                name=name,
+                content=tuple(_read_result_parts(part)),
+            ),
+            failed=set(as_object(response.get("response"))) == {"error"},
         )
-        return mark_error(message, failed=set(as_object(response.get("response"))) == {"error"})
 
 
 def _read_result_parts(part: Json) -> list[Part]:

@@ -32,7 +32,7 @@ from promptkit.lab.recordings.reading.json_values import (
 )
 from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
 from promptkit.lab.recordings.reading.source import RecordingSource
-from promptkit.messages import ImagePart, Json, Message, Part, ToolCall
+from promptkit.messages import ImagePart, Json, Message, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, Observation
 
 NAME = "openhands"
@@ -89,8 +89,9 @@ class OpenHandsFormat(JsonFormat):
                     "cached_tokens": usage.cached_tokens,
                 }
             return writer.add([Observation(name=f"{NAME}.response", data=data)])
-        keep = writer.keep_setting if member.key in ("kwargs", "args") else writer.keep
-        return keep(member)
+        return (
+            writer.keep_setting(member) if member.key in ("kwargs", "args") else writer.keep(member)
+        )
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message of a completion log, or an event."""
@@ -103,41 +104,38 @@ class OpenHandsFormat(JsonFormat):
 
 def _read_event(event: JsonObject) -> list[EntryPayload]:
     """Read an event: a message, a tool call, a tool result, or a custom entry."""
-    action, args = as_text(event.get("action")), as_object(event.get("args"))
-    payloads: list[EntryPayload] = []
-    if action == "system" and (text := as_text(args.get("content"))):
-        payloads = [MessageEntry(message=Message(role="system", content=(text,)))]
-    elif action == "message":
-        text = as_text(args.get("content")) or as_text(event.get("message")) or ""
-        images = [
-            ImagePart(url=url) for url in as_list(args.get("image_urls")) if isinstance(url, str)
-        ]
-        content: tuple[Part, ...] = (*([text] if text else []), *images)
-        payloads = [
-            MessageEntry(
+    args = as_object(event.get("args"))
+    match event:
+        case {"action": "system", "args": {"content": str(text)}} if text:
+            payload: EntryPayload = MessageEntry(message=Message(role="system", content=(text,)))
+        case {"action": "message"}:
+            text = as_text(args.get("content")) or as_text(event.get("message")) or ""
+            payload = MessageEntry(
                 message=Message(
-                    role="assistant" if event.get("source") == "agent" else "user", content=content
+                    role="assistant" if event.get("source") == "agent" else "user",
+                    content=(
+                        *([text] if text else []),
+                        *(
+                            ImagePart(url=url)
+                            for url in as_list(args.get("image_urls"))
+                            if isinstance(url, str)
+                        ),
+                    ),
                 )
             )
-        ]
-    elif action is not None and action not in INTERNAL_ACTIONS and event.get("source") == "agent":
-        payloads = [_read_action(event, action, args)]
-    elif "observation" in event and (call_id := _find_tool_call_id(event)):
-        text = as_text(event.get("content")) or ""
-        result = Message(role="tool", tool_call_id=call_id, content=(text,) if text else ())
-        payloads = [
-            MessageEntry(message=mark_error(result, failed=event.get("observation") == "error"))
-        ]
-    elif event.get("observation") == "error" and (text := as_text(event.get("content"))):
-        # the model is told of it as by the user
-        payloads = [MessageEntry(message=Message(role="user", content=(text,)))]
-    if not payloads:
-        return [
-            CustomEntry(
-                name=f"{NAME}.{action or as_text(event.get('observation')) or 'event'}", data=event
-            )
-        ]
-    return [*payloads, *keep_fields(NAME, omit_fields(event, {"timestamp", "content", "source"}))]
+        case {"action": str(action), "source": "agent"} if action not in INTERNAL_ACTIONS:
+            payload = _read_action(event, action, args)
+        case {"observation": kind} if call_id := _find_tool_call_id(event):
+            text = as_text(event.get("content")) or ""
+            result = Message(role="tool", tool_call_id=call_id, content=(text,) if text else ())
+            payload = MessageEntry(message=mark_error(result, failed=kind == "error"))
+        case {"observation": "error", "content": str(text)} if text:
+            # the model is told of it as by the user
+            payload = MessageEntry(message=Message(role="user", content=(text,)))
+        case _:
+            name = as_text(event.get("action")) or as_text(event.get("observation")) or "event"
+            return [CustomEntry(name=f"{NAME}.{name}", data=event)]
+    return [payload, *keep_fields(NAME, omit_fields(event, {"timestamp", "content", "source"}))]
 
 
 def _read_action(event: JsonObject, action: str, args: JsonObject) -> EntryPayload:
@@ -147,11 +145,13 @@ def _read_action(event: JsonObject, action: str, args: JsonObject) -> EntryPaylo
     """
     metadata = as_object(event.get("tool_call_metadata"))
     response = as_object(metadata.get("model_response"))
-    call_id, arguments = as_text(metadata.get("tool_call_id")), None
-    for choice in as_objects(response.get("choices")):
-        for call in as_objects(as_object(choice.get("message")).get("tool_calls")):
-            if call_id is not None and call.get("id") == call_id:
-                arguments = as_text(as_object(call.get("function")).get("arguments"))
+    call_id = as_text(metadata.get("tool_call_id"))
+    arguments = [
+        as_text(as_object(call.get("function")).get("arguments"))
+        for choice in as_objects(response.get("choices"))
+        for call in as_objects(as_object(choice.get("message")).get("tool_calls"))
+        if call_id is not None and call.get("id") == call_id
+    ]
     thought = as_text(args.get("thought"))
     return MessageEntry(
         message=Message(
@@ -161,7 +161,8 @@ def _read_action(event: JsonObject, action: str, args: JsonObject) -> EntryPaylo
                 ToolCall(
                     id=call_id or f"event-{as_count(event.get('id'))}",
                     name=as_text(metadata.get("function_name")) or action,
-                    arguments=arguments or dump_json(omit_fields(args, {"thought"})),
+                    arguments=next(filter(None, arguments), None)
+                    or dump_json(omit_fields(args, {"thought"})),
                 ),
             ),
         ),

@@ -98,8 +98,7 @@ class _Reader:
 
     def read_line(self, number: int, line: bytes) -> Batch:
         """Return the entries of a line."""
-        record = parse_object(line)
-        if isinstance(record, str):
+        if isinstance(record := parse_object(line), str):
             entries = self._chain.add(keep_bad_line(NAME, number, line, record))
             return Batch(
                 entries=entries,
@@ -119,8 +118,9 @@ class _Reader:
         self._has_begun = True
         if (own := as_text(record.get("id"))) is not None and record.get("type") != "session":
             self._chain.tail = self._find_parent(record, number)
-        payloads = self._read_payloads(record)
-        entries = self._chain.add(*payloads, time=parse_time(record.get("timestamp")), entry_id=own)
+        entries = self._chain.add(
+            *self._read_payloads(record), time=parse_time(record.get("timestamp")), entry_id=own
+        )
         is_message = any(
             isinstance(entry.payload, MessageEntry | Checkpoint | CustomMessage | BranchSummary)
             for entry in entries
@@ -159,49 +159,38 @@ class _Reader:
             )
         return self._chain.tail
 
-    def _read_payloads(self, record: JsonObject) -> list[EntryPayload]:
-        """Read the payloads of a line. What is not understood becomes a custom entry."""
+    def _read_payloads(self, record: JsonObject) -> Iterator[EntryPayload]:
+        """Yield the payloads of a line. What is not understood becomes a custom entry."""
         extra, message = omit_fields(record, LINE_FIELDS), record.get("message")
         summary, label = as_text(record.get("summary")), as_text(record.get("label"))
         # the line that a label, or the summary of a branch, is about
         target = self._by_line_id.get(
             as_text(record.get("targetId")) or as_text(record.get("fromId")) or ""
         )
-        payloads: list[EntryPayload]
         match record.get("type"):
             case "session":
-                payloads = [Setting(name=f"{NAME}.session", value=dict(record))]
+                yield Setting(name=f"{NAME}.session", value=dict(record))
             case "model_change" | "thinking_level_change" | "session_info" as kind:
-                payloads = [Setting(name=f"{NAME}.{kind}", value=extra)]
+                yield Setting(name=f"{NAME}.{kind}", value=extra)
             case "message" if isinstance(message, Mapping):
-                payloads = _read_message(message)
+                yield from _read_message(message)
             case "compaction" if summary is not None and _find_problem(record) is None:
-                payloads = [
-                    self._read_checkpoint(record, summary),
-                    *keep_fields(
-                        NAME, omit_fields(extra, {"summary", "tokensBefore", "firstKeptEntryId"})
-                    ),
-                ]
+                yield self._read_checkpoint(record, summary)
+                known = {"summary", "tokensBefore", "firstKeptEntryId"}
+                yield from keep_fields(NAME, omit_fields(extra, known))
             case "custom_message":
-                custom = Message(role="user", content=tuple(_read_parts(record.get("content"))))
-                payloads = [
-                    CustomMessage(name=as_text(record.get("customType")) or NAME, message=custom),
-                    *keep_fields(NAME, omit_fields(extra, {"customType", "content"})),
-                ]
+                yield from _read_custom_message(record, omit_fields(extra, {"content"}))
             case "branch_summary" if target and summary is not None:
-                payloads = [
-                    BranchSummary(
-                        summary=summary,
-                        leaf=target[1],
-                        author=_find_author(record),
-                        facts=as_object(record.get("details")),
-                    )
-                ]
+                yield BranchSummary(
+                    summary=summary,
+                    leaf=target[1],
+                    author=_find_author(record),
+                    facts=as_object(record.get("details")),
+                )
             case "label" if target and label is not None:
-                payloads = [Label(target=target[0], label=label)]
+                yield Label(target=target[0], label=label)
             case kind:
-                payloads = [CustomEntry(name=f"{NAME}.{as_text(kind) or 'unknown'}", data=record)]
-        return payloads
+                yield CustomEntry(name=f"{NAME}.{as_text(kind) or 'unknown'}", data=record)
 
     def _read_checkpoint(self, record: JsonObject, summary: str) -> Checkpoint:
         index, last = (
@@ -230,8 +219,7 @@ class _Reader:
 
 def _find_author(record: JsonObject) -> Author | None:
     """Return `hook` for a summary that an extension wrote, and None for any other."""
-    is_hook = record.get("fromHook") is True or record.get("fromExtension") is True
-    return "hook" if is_hook else None
+    return "hook" if record.get("fromHook") is True or record.get("fromExtension") is True else None
 
 
 def _find_problem(record: JsonObject) -> str | None:
@@ -259,25 +247,18 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
         case "assistant":
             return _read_reply(message, extra)
         case "toolResult":
-            call_id, name = as_text(message.get("toolCallId")), as_text(message.get("toolName"))
             result = Message(
                 role="tool",
                 content=tuple(_read_parts(content)),
-                tool_call_id=call_id or "",
-                name=name,
+                tool_call_id=as_text(message.get("toolCallId")) or "",
+                name=as_text(message.get("toolName")),
             )
             return [
                 MessageEntry(message=mark_error(result, failed=message.get("isError") is True)),
                 *keep_fields(NAME, omit_fields(extra, {"toolCallId", "toolName"})),
             ]
         case "custom" | "hookMessage":
-            name = as_text(message.get("customType")) or NAME
-            return [
-                CustomMessage(
-                    name=name, message=Message(role="user", content=tuple(_read_parts(content)))
-                ),
-                *keep_fields(NAME, omit_fields(extra, {"customType"})),
-            ]
+            return _read_custom_message(message, extra)
         case "bashExecution" if message.get("excludeFromContext") is not True:
             return [
                 MessageEntry(
@@ -289,27 +270,39 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
             return [CustomEntry(name=f"{NAME}.message", data=message)]
 
 
+def _read_custom_message(message: JsonObject, extra: JsonObject) -> list[EntryPayload]:
+    return [
+        CustomMessage(
+            name=as_text(message.get("customType")) or NAME,
+            message=Message(role="user", content=tuple(_read_parts(message.get("content")))),
+        ),
+        *keep_fields(NAME, omit_fields(extra, {"customType"})),
+    ]
+
+
 def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayload]:
     api = as_text(message.get("api")) or "unknown"
-    calls: list[ToolCall] = []
-    extra_by_call: dict[str, Json] = {}
-    for block in as_objects(message.get("content")):
-        if block.get("type") == "toolCall":
-            calls.append(
-                ToolCall(
-                    id=as_text(block.get("id")) or "",
-                    name=as_text(block.get("name")) or "",
-                    arguments=dump_arguments(block.get("arguments")),
-                )
-            )
-            if call_extra := omit_fields(block, {"type", "id", "name", "arguments"}):
-                extra_by_call[calls[-1].id] = call_extra
+    calls = [
+        block for block in as_objects(message.get("content")) if block.get("type") == "toolCall"
+    ]
+    extra_by_call = {
+        as_text(call.get("id")) or "": fields
+        for call in calls
+        if (fields := omit_fields(call, {"type", "id", "name", "arguments"}))
+    }
     return [
         MessageEntry(
             message=Message(
                 role="assistant",
                 content=tuple(_read_parts(message.get("content"), api)),
-                tool_calls=tuple(calls),
+                tool_calls=tuple(
+                    ToolCall(
+                        id=as_text(call.get("id")) or "",
+                        name=as_text(call.get("name")) or "",
+                        arguments=dump_arguments(call.get("arguments")),
+                    )
+                    for call in calls
+                ),
             ),
             usage=_read_usage(as_object(message.get("usage"))),
             model=as_text(message.get("model")),
@@ -338,12 +331,14 @@ def _read_parts(content: Json, api: str = "") -> Iterator[Part]:
                 yield ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
             case {"type": "thinking", "thinking": str(thinking)} if api.startswith("anthropic"):
                 signature = as_object(block).get("thinkingSignature")
-                value: JsonObject = {
-                    "type": "thinking",
-                    "thinking": thinking,
-                    **({"signature": signature} if signature else {}),
-                }
-                yield OpaquePart(value=value, provider=ANTHROPIC)
+                yield OpaquePart(
+                    value={
+                        "type": "thinking",
+                        "thinking": thinking,
+                        **({"signature": signature} if signature else {}),
+                    },
+                    provider=ANTHROPIC,
+                )
             case _:
                 yield OpaquePart(value=block, provider=f"{NAME}.{api}")
 

@@ -14,12 +14,10 @@ from promptkit.transcript import (
     MessageEntry,
     ReadProblem,
 )
-from promptkit.transcript.stores.jsonl.format import header_from_line
 from promptkit.transcript.stores.jsonl.reader import (
-    LineScanner,
-    ReadPosition,
     StoredEntry,
     TranscriptReader,
+    scan_archive,
 )
 
 
@@ -65,8 +63,4 @@ def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
     """Read the entries of a file. A compressed file is read without the archives that it names."""
     if not source.is_compressed:
         return iter(TranscriptReader(Path(source.path)))
-    file = source.open()
-    line = file.readline()
-    header = header_from_line(line, source.path)
-    after_header = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
-    return LineScanner(after_header).scan(iter(file.readline, b""))
+    return scan_archive(iter(source.open().readline, b""), source.path)

@@ -36,6 +36,7 @@ class SweAgentFormat(JsonFormat):
     """Read SWE-agent's trajectories."""
 
     name = NAME
+    patterns = (HISTORY, STEPS)
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file contains a history and a trajectory, or steps with an action and an observation."""
@@ -51,10 +52,6 @@ class SweAgentFormat(JsonFormat):
         )
         return super().read(source) if has_history else _StepFormat().read(source)
 
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        """Yield the values of a file, messages and steps one by one."""
-        return walk_members(source, [HISTORY, STEPS])
-
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message. A step, which repeats messages of the history, becomes a custom entry."""
         if member.pattern == STEPS:
@@ -66,14 +63,12 @@ class _StepFormat(JsonFormat):
     """Read trajectories that have no history."""
 
     name = NAME
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        return walk_members(source, [STEPS])
+    patterns = (STEPS,)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         said = [*_read_step(member.record)]
-        extra = omit_fields(member.record, {"response", "observation"})
-        return writer.add([*said, *keep_fields(NAME, extra)], messages=len(said))
+        extra = keep_fields(NAME, omit_fields(member.record, {"response", "observation"}))
+        return writer.add([*said, *extra], messages=len(said))
 
 
 def _read_step(step: JsonObject) -> Iterator[EntryPayload]:
@@ -92,6 +87,7 @@ class MiniSweAgentFormat(JsonFormat):
     """Read mini-swe-agent's trajectories."""
 
     name = MINI
+    patterns = ((None,), ("messages", None))
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file names the format, has an agent's settings with messages, or has the suffix `.traj.json`."""
@@ -103,10 +99,6 @@ class MiniSweAgentFormat(JsonFormat):
             {"item.role", "messages.item.role"} & head.json_paths
         )
         return named or settings or listed
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        """Yield the values of a file, messages one by one."""
-        return walk_members(source, [(None,), ("messages", None)])
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message, or an item of OpenAI's Responses API."""
@@ -126,13 +118,16 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
     response = as_object(as_object(record.get("extra")).get("response"))
     choices = as_objects(response.get("choices"))
     finish = as_text(choices[0].get("finish_reason")) if choices else None
-    usage, model = usage_from_openai(response.get("usage")), as_text(response.get("model"))
     if record.get("role") == "exit":
         message, *_ = read_chat_message({"role": "user", "content": record.get("content")}, MINI)
         return [message, CustomEntry(name=f"{MINI}.exit", data=omit_fields(record, {"content"}))]
-    return read_chat_message(record, MINI, usage=usage, model=model, finish=finish) or [
-        CustomEntry(name=f"{MINI}.{as_text(record.get('role')) or 'message'}", data=record)
-    ]
+    return read_chat_message(
+        record,
+        MINI,
+        usage=usage_from_openai(response.get("usage")),
+        model=as_text(response.get("model")),
+        finish=finish,
+    ) or [CustomEntry(name=f"{MINI}.{as_text(record.get('role')) or 'message'}", data=record)]
 
 
 def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
@@ -151,9 +146,13 @@ def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
         ]
         extra = omit_fields(record, {"type", "output", "call_id"})
     elif record.get("object") == "response" and isinstance(record.get("output"), list):
-        message = _read_reply(as_objects(record.get("output")))
-        usage = usage_from_openai(record.get("usage"))
-        payloads = [MessageEntry(message=message, usage=usage, model=as_text(record.get("model")))]
+        payloads = [
+            MessageEntry(
+                message=_read_reply(as_objects(record.get("output"))),
+                usage=usage_from_openai(record.get("usage")),
+                model=as_text(record.get("model")),
+            )
+        ]
         extra = omit_fields(record, {"object", "output", "model"})
     else:
         return []
@@ -173,13 +172,12 @@ def _read_reply(items: list[JsonObject]) -> Message:
             }:
                 calls.append(ToolCall(id=call, name=name, arguments=arguments))
             case {"type": "message", "content": list()}:
-                for block in as_objects(item.get("content")):
-                    text = (
-                        as_text(block.get("text")) if block.get("type") == "output_text" else None
-                    )
-                    content.append(
-                        OpaquePart(value=block, provider=PROVIDER) if text is None else text
-                    )
+                content += map(_read_block, as_objects(item.get("content")))
             case _:
                 content.append(OpaquePart(value=item, provider=PROVIDER))
     return Message(role="assistant", content=tuple(content), tool_calls=tuple(calls))
+
+
+def _read_block(block: JsonObject) -> Part:
+    text = as_text(block.get("text")) if block.get("type") == "output_text" else None
+    return OpaquePart(value=block, provider=PROVIDER) if text is None else text

@@ -7,10 +7,10 @@ and chains of entries.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from typing import Protocol, TypeAlias
 
 import attrs
@@ -47,11 +47,9 @@ class RecordingFormat(Protocol):
     @property
     def name(self) -> str:
         """The name of the format on the command line and in the names of custom entries."""
-        ...
 
     def matches(self, head: FileHead) -> bool:
         """Return whether a file that begins like this has this format."""
-        ...
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a recording in its order.
@@ -61,7 +59,6 @@ class RecordingFormat(Protocol):
         Raises TranscriptFormatError if the file stops being of this format. All batches before were
         yielded.
         """
-        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -126,7 +123,7 @@ def read_head(source: RecordingSource) -> FileHead:
     """Read the beginning of a file. Raises nothing for a file that is not JSON."""
     return FileHead(
         name=source.name,
-        records=tuple(_read_records(source)),
+        records=tuple(islice(_read_records(source), MAX_RECORDS)),
         source=source,
     )
 
@@ -141,17 +138,13 @@ def _is_cut(line: bytes) -> bool:
 
 
 def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
-    found = 0
     with suppress(TranscriptFormatError):  # the records before the damage may be enough
-        file = source.open()
-        for _ in range(4 * MAX_RECORDS):
-            line = file.readline(MAX_RECORD_BYTES)
-            if not line or found == MAX_RECORDS or _is_cut(line):
+        read_line = partial(source.open().readline, MAX_RECORD_BYTES)
+        for line in islice(iter(read_line, b""), 4 * MAX_RECORDS):
+            if _is_cut(line):
                 return
             for part in split_objects(line):
-                record = parse_object(part)
-                if not isinstance(record, str):
-                    found += 1
+                if not isinstance(record := parse_object(part), str):
                     yield record
 
 
@@ -228,7 +221,7 @@ def _generalize(path: JsonPath) -> PathPattern:
     return tuple(part if isinstance(part, str) else None for part in path[1:])
 
 
-class JsonFormat(ABC):
+class JsonFormat:
     """Read files that are JSON texts with messages in them.
 
     A format says where the messages are, and overrides what is its own. By default a message is an
@@ -236,10 +229,12 @@ class JsonFormat(ABC):
     """
 
     name: str
+    patterns: Sequence[PathPattern] = ()
+    """Where the messages are in a file that is one conversation."""
 
-    @abstractmethod
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, as `walk_members` does."""
+        return walk_members(source, self.patterns)
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message."""
@@ -274,8 +269,7 @@ class ConversationWriter:
         self._number = 0
         self._conversation: JsonPath | None = None
         self._chain = EntryChain(self._ids)
-        # the first message and the label of the first conversation, while it is alone
-        self._unlabelled: tuple[str, str] | None = None
+        self._unlabelled: list[Label] = []  # that of the first conversation, while it is alone
         self._has_messages = False
         self.title: str | None = None
         """The label of the present conversation; None for a numbered one."""
@@ -315,14 +309,10 @@ class ConversationWriter:
         if begins:
             self._has_messages = True
             label = self.title or f"conversation {self._number}"
-            if self._number == 1:
-                self._unlabelled = (entries[0].id, label)
-            else:
-                if self._unlabelled:
-                    target, first_label = self._unlabelled
-                    entries += self._chain.add(Label(target=target, label=first_label))
-                    self._unlabelled = None
-                entries += self._chain.add(Label(target=entries[0].id, label=label))
+            self._unlabelled.append(Label(target=entries[0].id, label=label))
+            if self._number > 1:
+                entries += self._chain.add(*self._unlabelled)
+                self._unlabelled.clear()
         return Batch(
             entries=entries,
             messages=messages,

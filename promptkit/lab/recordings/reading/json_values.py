@@ -55,14 +55,14 @@ def as_text(value: Json) -> str | None:
 
 def as_count(value: Json) -> int | None:
     """Return the value as a whole number if it is a number of at least 0, else None."""
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or value < 0
-    ):
-        return None
-    return int(value)
+    return (
+        int(value)
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and value >= 0
+        else None
+    )
 
 
 def parse_time(value: Json) -> float | None:
@@ -134,17 +134,14 @@ def is_too_deep(value: Json) -> bool:
     """Return whether a value is nested deeper than `MAX_DEPTH`."""
     level: list[Json] = [value]
     for _ in range(MAX_DEPTH):
-        children: list[Json] = []
-        for item in level:
-            if isinstance(item, Mapping):
-                children.extend(
-                    child for child in item.values() if isinstance(child, Mapping | list)
-                )
-            elif isinstance(item, list):
-                children.extend(child for child in item if isinstance(child, Mapping | list))
-        if not children:
+        level = [
+            child
+            for item in level
+            for child in (item.values() if isinstance(item, Mapping) else as_list(item))
+            if isinstance(child, Mapping | list)
+        ]
+        if not level:
             return False
-        level = children
     return True
 
 

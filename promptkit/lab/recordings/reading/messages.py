@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import attrs
@@ -36,7 +36,6 @@ from promptkit.providers.anthropic.response import read_usage
 from promptkit.tools import ERROR_MARK
 from promptkit.transcript import EntryPayload, MessageEntry
 
-CHAT = "chat"
 ROLES: Mapping[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -100,7 +99,7 @@ def read_chat_message(
             *(part for block in as_blocks(content) for part in _read_chat_block(block)),
         ),
         name=as_text(record.get("name")),
-        tool_calls=_read_tool_calls(record) if role == "assistant" else (),
+        tool_calls=tuple(_read_tool_calls(record)) if role == "assistant" else (),
         tool_call_id=_find_tool_call_id(record) if role == "tool" else None,
     )
     payloads: list[EntryPayload] = [MessageEntry(message=result) for result in results]
@@ -125,30 +124,21 @@ def _find_tool_call_id(record: JsonObject) -> str:
     )
 
 
-def _read_tool_calls(record: JsonObject) -> tuple[ToolCall, ...]:
-    calls: list[ToolCall] = []
+def _read_tool_calls(record: JsonObject) -> Iterator[ToolCall]:
     for call in as_objects(record.get("tool_calls")):
         function, custom = as_object(call.get("function")), as_object(call.get("custom"))
         arguments = (
             {"input": custom.get("input")} if custom and not function else function.get("arguments")
         )
-        name = as_text(function.get("name")) or as_text(custom.get("name")) or ""
-        calls.append(
-            ToolCall(
-                id=as_text(call.get("id")) or "", name=name, arguments=dump_arguments(arguments)
-            )
+        yield ToolCall(
+            id=as_text(call.get("id")) or "",
+            name=as_text(function.get("name")) or as_text(custom.get("name")) or "",
+            arguments=dump_arguments(arguments),
         )
     if function := as_object(record.get("function_call")):
         name = as_text(function.get("name")) or ""
-        calls.append(
-            ToolCall(id=name, name=name, arguments=dump_arguments(function.get("arguments")))
-        )
-    calls += (
-        read_anthropic_content(record.get("content")).calls
-        if isinstance(record.get("content"), list)
-        else []
-    )
-    return tuple(calls)
+        yield ToolCall(id=name, name=name, arguments=dump_arguments(function.get("arguments")))
+    yield from read_anthropic_content(as_list(record.get("content"))).calls
 
 
 def _read_thinking(record: JsonObject) -> list[Part]:
@@ -204,7 +194,7 @@ def _read_chat_part(block: JsonObject) -> Part:
                 name=as_text(as_object(block.get("file")).get("filename")),
             )
         case _:
-            return OpaquePart(value=block, provider=CHAT)
+            return OpaquePart(value=block, provider="chat")
 
 
 def _read_cache_breakpoints(
@@ -245,17 +235,14 @@ def read_anthropic_content(content: Json) -> ContentBlocks:
     """
     blocks = ContentBlocks([], [], [])
     for block in as_blocks(content):
-        fields = as_object(block)
-        kind = fields.get("type")
-        call_id, name = fields.get("id"), fields.get("name")
-        answered = fields.get("tool_use_id")
-        if kind == "tool_use" and isinstance(call_id, str) and isinstance(name, str):
-            arguments = dump_arguments(fields.get("input"))
-            blocks.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
-        elif kind == "tool_result" and isinstance(answered, str):
-            blocks.results.append(_read_tool_result(fields, answered))
-        else:
-            blocks.parts.extend(parts_from_block(block))
+        match block:
+            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
+                arguments = dump_arguments(as_object(block).get("input"))
+                blocks.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
+            case {"type": "tool_result", "tool_use_id": str(call_id)}:
+                blocks.results.append(_read_tool_result(as_object(block), call_id))
+            case _:
+                blocks.parts.extend(parts_from_block(block))
     return blocks
 
 
@@ -264,6 +251,8 @@ def parts_from_block(block: Json) -> list[Part]:
 
     Empty text gives no part.
     """
+    fields = as_object(block)
+    kind = as_text(as_object(fields.get("source")).get("media_type"))
     match block:
         case None | "":
             return []
@@ -273,18 +262,27 @@ def parts_from_block(block: Json) -> list[Part]:
             return [OpaquePart(value=block, provider=ANTHROPIC)]  # the citations belong to the text
         case {"type": "text", "text": str(text)}:
             parts: list[Part] = [text] if text else []
-        case {"type": "image", "source": Mapping() as source} if url := _image_url(source):
-            parts = [ImagePart(url=url, media_type=as_text(source.get("media_type")))]
-        case {"type": "document", "source": Mapping() as source} if document := _document(
-            source, as_text(as_object(block).get("title"))
-        ):
-            parts = [document]
+        case {"type": "image", "source": {"type": "base64", "data": str(data)}}:
+            url = f"data:{kind or 'image/png'};base64,{data}"
+            parts = [ImagePart(url=url, media_type=kind)]
+        case {"type": "image", "source": {"type": "url", "url": str(url)}} if url:
+            parts = [ImagePart(url=url, media_type=kind)]
+        case {"type": "document", "source": {"type": "base64" | "text" as form, "data": str(data)}}:
+            if form == "text":
+                kind = "text/plain"
+                data = base64.b64encode(data.encode("utf-8", "backslashreplace")).decode("ascii")
+            parts = [
+                DocumentPart(
+                    data=data,
+                    media_type=kind or "application/pdf",
+                    name=as_text(fields.get("title")),
+                )
+            ]
         case Mapping():
             return [OpaquePart(value=block, provider=ANTHROPIC)]
         case _:
             return [dump_json(block)]
-    fields = as_object(block)
-    return [*parts, *_read_cache_breakpoints(fields)] if "cache_control" in fields else parts
+    return [*parts, *_read_cache_breakpoints(fields)]
 
 
 def _read_tool_result(block: JsonObject, call_id: str) -> Message:
@@ -300,31 +298,6 @@ def _read_tool_result(block: JsonObject, call_id: str) -> Message:
 def mark_error(result: Message, *, failed: bool) -> Message:
     """Return a tool result with the mark of an error, if the recording says that the tool failed."""
     return attrs.evolve(result, content=(*result.content, ERROR_MARK)) if failed else result
-
-
-def _image_url(source: JsonObject) -> str | None:
-    match source:
-        case {"type": "base64", "data": str(data)}:
-            return f"data:{as_text(source.get('media_type')) or 'image/png'};base64,{data}"
-        case {"type": "url", "url": str(url)}:
-            return url
-        case _:
-            return None
-
-
-def _document(source: JsonObject, title: str | None) -> DocumentPart | None:
-    match source:
-        case {"type": "base64", "data": str(data)}:
-            return DocumentPart(
-                data=data,
-                media_type=as_text(source.get("media_type")) or "application/pdf",
-                name=title,
-            )
-        case {"type": "text", "data": str(text)}:
-            data = base64.b64encode(text.encode("utf-8", errors="backslashreplace")).decode("ascii")
-            return DocumentPart(data=data, media_type="text/plain", name=title)
-        case _:
-            return None
 
 
 def usage_from_openai(value: Json) -> Usage | None:

@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import TypeAlias
 
 from promptkit.compaction import Plan, SummarizerContext, SummaryTask
@@ -60,9 +60,8 @@ def drop_oldest(conversation: CountedMessages, max_tokens: int) -> Sequence[Mess
 
 def _after_results(conversation: CountedMessages, place: int) -> int:
     """Return the first place from `place` on that is not a tool result, so that no result is left without its call."""
-    while place < len(conversation.messages) and conversation.messages[place].role == "tool":
-        place += 1
-    return place
+    end = len(conversation.messages)
+    return next((at for at in range(place, end) if conversation.messages[at].role != "tool"), end)
 
 
 def trim_last(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
@@ -185,10 +184,12 @@ class LangChainRun(PolicyRun):
     async def request(self) -> Sequence[Message]:
         """Return the conversation, after summarizing it if it exceeds the threshold."""
         limit = self._terms.budget.limit
-        if limit is not None and self._tokens >= THRESHOLD * limit:
-            cut = _find_cut(self._messages)
-            if cut > 0:
-                await self._summarize(cut)
+        if (
+            limit is not None
+            and self._tokens >= THRESHOLD * limit
+            and (cut := _find_cut(self._messages))
+        ):
+            await self._summarize(cut)
         return tuple(self._messages)
 
     async def _summarize(self, cut: int) -> None:
@@ -214,15 +215,11 @@ class LangChainRun(PolicyRun):
         while start > 0 and (size := _approximate_tokens(dropped[start - 1])) <= left:
             start -= 1
             left -= size
-        while start < len(dropped) and dropped[start].role != "user":
-            start += 1
-        return dropped[start:]
+        return [*dropwhile(lambda message: message.role != "user", dropped[start:])]
 
     async def _write_summary(self, selected: Sequence[Message]) -> str:
         """Summarize with the model. Without one, extract the summary from the messages."""
-        max_tokens = max(
-            1, min(self._terms.budget.summary_tokens, self._terms.count(selected) // MIN_REDUCTION)
-        )
+        terms = self._terms
         task = SummaryTask(
             plan=Plan(
                 leaf="",
@@ -231,9 +228,10 @@ class LangChainRun(PolicyRun):
                     for at, message in enumerate(selected)
                 ),
             ),
-            max_tokens=max_tokens,
+            max_tokens=max(
+                1, min(terms.budget.summary_tokens, terms.count(selected) // MIN_REDUCTION)
+            ),
         )
-        terms = self._terms
         summarizer = make_fallback_factory(make_simple_summarizer)(
             SummarizerContext(model=terms.model, budget=terms.budget, tokenizer=terms.tokenizer)
         )

@@ -15,6 +15,8 @@ from promptkit.agent.window.prompt import ConversationPrompt
 from promptkit.agent.window.requests import match_items
 from promptkit.compaction import (
     Compact,
+    CompactionCommitted,
+    DecisionMade,
     Event,
     Events,
     ExtractiveSummarizer,
@@ -29,7 +31,6 @@ from promptkit.compaction import (
 )
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.planning.plan import TARGET_SHARE
-from promptkit.compaction.run.events import CompactionCommitted, DecisionMade
 from promptkit.elements import Group, element_from_message
 from promptkit.errors import ContextWindowFullError
 from promptkit.lab.replay.message_counts import count_overhead
@@ -57,11 +58,16 @@ class PresetRun(PolicyRun):
         super().__init__(TRANSCRIPT_PATH)
         self._waited = False
         ids = iter(range(1, 1 << 62))
-        context = SummarizerContext(
-            model=terms.model, budget=preset.adjust_budget(terms.budget), tokenizer=terms.tokenizer
-        )
         summarizer = make_metered_summarizer(
-            preset, context, terms=terms, calls=self.summary_calls, restore=self._restore
+            preset,
+            SummarizerContext(
+                model=terms.model,
+                budget=preset.adjust_budget(terms.budget),
+                tokenizer=terms.tokenizer,
+            ),
+            terms=terms,
+            calls=self.summary_calls,
+            restore=self._restore,
         )
         self._originals: dict[int, tuple[Message, Message]] = {}
         self._terms = terms
@@ -329,8 +335,7 @@ def _simulate_model(
     inner: Summarizer | None = getattr(summarizer, "summarizer", None)
     if inner is None:
         return summarizer
-    simulated = _simulate_model(inner, model, summary_tokens)
-    return attrs.evolve(summarizer, summarizer=simulated)  # type: ignore[misc]  # an attrs class, as was found above
+    return attrs.evolve(summarizer, summarizer=_simulate_model(inner, model, summary_tokens))  # type: ignore[misc]  # an attrs class, as was found above
 
 
 @attrs.frozen(kw_only=True)

@@ -41,16 +41,18 @@ POLICY_GROUPS: dict[str, tuple[str, ...]] = {
 def describe_policies() -> str:
     """Return a line for each policy: its name, and for a preset the system and the version that it follows."""
     width = max(map(len, POLICY_GROUPS["all"]))
-    follows = {name: preset().follows for name, preset in PRESETS.items()}
-    presets = (
-        f"{name:{width}}  follows {follows[name] or 'no system'}"
-        for name in POLICY_GROUPS["presets"]
+    return "\n".join(
+        [
+            *(
+                f"{name:{width}}  follows {preset().follows or 'no system'}"
+                for name, preset in PRESETS.items()
+            ),
+            *(
+                f"{name:{width}}  a rule of another library, for comparison"
+                for name in POLICY_GROUPS["naive"]
+            ),
+        ]
     )
-    naive = (
-        f"{name:{width}}  a rule of another library, for comparison"
-        for name in POLICY_GROUPS["naive"]
-    )
-    return "\n".join((*presets, *naive))
 
 
 def parse_policy_names(text: str) -> tuple[str, ...]:

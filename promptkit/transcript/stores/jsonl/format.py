@@ -90,10 +90,12 @@ def message_from_json(data: Mapping[str, Json]) -> Message:
 
 def entry_to_json(entry: Entry) -> dict[str, Json]:
     """Convert an entry to a JSON object with the fields `id`, `parent_id`, `kind`, `time` and `data`."""
-    if isinstance(entry.payload, UnknownEntry):
-        kind, data = entry.payload.kind, entry.payload.data
-    else:
-        kind, data = entry.kind, _convert.unstructure(entry.payload, type(entry.payload))
+    payload = entry.payload
+    kind, data = (
+        (payload.kind, payload.data)
+        if isinstance(payload, UnknownEntry)
+        else (entry.kind, _convert.unstructure(payload, type(payload)))
+    )
     return {
         "id": entry.id,
         "parent_id": entry.parent_id,
@@ -129,8 +131,7 @@ def entry_from_json(record: Mapping[str, Json]) -> Entry:
 
 
 def _payload_from_json(kind: str, data: Mapping[str, Json]) -> EntryPayload:
-    payload_class = PAYLOAD_CLASSES.get(kind)
-    if payload_class is None:
+    if (payload_class := PAYLOAD_CLASSES.get(kind)) is None:
         return UnknownEntry(kind=kind, data=data)
     try:
         payload: EntryPayload = _convert.structure(data, payload_class)
@@ -371,8 +372,7 @@ def line_from_bytes(line: bytes, migrate: Migration | None = None) -> EntryLine 
     """
     if not line.strip():
         return None
-    value = object_from_bytes(line)
-    if isinstance(value, str):
+    if isinstance(value := object_from_bytes(line), str):
         return value
     try:
         entry = entry_from_json(value if migrate is None else migrate(value))
