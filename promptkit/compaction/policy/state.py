@@ -39,13 +39,12 @@ class Reason:
 
     def __str__(self) -> str:
         figures = [
-            f"{name} {value:.3f}"
-            for name, value in (("ratio", self.ratio), ("threshold", self.threshold))
-            if value is not None
+            None if self.ratio is None else f"ratio {self.ratio:.3f}",
+            None if self.threshold is None else f"threshold {self.threshold:.3f}",
+            None if self.warm is None else "warm" if self.warm else "cold",
         ]
-        if self.warm is not None:
-            figures.append("warm" if self.warm else "cold")
-        return f"{self.why} ({', '.join(figures)})" if figures else self.why
+        shown = ", ".join(filter(None, figures))
+        return f"{self.why} ({shown})" if shown else self.why
 
 
 @attrs.frozen(kw_only=True)
@@ -217,9 +216,8 @@ def is_cache_warm(
     Returns:
         True if the cache is warm.
     """
-    if seconds_since_request is None or seconds_since_request > cache_seconds:
-        return False
-    return mid_turn if cached_share is None else cached_share >= CACHED_SHARE
+    is_kept = seconds_since_request is not None and seconds_since_request <= cache_seconds
+    return is_kept and (mid_turn if cached_share is None else cached_share >= CACHED_SHARE)
 
 
 @attrs.frozen(kw_only=True)

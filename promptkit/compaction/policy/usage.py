@@ -7,7 +7,9 @@ import statistics
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from heapq import nlargest
 from itertools import accumulate
+from operator import itemgetter
 
 import attrs
 
@@ -402,19 +404,22 @@ def iter_provider_counts(
             usage = payload.usage
             if usage is None:
                 continue
-            own = model is None or payload.model in {None, model}
-            failed = payload.finish in UNREPLAYABLE_FINISHES
-            too_large = window is not None and _is_too_large(path, at, usage, model, window)
+            is_usable = (
+                (model is None or payload.model in {None, model})
+                and payload.finish not in UNREPLAYABLE_FINISHES
+                and usage.input_tokens >= max(1, usage.cached_tokens)
+                and not (window is not None and _is_too_large(path, at, usage, model, window))
+            )
             # Cached tokens are part of the input tokens: they are not added again.
             yield (
-                None
-                if not own or failed or too_large or not _is_consistent(usage)
-                else ProviderCount(
+                ProviderCount(
                     entry_id=path[at].id,
                     input_tokens=usage.input_tokens,
                     output_tokens=usage.output_tokens,
                     cached_tokens=usage.cached_tokens,
                 )
+                if is_usable
+                else None
             )
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
@@ -439,14 +444,6 @@ def find_summary_tokens(path: Sequence[Entry], model: str) -> int | None:
         and entry.payload.model in {None, model}
     ]
     return round(statistics.median(written)) if written else None
-
-
-def _is_consistent(usage: Usage) -> bool:
-    return (
-        usage.input_tokens > 0
-        and usage.output_tokens >= 0
-        and usage.cached_tokens <= usage.input_tokens
-    )
 
 
 def _is_too_large(
@@ -659,8 +656,8 @@ def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
         ),
         None,
     )
-    sizer = Sizer(tokenizer)
-    return sum(sizer.count_message(items[at].message) for at in (last, reply) if at is not None)
+    count = Sizer(tokenizer).count_message
+    return sum(count(items[at].message) for at in (last, reply) if at is not None)
 
 
 def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
@@ -671,11 +668,10 @@ def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
     """
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     count = Sizer(tokenizer).count_message
-    listed = [
-        (f"result of {tool}" if tool else message.role, count(message))
-        for message in messages
+    sizes = [(message, count(message)) for message in messages]
+    shown = ", ".join(
+        f"{f'result of {tool}' if tool else message.role} {tokens:,}"
+        for message, tokens in nlargest(3, sizes, key=itemgetter(1))
         for tool in [names.get(message.tool_call_id or "")]
-    ]
-    largest = sorted(listed, key=lambda each: -each[1])[:3]
-    shown = ", ".join(f"{name} {tokens:,}" for name, tokens in largest)
+    )
     return f"The largest messages: {shown}. Shorten them, or use a larger window or model."
