@@ -331,13 +331,15 @@ def read_definition(given: object) -> ToolDefinition | None:
     fields = as_wire_object(record.get("function") or record.get("json_schema")) or record
     name, description, strict = (fields.get(key) for key in ("name", "description", "strict"))
     schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
-    if not isinstance(name, str) or not (schema or description or record.get("type") == "function"):
-        return None
-    return ToolDefinition(
-        name=name,
-        description=description if isinstance(description, str) else None,
-        parameters=as_wire_object(schema),
-        strict=strict if isinstance(strict, bool) else None,
+    return (
+        ToolDefinition(
+            name=name,
+            description=description if isinstance(description, str) else None,
+            parameters=as_wire_object(schema),
+            strict=strict if isinstance(strict, bool) else None,
+        )
+        if isinstance(name, str) and (schema or description or record.get("type") == "function")
+        else None
     )
 
 

@@ -413,9 +413,11 @@ class PolicyState:
         # more.
         if tried.consecutive_unsuccessful >= breaker and tried.user_messages_since < breaker:
             return f"{tried.consecutive_unsuccessful} attempts in a row failed or did not help"
-        if tried.unsuccessful >= attempts and not (ignore_failed and tried.last == "failed"):
-            return f"an attempt since the last user message was unsuccessful: {tried.last}"
-        return None
+        return (
+            f"an attempt since the last user message was unsuccessful: {tried.last}"
+            if tried.unsuccessful >= attempts and not (ignore_failed and tried.last == "failed")
+            else None
+        )
 
 
 def judge_attempt(before: int, after: int, *, budget: ContextBudget) -> AttemptOutcome:

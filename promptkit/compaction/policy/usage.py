@@ -160,16 +160,15 @@ class WindowUsage:
         view = self._view()
         key = (self.fixed_tokens, window, self._stale_leaf)
         if self._cached is None or self._cached[0] is not view or self._cached[1] != key:
-            self._cached = (
+            path = self._transcript.path()
+            stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
+            read = self._meter.read(
+                path if stale is None else path[stale + 1 :],
                 view,
-                key,
-                self._meter.read(
-                    self._path_since_stale_leaf(),
-                    view,
-                    fixed_tokens=self.fixed_tokens,
-                    window=window,
-                ),
+                fixed_tokens=self.fixed_tokens,
+                window=window,
             )
+            self._cached = (view, key, read)
         return self._cached[2]
 
     def on_rendered(self, tokens: int, window: int | None, *, items: int, pruned: bool) -> None:
@@ -217,11 +216,6 @@ class WindowUsage:
     def sizer(self) -> Sizer:
         """Counts messages, each once while it stays in the view."""
         return self._meter.sizer
-
-    def _path_since_stale_leaf(self) -> Sequence[Entry]:
-        path = self._transcript.path()
-        stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
-        return path if stale is None else path[stale + 1 :]
 
 
 class UsageMeter:
@@ -347,11 +341,8 @@ class UsageMeter:
 
     def _update_factor(self, newest: dict[str, float]) -> float:
         """Return the median of the newest factors, filled up with those known from before where the view has few."""
-        for entry, factor in reversed(newest.items()):
-            self._factors.pop(entry, None)
-            self._factors[entry] = factor
-        while len(self._factors) > MAX_FACTORS:
-            del self._factors[next(iter(self._factors))]
+        before = ((entry, factor) for entry, factor in self._factors.items() if entry not in newest)
+        self._factors = dict([*before, *reversed(newest.items())][-MAX_FACTORS:])
         return statistics.median(self._factors.values()) if self._factors else 1.0
 
 
