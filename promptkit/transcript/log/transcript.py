@@ -522,14 +522,12 @@ class Transcript:
         """
         if (stem := self._stem) is None or call_id is None:
             return False
-        if any(
+        return any(
             call.id == call_id
             for entry in reversed(EntrySequence(stem, (), start=max(0, len(stem) - RECENT_ENTRIES)))
             if entry.message
             for call in entry.message.tool_calls
-        ):
-            return True
-        return any(
+        ) or any(
             call.id == call_id
             for number in stem.earlier.find_text([call_id])
             if stem.index(number) is not None and (message := self._read_earlier(number).message)

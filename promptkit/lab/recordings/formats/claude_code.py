@@ -942,10 +942,10 @@ def read_queued_command(content: Json, *, is_prompt: bool) -> MessageEntry | Cus
             the background has ended.
     """
     message = Message(role="user", content=tuple(read_anthropic_content(content).parts))
-    if not message.content:
-        return None
     return (
-        MessageEntry(message=message)
+        None
+        if not message.content
+        else MessageEntry(message=message)
         if is_prompt
         else CustomMessage(name=f"{NAME}.{QUEUED}", message=message)
     )

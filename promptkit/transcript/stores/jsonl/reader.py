@@ -151,17 +151,13 @@ class TranscriptReader:
                 continue
             try:
                 yield from self._read_archive(archive)
-            except FileNotFoundError:
-                self.partial = True
-                yield ReadProblem(
-                    line=1,
-                    detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}.",
-                )
             except (OSError, EOFError, zlib.error, TranscriptFormatError) as error:
                 self.partial = True
                 yield ReadProblem(
                     line=1,
-                    detail=f"the archive {archive.file} is damaged, and entries of it are missing: {error}",
+                    detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}."
+                    if isinstance(error, FileNotFoundError)
+                    else f"the archive {archive.file} is damaged, and entries of it are missing: {error}",
                 )
 
     def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
