@@ -393,15 +393,14 @@ class _Reader:
         payloads: list[tuple[EntryPayload, str]] = (
             [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
         )
-        if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
-            self._tree.place(uuid, conversation, payloads, conversation.answer)
-        else:
-            self._tree.place(
-                uuid,
-                conversation,
-                payloads,
-                self._parent_id(record, conversation, may_be_root=False),
-            )
+        answer = conversation.answer
+        follows_answer = answer and self._find_parent(record) == (conversation, answer)
+        self._tree.place(
+            uuid,
+            conversation,
+            payloads,
+            answer if follows_answer else self._parent_id(record, conversation, may_be_root=False),
+        )
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
         """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""

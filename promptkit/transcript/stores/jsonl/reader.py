@@ -164,10 +164,11 @@ class TranscriptReader:
         path = self._path.with_name(archive.file)
         with open_gzip(path) as file:
             for item in scan_archive(read_lines(file), str(path)):
-                if isinstance(item, StoredEntry):
-                    yield attrs.evolve(item, archive=archive.file)
-                else:
-                    yield attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
+                yield (
+                    attrs.evolve(item, archive=archive.file)
+                    if isinstance(item, StoredEntry)
+                    else attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
+                )
 
 
 @attrs.frozen(kw_only=True)
