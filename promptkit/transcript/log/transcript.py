@@ -7,6 +7,7 @@ import time
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import attrs
 
@@ -481,11 +482,8 @@ class Transcript:
             if self._tree.parents[entry.id] in continuing:
                 continuing.add(entry.id)
                 end = entry.id
-        continuation: list[Entry] = []
-        while end is not None and end != leaf:
-            continuation.append(self._by_id[end])
-            end = self._tree.parents[end]
-        return continuation[::-1]
+        walked = takewhile(lambda entry_id: entry_id != leaf, self._tree.walk_to_root(end))
+        return [self._by_id[entry_id] for entry_id in walked][::-1]
 
     def _set_leaf(self, leaf: str | None) -> None:
         self._stem, path = (None, ()) if leaf is None else self._walk(leaf)
@@ -612,12 +610,11 @@ class EntryTree:
         self.last_id = entry_id
         return problem
 
-    def walk_to_root(self, leaf: str) -> Iterator[str]:
-        """Yield the ids from a leaf to its root."""
-        entry_id: str | None = leaf
-        while entry_id is not None:
-            yield entry_id
-            entry_id = self.parents[entry_id]
+    def walk_to_root(self, leaf: str | None) -> Iterator[str]:
+        """Yield the ids from a leaf to its root; none if there is no leaf."""
+        while leaf is not None:
+            yield leaf
+            leaf = self.parents[leaf]
 
     def leaves(self) -> list[str]:
         """Return the ids without children, oldest first."""
