@@ -410,7 +410,7 @@ class RequestBuilder:
             new, shown = messages, ()
         shown = (*shown, *filter(None, map(show_message, new)))
         self._shown = messages, shown
-        tokens = self.count_fixed(messages, target).total + target.sizer.count_messages(shown)
+        tokens = self.count_fixed(messages, target).total + sum(target.sizer.count_messages(shown))
         return (*self._system, *shown), tokens
 
     def measure(self, view: TranscriptView, target: RequestTarget) -> UsageByPart:

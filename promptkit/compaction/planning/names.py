@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from promptkit.messages import Message, as_mapping, as_sequence
+from promptkit.messages import Message, ToolCall, as_mapping, as_sequence
 
 # A run of characters without the punctuation around it. The pattern matches every character at most
 # once: text between two matches is not searched again.
@@ -96,21 +96,39 @@ def iter_texts(message: Message) -> Iterator[str]:
     yield message.text
     for call in message.tool_calls:
         yield call.name
-        yield from _argument_texts(call.arguments)
+        for _, text in _iter_arguments(call):
+            yield text
 
 
-def _argument_texts(arguments: str) -> Iterator[str]:
-    """Yield the strings in a tool call's arguments, or the arguments themselves if they are not JSON."""
+def find_replaced_names(message: Message) -> set[str]:
+    """Return the names that an edit removes: the text that it replaces has them, and nothing else in the message does.
+
+    That text is in arguments such as `old_string` and `oldText`.
+    """
+    if not any('"old' in call.arguments for call in message.tool_calls):
+        return set()
+    arguments = [each for call in message.tool_calls for each in _iter_arguments(call)]
+    old = (text for name, text in arguments if name.startswith("old"))
+    others = (text for name, text in arguments if not name.startswith("old"))
+    removed = set[str]().union(*map(find_names, old))
+    return removed.difference(*map(find_names, (message.text, *others)))
+
+
+def _iter_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
+    """Yield the strings in a tool call's arguments, each with the name of its argument.
+
+    Arguments that are not JSON are one string.
+    """
     try:
-        left: list[object] = [json.loads(arguments)]
+        left: list[tuple[str, object]] = [("", json.loads(call.arguments))]
     except (ValueError, RecursionError):
-        yield arguments
+        yield "", call.arguments
         return
     while left:
-        value = left.pop()
+        name, value = left.pop()
         if isinstance(value, str):
-            yield value
-        left.extend(as_mapping(value).values() or as_sequence(value))
+            yield name, value
+        left.extend(as_mapping(value).items() or ((name, each) for each in as_sequence(value)))
 
 
 def _is_dotted(run: str) -> bool:

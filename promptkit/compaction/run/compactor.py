@@ -28,7 +28,12 @@ from promptkit.compaction.planning.plan import (
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.user_messages import mark_invented_quotes
-from promptkit.compaction.planning.worker import is_much, run_beside, run_in_worker
+from promptkit.compaction.planning.worker import (
+    is_much,
+    run_beside,
+    run_in_turns,
+    run_in_worker,
+)
 from promptkit.compaction.policy.state import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import (
@@ -93,6 +98,7 @@ from promptkit.transcript import (
     build_summary_message,
     redact_json,
 )
+from promptkit.transcript.log.entry_sequence import EntrySequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,6 +109,10 @@ if TYPE_CHECKING:
     from promptkit.transcript import Redactor, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
+
+MANY = 4_000
+"""Entries whose view is built in the event loop at most, some 8 ms: that of more is built in the
+thread."""
 
 MAX_LOOK_UP = 5_000
 """Of the entries that are no longer shown, the newest, among which an example of a search is
@@ -263,14 +273,21 @@ class Compactor:
         return self._capped_view.build_view(self.transcript.path())
 
     async def read_ahead(self) -> None:
-        """Build the view and count its messages beside the event loop, if much of it was not read before."""
+        """Build the view and count its messages while the event loop goes on, if much of it was not read before.
+
+        Texts are counted in the loop's own thread, a few at a time: in a second one each look-up in
+        tiktoken's patterns takes a lock, a tenth of the time.
+        """
         path, before = self.transcript.path(), self._capped_view
-        if not is_much(before.get_unread(path)):
+        unread = before.get_unread(path)
+        if not is_much(unread):
             return
-        view, count = before.copy_limits(), self.sizer.count_messages
-        await run_in_worker(lambda: count(view.build_view(path).messages))
-        if before is self._capped_view and before.limits == view.limits:
-            self._capped_view = view
+        if len(unread) > MANY or isinstance(unread, EntrySequence):  # that is read from a store
+            view = before.copy_limits()
+            await run_in_worker(view.build_view, path)
+            if before is self._capped_view and before.limits == view.limits:
+                self._capped_view = view
+        await run_in_turns(self.sizer.count_messages, self.view.messages)
 
     def find_cut_markers(self) -> dict[str, str]:
         """Return what replaces the middle of tool results of the view that a request shortens, by the ids of their calls."""

@@ -22,6 +22,7 @@ from promptkit.compaction.planning.facts import Command, Facts, Name, Skill, is_
 from promptkit.compaction.planning.names import (
     find_candidates,
     find_figures,
+    find_replaced_names,
     is_common,
     is_name,
     iter_texts,
@@ -89,7 +90,7 @@ MAX_NAMES = 1_500
 """Names that are kept: those that are most likely to be used again. More than a list shows, so that
 what is known of a name counts when it is used again."""
 
-WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 1.5, 5
+WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 4, 5
 """The weights in `rate_name` of a name that the model or the user wrote, and of one that more than
 one message contains; and the messages for which a name is about as likely as a new one."""
 
@@ -131,7 +132,7 @@ def rate_name(name: Name, *, messages: int) -> float:
     `messages` is the number of the newest message.
     """
     weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
-    weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
+    weight *= REPEATED_WEIGHT if name.seen > 1 else 1
     return weight / (max(0, messages - name.last) + GRACE)
 
 
@@ -254,6 +255,7 @@ class _FactCollector:
         names = words & self._names
         self.seen.update(names)
         self.last.update(dict.fromkeys(names, self.messages))
+        self.last.update(dict.fromkeys(names & find_replaced_names(message), 0))
         if message.role != "tool":
             self.written.update(names)
 
