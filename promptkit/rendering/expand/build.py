@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isnan
 
 import attrs
@@ -140,10 +139,9 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     return MessageItem(element, role, text, read_priority(element, parent), element.name)
 
 
-def build_round(messages: Sequence[Message]) -> MessageItem:
+def build_round(sources: tuple[Message, ...]) -> MessageItem:
     """Build the item of a round of a recorded conversation."""
-    sources = tuple(messages)
-    shown = tuple([each for each in map(show_message, sources) if each is not None])
+    shown = tuple(filter(None, map(show_message, sources)))
     return MessageItem(None, sources[0].role, "", HIGHEST_PRIORITY, None, -1, shown, sources)
 
 

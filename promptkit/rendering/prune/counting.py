@@ -220,24 +220,23 @@ class BackwardScan:
         messages, systems = self._messages, self._systems
         counts = self._counts
         for step in reversed(self.steps[first : self.state]):
-            if isinstance(step, list) or content - slack > room:
+            if type(step) is not tuple or content - slack > room:
                 break
             run, entry = step
-            position = run.order[entry]
-            item = None if position == MARKER else run.node.items[position]
-            if type(item) is MessageItem and item.messages != ():  # blank
+            node, position = run.node, run.order[entry]
+            item = node.items[position]
+            if type(item) is MessageItem and position != MARKER and item.messages != ():  # blank
                 tokens = item.tokens
                 if tokens < 0:
                     if self._is_too_long(item, budget):
                         break
                     tokens = self.sizer.count_item(item)
-                run.node.live_items += 1
+                node.live_items += 1
                 content += tokens
                 if item.is_loose:
                     slack += tokens
                 messages += 1
-                if item.role == "system":
-                    systems += 1
+                systems += item.role == "system"
             overhead = with_system if systems else without_system
             counts.append(content + (overhead if messages else without_messages))
         self.state = len(self.steps) + 1 - len(counts)
