@@ -211,9 +211,9 @@ class MemoryExtractionHook(CompactionHooks):
             return parse_bullets(listed)
         items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
         return (
-            ()
-            if not items or self._extractor is None
-            else await self._extractor.extract(items, known=await self._read_known())
+            await self._extractor.extract(items, known=await self._read_known())
+            if items and self._extractor is not None
+            else ()
         )
 
 

@@ -60,7 +60,8 @@ class Name:
     seen: int
     """The number of messages that contain it."""
     last: int
-    """The number of the last of these messages, counted over all dropped messages."""
+    """The number of the last of these messages, counted over all dropped messages. 0: that was an
+    edit that removed the name."""
 
 
 @attrs.frozen(kw_only=True)

@@ -9,9 +9,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain
-from operator import attrgetter
-from sys import getsizeof
 from typing import ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -124,7 +121,8 @@ async def run_in_turns(
     turn_ends = 0.0
     for at in range(0, len(messages), FEW):
         few = messages[at : at + FEW]
-        if sum(map(getsizeof, chain.from_iterable(map(attrgetter("content"), few)))) > MUCH:
+        texts = [part for message in few for part in message.content if isinstance(part, str)]
+        if sum(map(len, texts)) > MUCH:
             await run_in_worker(function, few)
         else:
             if time.perf_counter() > turn_ends:

@@ -185,10 +185,9 @@ def recall(  # noqa: PLR0913  # keywords
             into pages: a page or a passage may contain a piece of a secret that has no shape.
     """
     tokenizer = tokenizer or tokenizer_for(None)
-    given = arguments.get("page", 1)
-    page = read_integer(given)
+    page = read_integer(arguments.get("page", 1))
     if page is None or page < 1:
-        return f"Error: page must be a number from 1, not {given!r}."
+        return f"Error: page must be a number from 1, not {arguments['page']!r}."
     texts = {
         name: value
         for name in ("entry", "pattern", "query")

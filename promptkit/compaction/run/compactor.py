@@ -98,6 +98,7 @@ from promptkit.transcript import (
     build_summary_message,
     redact_json,
 )
+from promptkit.transcript.log.entry_sequence import EntrySequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -108,6 +109,10 @@ if TYPE_CHECKING:
     from promptkit.transcript import Redactor, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
+
+MANY = 4_000
+"""Entries whose view is built in the event loop at most, some 8 ms: that of more is built in the
+thread."""
 
 MAX_LOOK_UP = 5_000
 """Of the entries that are no longer shown, the newest, among which an example of a search is
@@ -274,12 +279,15 @@ class Compactor:
         tiktoken's patterns takes a lock, a tenth of the time.
         """
         path, before = self.transcript.path(), self._capped_view
-        if not is_much(before.get_unread(path)):
+        unread = before.get_unread(path)
+        if not is_much(unread):
             return
-        view, count = before.copy_limits(), self.sizer.count_messages
-        await run_in_turns(count, (await run_in_worker(view.build_view, path)).messages)
-        if before is self._capped_view and before.limits == view.limits:
-            self._capped_view = view
+        if len(unread) > MANY or isinstance(unread, EntrySequence):  # that is read from a store
+            view = before.copy_limits()
+            await run_in_worker(view.build_view, path)
+            if before is self._capped_view and before.limits == view.limits:
+                self._capped_view = view
+        await run_in_turns(self.sizer.count_messages, self.view.messages)
 
     def find_cut_markers(self) -> dict[str, str]:
         """Return what replaces the middle of tool results of the view that a request shortens, by the ids of their calls."""
@@ -360,6 +368,7 @@ class Compactor:
         )
         progress.report_start(plan, self.count_request())
         with progress.reporting_errors():
+            await asyncio.sleep(0)  # the plan of thousands of messages took some milliseconds
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,
@@ -411,6 +420,7 @@ class Compactor:
             entry = self._write(draft, replaced, files)
         if entry is None:
             return None
+        await asyncio.sleep(0)  # so did the checkpoint of it
         await run_post_compact(self.hooks, entry)
         return entry
 

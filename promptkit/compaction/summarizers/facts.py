@@ -9,7 +9,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from itertools import chain
 from typing import TypeVar
 
 import attrs
@@ -17,9 +20,11 @@ import attrs
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
 from promptkit.compaction.planning.facts import Command, Facts, Name, Skill, is_thinking
 from promptkit.compaction.planning.names import (
+    find_candidates,
     find_figures,
-    find_names,
+    find_replaced_names,
     is_common,
+    is_name,
     iter_texts,
 )
 from promptkit.compaction.planning.tool_calls import (
@@ -30,6 +35,7 @@ from promptkit.compaction.planning.tool_calls import (
     find_file_call,
     find_skill_name,
     is_rule_file,
+    list_rules,
     parse_arguments,
 )
 from promptkit.compaction.planning.user_messages import MARKER, rank_requests
@@ -84,7 +90,7 @@ MAX_NAMES = 1_500
 """Names that are kept: those that are most likely to be used again. More than a list shows, so that
 what is known of a name counts when it is used again."""
 
-WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 1.5, 5
+WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 4, 5
 """The weights in `rate_name` of a name that the model or the user wrote, and of one that more than
 one message contains; and the messages for which a name is about as likely as a new one."""
 
@@ -126,7 +132,7 @@ def rate_name(name: Name, *, messages: int) -> float:
     `messages` is the number of the newest message.
     """
     weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
-    weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
+    weight *= REPEATED_WEIGHT if name.seen > 1 else 1
     return weight / (max(0, messages - name.last) + GRACE)
 
 
@@ -134,13 +140,12 @@ class _FactCollector:
     """Collects facts message by message."""
 
     def __init__(self, known: Facts, rules: Sequence[FileRule]) -> None:
-        self._rules = rules
+        self._list_rules = cache(partial(list_rules, rules=rules))
         self.requests = list(known.requests)
         self.read = dict.fromkeys(known.read)
         self.changed = dict.fromkeys(known.changed)
         self.commands = list(known.commands)
         self.errors = dict.fromkeys(known.errors)
-        self.figures = dict.fromkeys(known.figures)
         self.tools = dict(known.tools)
         self.known = known
         self.todos, self.last_reply, self.messages, self.thinking = (
@@ -153,7 +158,12 @@ class _FactCollector:
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.rules = {rule.name: rule.text for rule in known.rules}
-        self.names = {name.text: (name.written, name.seen, name.last) for name in known.names}
+        self.written = Counter({name.text: name.written for name in known.names})
+        self.seen = Counter({name.text: name.seen for name in known.names})
+        self.last = {name.text: name.last for name in known.names}
+        self._said = list[str]()  # the texts of the user and the model
+        # words of messages, and those of them that are names
+        self._words, self._names = set[str](), set[str]()
         self._running: dict[str, int] = {}  # call id → index of its command
         # call id → where the text of its skill or rules belongs, and its name
         self._loading: dict[str, tuple[dict[str, str], str]] = {}
@@ -175,13 +185,13 @@ class _FactCollector:
             if is_user_request(item) and (request := _describe_request(message)):
                 self.requests.append(request)
                 self.unanswered += 1
-                self._add_figures(text)
+                self._said.append(text)
         elif message.role == "assistant":
             self._add_thinking(item)
             if text.strip():
                 self.last_reply = _clip(text.strip())
                 self._add_markdown_todos(text)
-                self._add_figures(text)
+                self._said.append(text)
             if not message.tool_calls:
                 self.unanswered = 0
             for call in message.tool_calls:
@@ -204,7 +214,9 @@ class _FactCollector:
             self._list_files(call_id)
         requests = _keep_requests(self.requests)
         first_open = len(self.requests) - self.unanswered
-        names = (Name(text, *used) for text, used in self.names.items())
+        names = (
+            Name(text, self.written[text], self.seen[text], at) for text, at in self.last.items()
+        )
         ranked = sorted(
             names, key=lambda name: (-rate_name(name, messages=self.messages), name.text)
         )
@@ -218,7 +230,7 @@ class _FactCollector:
                 lambda command: len(command.name) + len(command.what) + len(command.outcome),
             ),
             errors=_keep_newest(list(self.errors), len),
-            figures=tuple(self.figures)[-MAX_FIGURES:],
+            figures=self._find_figures(),
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
             pins=self.known.pins,
@@ -236,15 +248,26 @@ class _FactCollector:
         )
 
     def _add_names(self, message: Message) -> None:
-        found = set[str]().union(*map(find_names, iter_texts(message)))
-        names = {name for name in found if not is_common(name)}
-        for text in sorted(names):
-            written, seen, _ = self.names.get(text, (0, 0, 0))
-            self.names[text] = written + (message.role != "tool"), seen + 1, self.messages
+        words = find_candidates("\n".join(iter_texts(message)))
+        new = words - self._words
+        self._words |= new
+        self._names.update(word for word in new if is_name(word) and not is_common(word))
+        names = words & self._names
+        self.seen.update(names)
+        self.last.update(dict.fromkeys(names, self.messages))
+        self.last.update(dict.fromkeys(names & find_replaced_names(message), 0))
+        if message.role != "tool":
+            self.written.update(names)
 
-    def _add_figures(self, text: str) -> None:
-        for figure in find_figures(text):
-            _move_to_end(self.figures, figure)
+    def _find_figures(self) -> tuple[str, ...]:
+        """Return the newest figures. Older texts than theirs are not searched."""
+        found = (reversed(list(find_figures(text))) for text in reversed(self._said))
+        newest = dict[str, None]()
+        for figure in chain(chain.from_iterable(found), reversed(self.known.figures)):
+            newest[figure] = None
+            if len(newest) == MAX_FIGURES:
+                break
+        return tuple(reversed(newest))
 
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)
@@ -261,7 +284,9 @@ class _FactCollector:
         if skill is not None:
             self._loading[call.id] = self.skills, _clip(skill, 100)
             return
-        files = find_file_call(call.name, arguments, self._rules) or FileCall("other")
+        files = find_file_call(call.name, arguments, self._list_rules(call.name)) or FileCall(
+            "other"
+        )
         lists_files = files.use in {"read", "change"} and bool(files.paths)
         if lists_files:
             self._list_files(call.id)  # of an earlier call with this id, which has no result

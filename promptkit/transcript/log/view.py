@@ -382,16 +382,13 @@ class _View:
         is_reply = message.role == "assistant"
         if is_reply and not message.content and not calls:
             return None  # providers refuse a message without content
-        if own is None:
-            return ViewItem(
-                message=message, entry_id=entry.id, unpruned=unpruned, kind="custom_message"
-            )
         return ViewItem(
             message=message,
             entry_id=entry.id,
-            recorded=own.message if own.quotes and edit is None else None,
+            recorded=own.message if own and own.quotes and edit is None else None,
             unpruned=unpruned,
-            model=own.model or self._model if is_reply else None,
+            kind="message" if own else "custom_message",
+            model=own.model or self._model if own and is_reply else None,
         )
 
     def _add(self, items: Sequence[ViewItem]) -> None:

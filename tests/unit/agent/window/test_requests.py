@@ -47,7 +47,6 @@ from tests.examples import examples
 from tests.unit.agent.holding import READ, calls, held
 
 if TYPE_CHECKING:
-
     from promptkit.agent.window.prompt import Prompt
     from promptkit.rendering.tree import MessageItem
     from promptkit.testing.scripted_model import Step
