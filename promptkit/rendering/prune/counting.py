@@ -167,7 +167,7 @@ class BackwardScan:
                     item
                     for node in change.nodes
                     for item, removed_at in zip(node.items, node.removed_at, strict=True)
-                    if removed_at >= at and type(item) is not Node
+                    if type(item) is not Node and removed_at >= at
                 ]
             else:
                 continue
