@@ -204,7 +204,7 @@ class BudgetExceededError(PromptKitError):
         listed = "; ".join(f"{path} {tokens:,}" for path, tokens in largest.items())
         limit = f"the limit of {budget:,} at {where}" if where else f"a budget of {budget:,}"
         if last_message:
-            kind = f"last {last_role} message" if last_role else "last message"
+            kind = " ".join(filter(None, ("last", last_role, "message")))
             problem = f"{required:,} tokens do not fit {limit} (over by {over:,}), and what would be pruned next is the {kind}, {last_message}."
             advice = (
                 advice
@@ -300,7 +300,6 @@ class TranscriptConflictError(TranscriptError):
         super().__init__(
             f"{new} appended {behind} meanwhile, so nothing was written: look at what is new, and append again."
         )
-        self.expected = expected
         self.entries = tuple(entries)
 
 
@@ -412,11 +411,11 @@ class TurnInProgressError(PromptKitError):
 
     def __init__(self, waiting: Sequence[str] = ()) -> None:
         self.waiting = tuple(waiting)
-        if waiting:
-            text = f"tool calls wait for results: {', '.join(waiting)}. Add the results first, or write abandon_calls=True to go on without them."
-        else:
-            text = "a turn of this conversation is running: wait for it or cancel it, and then try again."
-        super().__init__(text)
+        super().__init__(
+            f"tool calls wait for results: {', '.join(waiting)}. Add the results first, or write abandon_calls=True to go on without them."
+            if waiting
+            else "a turn of this conversation is running: wait for it or cancel it, and then try again."
+        )
 
 
 class ToolError(PromptKitError):
@@ -438,11 +437,11 @@ class NoPendingMessageError(PromptKitError):
 
     def __init__(self, *, empty: bool = False) -> None:
         self.empty = empty
-        if empty:
-            text = "the request would have no messages: the conversation is empty, or it was reset meanwhile. Add a user message first."
-        else:
-            text = "there is no message for the model to answer: send a message that is not empty."
-        super().__init__(text)
+        super().__init__(
+            "the request would have no messages: the conversation is empty, or it was reset meanwhile. Add a user message first."
+            if empty
+            else "there is no message for the model to answer: send a message that is not empty."
+        )
 
 
 class _KnownOfFailure(TypedDict, total=False):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence, Set as AbstractSet
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set as AbstractSet
 from typing import Any, Literal, Protocol, TypeAlias, TypeGuard, cast, runtime_checkable
 
 import attrs
@@ -55,7 +55,6 @@ class SdkObject(Protocol):
         self, *, mode: str = ..., by_alias: bool | None = ..., exclude_none: bool = ...
     ) -> dict[str, Any]:  # Any: as in pydantic
         """Return the object as a dict of JSON values."""
-        ...
 
 
 def is_instance(value: object, classes: type | tuple[type, ...]) -> bool:
@@ -221,31 +220,38 @@ def as_sequence(value: object) -> Sequence[object]:
     return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
-def copy_json(value: Json) -> Any:  # noqa: ANN401  # Any: the result is passed where the SDKs declare TypedDicts
+def copy_json(
+    value: Json, change: Callable[[str], str] | None = None, *, keys: bool = False
+) -> Any:  # noqa: ANN401  # Any: the result is passed where the SDKs declare TypedDicts
     """Copy a JSON value deeply into dicts and lists, whatever mappings it consists of.
 
     Works without recursion.
+
+    Args:
+        value: The value.
+        change: Return what stands in the copy for a string. None: the string itself.
+        keys: Whether `change` also applies to keys.
     """
     root: list[Json] = [value]
     todo: list[list[Json] | dict[str, Json]] = [root]
-    while todo:
-        holder = todo.pop()
-        if isinstance(holder, dict):
-            for key, item in holder.items():
-                holder[key] = _copy_item(item, todo)
+
+    def copy(item: Json) -> Json:
+        if isinstance(item, Mapping):
+            todo.append(
+                {change(key): each for key, each in item.items()} if keys and change else dict(item)
+            )
+        elif isinstance(item, list | tuple):
+            todo.append(list(item))
         else:
-            holder[:] = [_copy_item(item, todo) for item in holder]
+            return change(item) if change and isinstance(item, str) else item
+        return todo[-1]
+
+    while todo:
+        if isinstance(holder := todo.pop(), dict):
+            holder.update({key: copy(item) for key, item in holder.items()})
+        else:
+            holder[:] = map(copy, holder)
     return root[0]
-
-
-def _copy_item(item: Json, todo: list[list[Json] | dict[str, Json]]) -> Json:
-    if isinstance(item, Mapping):
-        todo.append(dict(item))
-    elif isinstance(item, list | tuple):
-        todo.append(list(item))
-    else:
-        return item
-    return todo[-1]
 
 
 @attrs.frozen(kw_only=True)
@@ -394,12 +400,9 @@ class Message:
             _refuse_field(self, "name", "a string or None", name)
         if not (tool_call_id is None or is_instance(tool_call_id, str)):
             _refuse_field(self, "tool_call_id", "a string or None", tool_call_id)
-        set_field = object.__setattr__  # as in every __init__ that attrs writes for a frozen class
-        set_field(self, "role", known)
-        set_field(self, "content", parts)
-        set_field(self, "name", name)
-        set_field(self, "tool_calls", calls)
-        set_field(self, "tool_call_id", tool_call_id)
+        self.__attrs_init__(
+            role=known, content=parts, name=name, tool_calls=calls, tool_call_id=tool_call_id
+        )
 
     @property
     def text(self) -> str:
@@ -407,7 +410,7 @@ class Message:
         content = self.content
         if len(content) == 1 and isinstance(content[0], str):
             return content[0]
-        return "".join(part for part in self.content if isinstance(part, str))
+        return "".join(part for part in content if isinstance(part, str))
 
 
 @attrs.frozen(kw_only=True)
@@ -595,7 +598,7 @@ def read_part(block: Mapping[str, Json], provider: str | None = None) -> tuple[P
     breakpoints = read_cache_breakpoints(
         fields.pop("cache_control", None), fields.pop("prompt_cache_breakpoint", None)
     )
-    is_known = kind in _KNOWN_FIELDS and fields.keys() <= _KNOWN_FIELDS[kind]
+    is_known = fields.keys() <= _KNOWN_FIELDS.get(kind, set())
     part = _read_known_part(kind, fields) if is_known else None
     if (
         part is None

@@ -294,13 +294,12 @@ class ToolCallPairer:
             self._missing.pop(block.turn, None)
 
     def _unmatched_results(self) -> Iterator[tuple[int, Repair]]:
-        for turns in self._pool.values():
-            for turn in turns:
-                yield self._locate_repair(
-                    turn,
-                    "orphan result",
-                    f"no call {self._turns[turn].tool_call_id!r} was recorded for this result; it was dropped.",
-                )
+        for turn in chain(*self._pool.values()):
+            yield self._locate_repair(
+                turn,
+                "orphan result",
+                f"no call {self._turns[turn].tool_call_id!r} was recorded for this result; it was dropped.",
+            )
 
     def _add_repair(self, turn: int, kind: str, detail: str) -> None:
         self._lasting.append(self._locate_repair(turn, kind, detail))

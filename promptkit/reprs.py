@@ -30,11 +30,12 @@ def describe(owner: object, /, **facts: object) -> str:
 
 def describe_fields(self: attrs.AttrsInstance) -> str:
     """Describe an object by its fields that differ from their defaults."""
-    fields = {each.name: getattr(self, each.name) for each in attrs.fields(type(self)) if each.repr}
-    defaults = {each.name: each.default for each in attrs.fields(type(self))}
-    return describe(
-        self, **{name: value for name, value in fields.items() if value != defaults[name]}
-    )
+    shown = {
+        each.name: value
+        for each in attrs.fields(type(self))
+        if each.repr and (value := getattr(self, each.name)) != each.default
+    }
+    return describe(self, **shown)
 
 
 def _show(value: object) -> str:

@@ -21,8 +21,7 @@ def parse_tokens(text: str) -> int:
     if match:
         decimals = match[2] or ""
         digits = f"{match[1]}{decimals}".replace("_", "")
-        one: int = 10 ** len(decimals)
-        tokens, rest = divmod(int(digits) * _UNITS[match[3]], one)
+        tokens, rest = divmod(int(digits) * _UNITS[match[3]], int(10 ** len(decimals)))
         if not rest:
             return tokens
     raise InvalidArgumentError(f"invalid token count {text!r:.80}: use 8000, 8k or 1m.")

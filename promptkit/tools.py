@@ -21,7 +21,6 @@ from typing import (
     Annotated,
     Any,
     TypeAlias,
-    TypeGuard,
     Union,
     cast,
     get_args,
@@ -82,12 +81,9 @@ def parse_content(value: object) -> tuple[Part, ...] | None:
         return (value,)
     if not isinstance(value, list | tuple):
         return None
-    items = cast("Sequence[object]", value)  # of any type, until the next line
-    return tuple(items) if _are_parts(items) else None
-
-
-def _are_parts(items: Sequence[object]) -> TypeGuard[Sequence[Part]]:
-    return all(isinstance(item, Part) for item in items)
+    items = cast("Sequence[object]", value)  # of any type
+    parts = tuple(item for item in items if isinstance(item, Part))
+    return parts if len(parts) == len(items) else None
 
 
 def _read_content(value: object) -> tuple[Part, ...]:
@@ -116,8 +112,11 @@ class ToolResult:
 
     def to_message(self, call: ToolCall) -> Message:
         """Build the message that answers a tool call."""
-        content = (*self.content, ERROR_MARK) if self.is_error else self.content
-        return Message(role="tool", content=content, tool_call_id=call.id)
+        return Message(
+            role="tool",
+            content=(*self.content, ERROR_MARK) if self.is_error else self.content,
+            tool_call_id=call.id,
+        )
 
 
 def is_error_result(message: Message) -> bool:
@@ -332,13 +331,15 @@ def read_definition(given: object) -> ToolDefinition | None:
     fields = as_wire_object(record.get("function") or record.get("json_schema")) or record
     name, description, strict = (fields.get(key) for key in ("name", "description", "strict"))
     schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
-    if not isinstance(name, str) or not (schema or description or record.get("type") == "function"):
-        return None
-    return ToolDefinition(
-        name=name,
-        description=description if isinstance(description, str) else None,
-        parameters=as_wire_object(schema),
-        strict=strict if isinstance(strict, bool) else None,
+    return (
+        ToolDefinition(
+            name=name,
+            description=description if isinstance(description, str) else None,
+            parameters=as_wire_object(schema),
+            strict=strict if isinstance(strict, bool) else None,
+        )
+        if isinstance(name, str) and (schema or description or record.get("type") == "function")
+        else None
     )
 
 
@@ -381,14 +382,13 @@ class _Signature:
         try:
             self._validate(arguments)
         except ValidationError as error:
-            again = self._read_quoted(arguments, error)
+            arguments = self._read_quoted(arguments, error)
             try:
-                self._validate(again)
+                self._validate(arguments)
             except ValidationError as left:
                 raise ToolError(
                     f"these arguments of {self.definition.name} are wrong:\n{_describe_errors(left)}"
                 ) from None
-            return again
         return arguments
 
     def _validate(self, arguments: Mapping[str, object]) -> BaseModel:
@@ -412,12 +412,11 @@ class _Signature:
         for problem in () if self.definition.strict else error.errors(include_url=False):
             name = str(problem["loc"][0]) if problem["loc"] else ""
             given = arguments.get(name)
-            if given != problem["input"] or not isinstance(given, str):
-                continue
-            with suppress(ValueError):
-                value: object = json.loads(given)
-                if type(value) in QUOTED.get(problem["type"], ()):
-                    read[name] = value
+            if given == problem["input"] and isinstance(given, str):
+                with suppress(ValueError):
+                    value: object = json.loads(given)
+                    if type(value) in QUOTED.get(problem["type"], ()):
+                        read[name] = value
         return read
 
     def bind(self, arguments: Mapping[str, object]) -> tuple[list[object], dict[str, object]]:
@@ -426,20 +425,23 @@ class _Signature:
         Raises ToolError.
         """
         checked = self._validate(self.read(arguments))
-        positional: list[object] = []
-        keywords: dict[str, object] = {}
-        spread = any(
-            parameter.kind is parameter.VAR_POSITIONAL for parameter in self.fields.values()
+        values = [(parameter, getattr(checked, field)) for field, parameter in self.fields.items()]
+        spread = any(parameter.kind is parameter.VAR_POSITIONAL for parameter, _ in values)
+        kinds = inspect.Parameter
+        by_place = (
+            kinds.POSITIONAL_ONLY,
+            kinds.VAR_POSITIONAL,
+            *([kinds.POSITIONAL_OR_KEYWORD] if spread else []),
         )
-        for field, parameter in self.fields.items():
-            if parameter.kind is parameter.VAR_POSITIONAL:
-                positional.extend(getattr(checked, field))
-            elif parameter.kind is parameter.POSITIONAL_ONLY or (
-                parameter.kind is parameter.POSITIONAL_OR_KEYWORD and spread
-            ):
-                positional.append(getattr(checked, field))
-            else:
-                keywords[parameter.name] = getattr(checked, field)
+        positional = [
+            each
+            for parameter, value in values
+            if parameter.kind in by_place
+            for each in (value if parameter.kind is parameter.VAR_POSITIONAL else (value,))
+        ]
+        keywords = {
+            parameter.name: value for parameter, value in values if parameter.kind not in by_place
+        }
         return positional, {**keywords, **(checked.model_extra or {})}
 
 
@@ -535,7 +537,7 @@ def _describe_errors(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False)
     lines: list[str] = []
     for problem in problems[:MAX_ERRORS]:
-        place = ".".join(str(part) for part in problem["loc"]) or "the arguments"
+        place = ".".join(map(str, problem["loc"])) or "the arguments"
         given = (
             ""
             if problem["type"] in {"missing", "extra_forbidden"}
@@ -629,13 +631,11 @@ def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
     import docstring_parser
 
     read = docstring_parser.parse(text)
-    parts = [part for part in (read.short_description, read.long_description) if part]
-    about = {
+    parts = filter(None, (read.short_description, read.long_description))
+    about = ("\n\n" if read.blank_after_short_description else "\n").join(parts)
+    return about or None, {
         each.arg_name.lstrip("*"): each.description for each in read.params if each.description
     }
-    return "\n\n".join(parts) if read.blank_after_short_description else "\n".join(
-        parts
-    ) or None, about
 
 
 def _build_model(
@@ -735,13 +735,15 @@ def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
     definitions: dict[str, Any] = {}  # Any: create_model's keywords
     for alias, field in fields.items():
         default: object = field.default
-        made = (
-            {"default_factory": tuple}
+        given: dict[str, Any] = (  # Any: keywords of Field
+            {}
+            if default is attrs.NOTHING
+            else {"default_factory": tuple}
             if type(default) is type(attrs.Factory(tuple))
             else {"default": default}
         )
-        given: dict[str, Any] = {} if default is attrs.NOTHING else made  # Any: keywords of Field
-        annotation = _replace_attrs(hints.get(field.name, Any), known)  # Any: without an annotation
+        # Any: without an annotation
+        annotation = _replace_attrs(hints.get(field.name, Any), known)
         definitions[f"field_{alias}"] = annotation, Field(alias=alias, **given)
 
     def build(checked: BaseModel) -> object:
@@ -820,9 +822,8 @@ def _find_open_object(schema: Json) -> str | None:
             if found.get("type") == "object" and found.get("additionalProperties") is not False:
                 return place
             properties = found.get("properties")
-            for name, inner in found.items():
-                if name not in {"properties", "default", "enum", "const", "examples"}:
-                    waiting.append((place, inner))
+            values = {"properties", "default", "enum", "const", "examples"}
+            waiting.extend((place, found[name]) for name in found if name not in values)
             if isinstance(properties, Mapping):
                 waiting.extend(
                     (f"the argument {name!r}", inner) for name, inner in properties.items()

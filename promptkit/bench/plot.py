@@ -105,8 +105,11 @@ def _draw_svg(figure: Figure) -> str:
     figure.savefig(
         file, format="svg", metadata={"Creator": "promptkit", "Date": None}, bbox_inches="tight"
     )
-    svg = add_dark_mode(file.getvalue().decode())
-    return re.sub(rf'<g id="{HOVER}([^"]*)">', r'<g class="hover"><title>\1</title>', svg)
+    return re.sub(
+        rf'<g id="{HOVER}([^"]*)">',
+        r'<g class="hover"><title>\1</title>',
+        add_dark_mode(file.getvalue().decode()),
+    )
 
 
 def add_hover(axes: Axes, left: float, right: float, text: str, *, row: int | None = None) -> None:
@@ -158,12 +161,15 @@ def format_page(
     from jinja2 import Environment
 
     template = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
-    page = Environment(autoescape=True, keep_trailing_newline=True).from_string(template)
-    return page.render(
-        title=title,
-        drawings=zip(("wide", "narrow"), drawings, strict=True),
-        label=label,
-        sections=sections,
+    return (
+        Environment(autoescape=True, keep_trailing_newline=True)
+        .from_string(template)
+        .render(
+            title=title,
+            drawings=zip(("wide", "narrow"), drawings, strict=True),
+            label=label,
+            sections=sections,
+        )
     )
 
 
@@ -178,7 +184,6 @@ def format_run(run: Run, drawings: Sequence[str]) -> str:
 
 
 def _describe_sweep(sweep: Sweep) -> Section:
-    title = f"{sweep.model} ({sweep.tokenizer})" if sweep.model else sweep.tokenizer
     budgets = [f"{point.budget:,}" for point in sweep.points]
     timed = bool(sweep.floor)
     points = [
@@ -213,7 +218,7 @@ def _describe_sweep(sweep: Sweep) -> Section:
         for element in sweep.elements
     ]
     return Section(
-        title=title,
+        title=f"{sweep.model} ({sweep.tokenizer})" if sweep.model else sweep.tokenizer,
         note=f"{sweep.whole:,} tokens in {sweep.messages:,} messages without a budget. `promptkit trace` with the same prompt shows what is kept at each budget.",
         tables=[
             Table(head, points, "Figures at each budget"),
@@ -410,13 +415,16 @@ def _heat_map(
         [format_size(point.budget) for point in sweep.points[::every]],
     )
     length = round(NAME_CHARACTERS * scale)
-    names = [f"{_fit_name(element.path, length)}   {element.whole:,}" for element in elements]
-    axes.set_yticks([row + 0.5 for row in range(len(elements))], names, parse_math=False)
+    axes.set_yticks(
+        [row + 0.5 for row in range(len(elements))],
+        [f"{fit_name(element.path, length)}   {element.whole:,}" for element in elements],
+        parse_math=False,
+    )
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     title = f"{run.target}, {sweep.model}" if sweep.model else run.target
     axes.set_title(
-        f"{_fit_name(title, length)}: share kept of each element",
+        f"{fit_name(title, length)}: share kept of each element",
         loc="left",
         fontweight="bold",
         parse_math=False,
@@ -499,8 +507,11 @@ def _curves(run: Run, panels: Sequence[Axes]) -> None:
 def _over_floor(
     sweep: Sweep, times: Sequence[tuple[Point, float | None]]
 ) -> list[tuple[int, float]]:
-    ratios = [(point.budget, sweep.over_floor(seconds)) for point, seconds in times]
-    return [(budget, ratio) for budget, ratio in ratios if ratio is not None]
+    return [
+        (point.budget, ratio)
+        for point, seconds in times
+        if (ratio := sweep.over_floor(seconds)) is not None
+    ]
 
 
 def _panel(
@@ -534,18 +545,18 @@ def _panel(
         budgets[-1] * 1.0001,
     ]
     for budget, (left, right) in zip(budgets, pairwise(edges), strict=True):
-        values = [
-            f"{curve.label}: {format_value(value)}"
+        values = (
+            f"\n{curve.label}: {format_value(value)}"
             for curve in curves
             for at, value in curve.points
             if at == budget
-        ]
-        add_hover(axes, left, right, "\n".join([f"budget {budget:,}", *values]))
+        )
+        add_hover(axes, left, right, f"budget {budget:,}{''.join(values)}")
     if len(curves) > 1:
         axes.legend(fontsize=7, frameon=False)
 
 
-def _fit_name(name: str, length: int) -> str:
+def fit_name(name: str, length: int) -> str:
     """Cut a name to so many characters.
 
     The beginning is cut, because the end tells more. Lone surrogates are replaced.

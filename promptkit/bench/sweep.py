@@ -84,8 +84,7 @@ def _range(text: str) -> Iterable[int]:
     first, last = _size(start, text), _size(end, text)
     if first > last:
         _refuse(text, "the first size of a range must not be larger than the second")
-    spaced = re.fullmatch(r"(log|lin)(\d+)", how.lower(), re.ASCII)
-    if spaced is None:
+    if (spaced := re.fullmatch(r"(log|lin)(\d+)", how.lower(), re.ASCII)) is None:
         sizes = range(first, last + 1, _size(how, text))
         if len(sizes) > MAX_BUDGETS:
             _refuse_so_many(text, len(sizes))
@@ -177,10 +176,9 @@ def build_elements(
         The elements, in the order of the prompt.
     """
     renders = [found for found in kept if found is not None]
-    paths = dict.fromkeys(path for found in (whole, *renders) for path in found)
     sizes = {
         path: whole.get(path) or max((found.get(path, 0) for found in renders), default=0)
-        for path in paths
+        for path in dict.fromkeys(path for found in (whole, *renders) for path in found)
     }
     return tuple(
         Element(

@@ -36,7 +36,6 @@ from promptkit.compaction.run.replacement import ReplacementMessages
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
-    MEMORIES,
     Summarizer,
     redact_summary,
     redact_task,
@@ -54,6 +53,7 @@ from promptkit.transcript.stores.jsonl.format import (
 )
 
 
+@attrs.frozen(eq=False, repr=False)
 class ArchiveDirectory:
     """A folder of archives.
 
@@ -63,8 +63,7 @@ class ArchiveDirectory:
         folder: The folder. It is created when the first archive is written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def __repr__(self) -> str:
         return describe(self, folder=str(self.folder))
@@ -72,8 +71,7 @@ class ArchiveDirectory:
     @property
     def files(self) -> tuple[Path, ...]:
         """The archives, oldest first."""
-        paths = self.folder.iterdir() if self.folder.is_dir() else ()
-        matches = ((path, _NAME.fullmatch(path.name)) for path in paths)
+        matches = ((path, _NAME.fullmatch(path.name)) for path in self.folder.glob("*"))
         return tuple(
             path for _, path in sorted((int(match[1]), path) for path, match in matches if match)
         )
@@ -170,6 +168,7 @@ _STATEMENT = re.compile(
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
+@attrs.frozen(eq=False, repr=False)
 class MemoryExtractionHook(CompactionHooks):
     """A hook that writes the memories from what each checkpoint covers to files, once for each checkpoint.
 
@@ -184,18 +183,10 @@ class MemoryExtractionHook(CompactionHooks):
         now: Returns the current time.
     """
 
-    def __init__(
-        self,
-        transcript: Transcript,
-        *,
-        extractor: MemoryExtractor | None = None,
-        directory: MemoryDirectory,
-        now: Callable[[], datetime],
-    ) -> None:
-        self._transcript = transcript
-        self._extractor = extractor
-        self._directory = directory
-        self._now = now
+    _transcript: Transcript
+    _extractor: MemoryExtractor | None = attrs.field(default=None, kw_only=True)
+    _directory: MemoryDirectory = attrs.field(kw_only=True)
+    _now: Callable[[], datetime] = attrs.field(kw_only=True)
 
     async def pre_compact(
         self, plan: Plan, *, trigger: str, instructions: str | None
@@ -212,18 +203,17 @@ class MemoryExtractionHook(CompactionHooks):
         if not isinstance(payload, Checkpoint) or await asyncio.to_thread(directory.has, key):
             return
         memories = await self._find_memories(checkpoint, payload.facts)
-        if memories:
-            await asyncio.to_thread(directory.append, memories, key=key, now=self._now())
+        await asyncio.to_thread(directory.append, memories, key=key, now=self._now())
 
     async def _find_memories(self, checkpoint: Entry, facts: Mapping[str, Json]) -> tuple[str, ...]:
-        listed = facts.get(MEMORIES)
+        listed = facts.get("memories")
         if isinstance(listed, str):
             return parse_bullets(listed)
         items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
         return (
-            ()
-            if not items or self._extractor is None
-            else await self._extractor.extract(items, known=await self._read_known())
+            await self._extractor.extract(items, known=await self._read_known())
+            if items and self._extractor is not None
+            else ()
         )
 
 
@@ -239,7 +229,6 @@ class MemoryExtractor(Protocol):
             items: The messages.
             known: Memories that are written down already, oldest first.
         """
-        ...
 
 
 @attrs.frozen
@@ -300,9 +289,10 @@ class SummarizingMemoryExtractor:
             self.summarizer, task if redactor is None else redact_task(task, redactor)
         )
         facts = (summary if redactor is None else redact_summary(summary, redactor)).facts
-        return parse_bullets(str(facts.get(MEMORIES, "")))
+        return parse_bullets(facts.memories or "")
 
 
+@attrs.frozen(eq=False, repr=False)
 class MemoryDirectory:
     """A folder of memories. Several processes may share it.
 
@@ -310,8 +300,7 @@ class MemoryDirectory:
         folder: The folder. It is created when the first memory is written.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def __repr__(self) -> str:
         return describe(self, folder=str(self.folder))
@@ -376,8 +365,10 @@ class MemoryDirectory:
         Raises:
             OSError: A file cannot be read.
         """
-        days = (today - timedelta(days=1), today)
-        files = (strip_comments(_read(self.folder / daily_file_name(day))) for day in days)
+        files = (
+            strip_comments(_read(self.folder / daily_file_name(day)))
+            for day in (today - timedelta(days=1), today)
+        )
         recent = "\n\n".join(filter(None, files))
         if len(recent) > MAX_RECENT_CHARACTERS:
             recent = recent[-MAX_RECENT_CHARACTERS - 1 :].partition("\n")[2]
@@ -439,7 +430,7 @@ def merge_memories(
 
 def strip_comments(text: str) -> str:
     """Remove the comments, which the model is not shown."""
-    lines = [line for line in text.splitlines() if not _COMMENT.fullmatch(line)]
+    lines = (line for line in text.splitlines() if not _COMMENT.fullmatch(line))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
 
 

@@ -276,12 +276,12 @@ class _RequestReader:
 
     def read(self, request: Request) -> ModelFacts:
         name, system = self.model or _find_name(request.model), request.system_message
-        budget = self.budget
-        if budget is None and not knows_window(name):
-            budget = budget_from_limits(name, as_mapping(request.model.profile))
+        is_known = self.budget is not None or knows_window(name)
         return ModelFacts(
             model=name,
-            budget=budget,
+            budget=self.budget
+            if is_known
+            else budget_from_limits(name, as_mapping(request.model.profile)),
             instructions=None if system is None else system.text or None,
             tools=self._read_tools([*request.tools, *filter(None, [request.response_format])]),
         )
@@ -299,11 +299,8 @@ class _RequestReader:
 
 
 def _find_name(model: BaseChatModel) -> str:
-    for name in _NAMES:
-        value: object = getattr(model, name, None)
-        if isinstance(value, str) and value:
-            return value
-    return type(model).__name__
+    values = (getattr(model, name, None) for name in _NAMES)
+    return next((each for each in values if isinstance(each, str) and each), type(model).__name__)
 
 
 def _read_tool(tool: object) -> list[ToolDefinition]:
@@ -412,12 +409,14 @@ def _find_thread() -> str:
 
 def _read_usage(message: AIMessage) -> Usage | None:
     used = message.usage_metadata
-    if not used:
-        return None
-    return Usage(
-        input_tokens=used["input_tokens"],
-        output_tokens=used["output_tokens"],
-        cached_tokens=used.get("input_token_details", {}).get("cache_read", 0) or 0,
+    return (
+        Usage(
+            input_tokens=used["input_tokens"],
+            output_tokens=used["output_tokens"],
+            cached_tokens=used.get("input_token_details", {}).get("cache_read", 0) or 0,
+        )
+        if used
+        else None
     )
 
 

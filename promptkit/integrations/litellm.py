@@ -183,9 +183,8 @@ def _find_budget(request: Request, name: str) -> ContextBudget | None:
 
 def _read_text(value: object) -> str | None:
     """Return the text of a system prompt beside the messages: a text, or Anthropic's blocks of text."""
-    if isinstance(value, str):
-        return value or None
-    return "\n".join(str(as_mapping(block).get("text", "")) for block in as_sequence(value)) or None
+    blocks = [as_mapping(block).get("text", "") for block in as_sequence(value)]
+    return (value if isinstance(value, str) else "\n".join(map(str, blocks))) or None
 
 
 def _read_tool(given: object) -> list[ToolDefinition]:

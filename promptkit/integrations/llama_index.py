@@ -233,9 +233,11 @@ class WindowMemory(BaseChatStoreMemory):
     def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # the framework's
         """Return the messages for a request."""
         messages = list(self.get_all())
-        if self._windows is None:
-            return self._fit_messages(messages)
-        return self._show(self._windows.loop.wait(self._prepare(self._windows, messages)))
+        return (
+            self._fit_messages(messages)
+            if self._windows is None
+            else self._show(self._windows.loop.wait(self._prepare(self._windows, messages)))
+        )
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # as above
         """Return the messages for a request, in an event loop.
@@ -244,10 +246,12 @@ class WindowMemory(BaseChatStoreMemory):
         """
         await self._take_turn()
         messages = list(await self.aget_all())
-        if self._windows is None:
-            return self._fit_messages(messages)
-        return self._show(
-            await self._windows.loop.wait_async(self._prepare(self._windows, messages))
+        return (
+            self._fit_messages(messages)
+            if self._windows is None
+            else self._show(
+                await self._windows.loop.wait_async(self._prepare(self._windows, messages))
+            )
         )
 
     def recover(self, error: BaseException) -> bool:
@@ -378,17 +382,16 @@ def _read_texts(block: object) -> list[str]:
 
 def _read_calls(message: ChatMessage) -> list[ToolCall]:
     """Return the tool calls of a message: its blocks, or as older integrations have them, the provider's own beside them."""
-    blocks = [block for block in message.blocks if isinstance(block, ToolCallBlock)]
-    if blocks:
-        return [
-            ToolCall(
-                id=each.tool_call_id or "",
-                name=each.tool_name,
-                arguments=_read_arguments(each.tool_kwargs),
-            )
-            for each in blocks
-        ]
-    return [
+    calls = [
+        ToolCall(
+            id=block.tool_call_id or "",
+            name=block.tool_name,
+            arguments=_read_arguments(block.tool_kwargs),
+        )
+        for block in message.blocks
+        if isinstance(block, ToolCallBlock)
+    ]
+    return calls or [
         call
         for record in message.additional_kwargs.get("tool_calls") or ()
         if (call := _read_record(as_wire_object(record) or {})) is not None
@@ -451,8 +454,12 @@ def _rebuild(original: ChatMessage, shortened: Message) -> ChatMessage:
         ]
     if shortened.role == "tool":
         extra["tool_call_id"] = shortened.tool_call_id
-    kept = [block for block in blocks if block is not None]
-    return original.model_copy(update={"blocks": kept, "additional_kwargs": extra})
+    return original.model_copy(
+        update={
+            "blocks": [block for block in blocks if block is not None],
+            "additional_kwargs": extra,
+        }
+    )
 
 
 def _rebuild_block(

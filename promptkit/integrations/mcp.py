@@ -11,6 +11,7 @@ import hashlib
 import html
 import json
 import re
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 from promptkit.agent import Attachment, TextAttachment
@@ -218,15 +219,16 @@ def _mark_error(content: Sequence[Part]) -> Sequence[Part]:
 
 def _read_blocks(blocks: Iterable[types.ContentBlock], *, images: bool = True) -> list[Part]:
     """Convert content blocks to parts. Texts that follow each other become one."""
+    read = (
+        part
+        if images or isinstance(part, str)
+        else f"[{part.media_type} was left out: this model takes none from tools]"
+        for part in map(_read_block, blocks)
+    )
     parts: list[Part] = []
-    for block in blocks:
-        part = _read_block(block)
-        if not images and not isinstance(part, str):
-            part = f"[{part.media_type} was left out: this model takes none from tools]"
-        if isinstance(part, str) and parts and isinstance(parts[-1], str):
-            parts[-1] = f"{parts[-1]}\n{part}"
-        else:
-            parts.append(part)
+    for is_text, run in groupby(read, key=lambda part: isinstance(part, str)):
+        group = list(run)
+        parts += ["\n".join(map(str, group))] if is_text else group
     return parts
 
 

@@ -228,17 +228,21 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         issued = self._issued.pop(ctx.run_id or "", None)
         if issued is not None:
             used = response.usage
-            usage = Usage(
-                input_tokens=used.input_tokens,
-                output_tokens=used.output_tokens,
-                cached_tokens=used.cache_read_tokens,
+            usage = (
+                Usage(
+                    input_tokens=used.input_tokens,
+                    output_tokens=used.output_tokens,
+                    cached_tokens=used.cache_read_tokens,
+                )
+                if used.input_tokens
+                else None
             )
             await self._windows.loop.wait_async(
                 partial(
                     self._windows.reply,
                     issued,
                     _read(_Unit(0, response)),
-                    usage if used.input_tokens else None,
+                    usage,
                 )
             )
         return response

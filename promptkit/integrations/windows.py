@@ -120,12 +120,14 @@ def knows_window(model: str) -> bool:
 def budget_from_limits(model: str, limits: Mapping[str, object]) -> ContextBudget | None:
     """Return the budget from the limits that LangChain and litellm know of a model; None if they do not know its window."""
     size, output = limits.get("max_input_tokens"), limits.get("max_output_tokens")
-    if not isinstance(size, int):
-        return None
-    return ContextBudget(
-        window=size,
-        max_output_tokens=output if isinstance(output, int) and output > 0 else None,
-        model=model,
+    return (
+        ContextBudget(
+            window=size,
+            max_output_tokens=output if isinstance(output, int) and output > 0 else None,
+            model=model,
+        )
+        if isinstance(size, int)
+        else None
     )
 
 
@@ -258,8 +260,8 @@ class ThreadWindows:
             for each, found in self._threads.items()
             if found is not thread and not found.lock.locked()
         ]
-        most = max(0, len(self._threads) - self._max_threads)
-        await _close([self._threads.pop(each) for each in idle[:most]])
+        surplus = idle[: max(0, len(self._threads) - self._max_threads)]
+        await _close([self._threads.pop(each) for each in surplus])
         return thread
 
     async def _open(self, thread: _Thread, facts: ModelFacts) -> ContextWindow:

@@ -99,9 +99,8 @@ async def count_exact(
     tokens: object = getattr(answer, "input_tokens", getattr(answer, "total_tokens", None))
     if not isinstance(tokens, int):
         # the repr of a URL hides a password in it, its text does not
-        where = repr(getattr(sdk, "base_url", type(client).__name__))
         raise TokenizerError(
-            f"{where} answered the token count request for {model} without a number: {str(answer)[:200]!r}. "
+            f"{getattr(sdk, 'base_url', type(client).__name__)!r} answered the token count request for {model} without a number: {str(answer)[:200]!r}. "
             "It may not have a path for it: use the provider's own API, or rendered.tokens."
         )
     return tokens
@@ -115,35 +114,35 @@ def _ask_google(
     options: Mapping[str, object],
 ) -> object:
     """Call `count_tokens` of google-genai. Its `aio` half is taken if the client has one."""
-    models = getattr(sdk, "aio", sdk).models
     contents = _write_contents(messages)
-    request: dict[str, Json] = {"contents": list(contents)}
     system = [
         {"text": message.text} for message in messages if message.role == "system" and message.text
     ]
-    if system:
-        request["systemInstruction"] = {"parts": [*system]}
-    if tools:
-        declared: list[Json] = [
-            {
-                "name": tool.name,
-                "description": tool.description or "",
-                "parametersJsonSchema": dict(tool.parameters or {"type": "object"}),
-            }
-            for tool in tools
-        ]
-        request["tools"] = [{"functionDeclarations": declared}]
+    declared = [
+        {
+            "name": tool.name,
+            "description": tool.description or "",
+            "parametersJsonSchema": dict(tool.parameters or {"type": "object"}),
+        }
+        for tool in tools
+    ]
+    beside: dict[str, object] = {
+        **({"systemInstruction": {"parts": system}} if system else {}),
+        **({"tools": [{"functionDeclarations": declared}]} if tools else {}),
+    }
     # The Gemini API counts instructions and tools only inside of a whole request, for which the SDK
     # has no argument.
-    whole: dict[str, object] = {
-        **request,
+    whole = {
+        "contents": contents,
+        **beside,
         "model": model if "/" in model else f"models/{model}",
         **options,
     }
     vertex = bool(getattr(sdk, "vertexai", False))
-    body = {key: value for key, value in whole.items() if key not in {"model", "contents"}}
-    config = {"http_options": {"extra_body": body if vertex else {"generateContentRequest": whole}}}
-    return models.count_tokens(model=model, contents=contents, config=config)
+    body = {**beside, **options} if vertex else {"generateContentRequest": whole}
+    return getattr(sdk, "aio", sdk).models.count_tokens(
+        model=model, contents=contents, config={"http_options": {"extra_body": body}}
+    )
 
 
 def _write_contents(messages: Sequence[Message]) -> list[dict[str, Json]]:
@@ -157,12 +156,13 @@ def _write_contents(messages: Sequence[Message]) -> list[dict[str, Json]]:
             if not isinstance(part, CacheBreakpointPart)
         ]
         if message.role == "tool":
-            response: Json = {
-                "name": names.get(message.tool_call_id or "", ""),
-                "response": {"result": message.text},
-            }
             parts = [
-                {"functionResponse": response},
+                {
+                    "functionResponse": {
+                        "name": names.get(message.tool_call_id or "", ""),
+                        "response": {"result": message.text},
+                    }
+                },
                 *(part for part in parts if isinstance(part, dict) and "text" not in part),
             ]
         parts += [
@@ -196,5 +196,9 @@ def _write_image(part: ImagePart) -> Json:
         kind = {"mimeType": part.media_type} if part.media_type else {}
         return {"fileData": {"fileUri": part.url, **kind}}
     data = url.data if url.is_base64 else base64.b64encode(unquote_to_bytes(url.data)).decode()
-    media_type = url.media_type or part.media_type or "image/png"
-    return {"inlineData": {"mimeType": media_type, "data": data}}
+    return {
+        "inlineData": {
+            "mimeType": url.media_type or part.media_type or "image/png",
+            "data": data,
+        }
+    }

@@ -98,30 +98,32 @@ def error_from_failure(failure: Failure) -> ModelError:
     status = failure.status if failure.status is not None else body.status
     texts = (*body.texts, failure.message[:_MAX_TEXT])
     overflow = _overflow_of(status, body, texts, empty=not failure.body)
+    sentence = _format_sentence(failure, body)
+    waits = not body.codes & QUOTA_CODES  # waiting does not help where a quota is exhausted
     error: ModelError
     if overflow is not None:
         # the figures of a rate limit are those of a minute
         is_size = not body.codes & RATE_CODES
         error = ContextLengthExceededError(
-            _format_sentence(failure, body),
+            sentence,
             model=failure.model,
             tokens=(overflow.tokens or body.tokens) if is_size else None,
             window=(overflow.window or body.window) if is_size else None,
         )
-    elif body.codes & QUOTA_CODES:
-        error = ModelRequestError(_format_sentence(failure, body), model=failure.model)
-    elif status == TOO_MANY or (body.codes & RATE_CODES and (status is None or status < SERVER)):
+    elif waits and (
+        status == TOO_MANY or (body.codes & RATE_CODES and (status is None or status < SERVER))
+    ):
         error = RateLimitedError(
-            _format_sentence(failure, body),
+            sentence,
             model=failure.model,
             retry_after=failure.retry_after
             if failure.retry_after is not None
             else _find_retry_after(texts),
         )
-    elif _may_pass(status, body.codes):
-        error = ModelUnavailableError(_format_sentence(failure, body), model=failure.model)
+    elif waits and _may_pass(status, body.codes):
+        error = ModelUnavailableError(sentence, model=failure.model)
     else:
-        error = ModelRequestError(_format_sentence(failure, body), model=failure.model)
+        error = ModelRequestError(sentence, model=failure.model)
     error.status, error.code, error.param = status, body.code, body.param
     return error
 

@@ -212,9 +212,11 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
                 )
             )
         case UnicodeEncodeError():
-            surrogate = f"a name or an opaque part has half of a surrogate pair in it, which cannot be sent: replace it ({error.reason})."
             return ModelRequestError(
-                _BAD_HEADER if error.encoding == "ascii" else surrogate, model=model
+                _BAD_HEADER
+                if error.encoding == "ascii"
+                else f"a name or an opaque part has half of a surrogate pair in it, which cannot be sent: replace it ({error.reason}).",
+                model=model,
             )
         case module.APIResponseValidationError() | ValueError():
             return EmptyReplyError(f"the response is not valid JSON ({error}).", model=model)

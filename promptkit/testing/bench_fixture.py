@@ -7,21 +7,17 @@ pytest until a test uses the fixture.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from pathlib import Path
+from typing import NoReturn
 
 import attrs
 import pytest
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from promptkit import Child
-    from promptkit.bench import Comparison, Run
+import promptkit
+from promptkit import bench as benches
 
 MARKER = "prompt_bench"
 OPTION = "--prompt-bench-update"
-
-Bench: TypeAlias = "Callable[[Child], Run]"
 
 
 @attrs.frozen(kw_only=True)
@@ -87,7 +83,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def prompt_bench(request: pytest.FixtureRequest) -> Bench:
+def prompt_bench(request: pytest.FixtureRequest) -> Callable[[promptkit.Child], benches.Run]:
     """Return a function that measures a prompt at the marker's budgets and fails the test if the prompt is worse than its baseline.
 
     The function returns the run. It measures times only if the marker has a `repeat`.
@@ -99,9 +95,9 @@ def prompt_bench(request: pytest.FixtureRequest) -> Bench:
         _fail(
             f"{owner} uses the baseline {options.baseline} already: give each test a baseline of its own."
         )
-    runs: list[Run] = []
+    runs: list[benches.Run] = []
 
-    def bench(prompt: Child) -> Run:
+    def bench(prompt: promptkit.Child) -> benches.Run:
         __tracebackhide__ = True
         if runs:
             _fail(
@@ -111,12 +107,27 @@ def prompt_bench(request: pytest.FixtureRequest) -> Bench:
             _fail(
                 f"there is no baseline {options.baseline} yet. Write it: {_update_command(request)}"
             )
-        runs.append(_measure(prompt, options, request.node.nodeid))
+        run = benches.measure(
+            prompt,
+            budgets=benches.parse_budgets(options.budgets)
+            if isinstance(options.budgets, str)
+            else tuple(sorted(set(options.budgets))),
+            models=options.models,
+            repeat=options.repeat,
+            depth=options.depth,
+            target=request.node.nodeid,
+        )
+        runs.append(run)
         if request.config.getoption(OPTION):
-            _write(path, runs[0])
+            from promptkit.files import write_output
+
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_output(
+                path, lambda file: file.write(benches.run_to_json(run).encode()), mode=0o666
+            )
         else:
-            _compare_with_baseline(runs[0], path, options, request)
-        return runs[0]
+            _compare_with_baseline(run, path, options, request)
+        return run
 
     return bench
 
@@ -142,57 +153,29 @@ def _read_marker(request: pytest.FixtureRequest) -> _MarkerOptions:
     return _MarkerOptions(**marker.kwargs)
 
 
-def _measure(prompt: Child, options: _MarkerOptions, name: str) -> Run:
-    from promptkit.bench import measure, parse_budgets
-
-    return measure(
-        prompt,
-        budgets=parse_budgets(options.budgets)
-        if isinstance(options.budgets, str)
-        else tuple(sorted(set(options.budgets))),
-        models=options.models,
-        repeat=options.repeat,
-        depth=options.depth,
-        target=name,
-    )
-
-
-def _write(path: Path, run: Run) -> None:
-    from promptkit.bench import run_to_json
-    from promptkit.files import write_output
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_output(path, lambda file: file.write(run_to_json(run).encode()), mode=0o666)
-
-
 def _compare_with_baseline(
-    run: Run, path: Path, options: _MarkerOptions, request: pytest.FixtureRequest
+    run: benches.Run, path: Path, options: _MarkerOptions, request: pytest.FixtureRequest
 ) -> None:
-    from promptkit import PromptKitError
-    from promptkit.bench import (
-        BaselineMismatchError,
-        UnreadableRunError,
-        compare,
-        format_comparison,
-        read_run,
-    )
-
     __tracebackhide__ = True
-    found: Comparison | PromptKitError
+    found: benches.Comparison | promptkit.PromptKitError
     try:
-        found = compare(
-            run, read_run(path), tolerance=options.tolerance, time_tolerance=options.time_tolerance
+        found = benches.compare(
+            run,
+            benches.read_run(path),
+            tolerance=options.tolerance,
+            time_tolerance=options.time_tolerance,
         )
-    except (BaselineMismatchError, UnreadableRunError) as error:
+    except (benches.BaselineMismatchError, benches.UnreadableRunError) as error:
         found = error  # a failure raised here would show this error as its context
-    if isinstance(found, PromptKitError):
+    if isinstance(found, promptkit.PromptKitError):
         _fail(f"{found}\nWrite it again: {_update_command(request)}")
+    report = benches.format_comparison(found)
     if found.worse:
         _fail(
-            f"the prompt is worse than {options.baseline}.\n{format_comparison(found)}\n"
+            f"the prompt is worse than {options.baseline}.\n{report}\n"
             f"If the change is intended, write the baseline again: {_update_command(request)}"
         )
-    request.node.add_report_section("call", MARKER, format_comparison(found))
+    request.node.add_report_section("call", MARKER, report)
 
 
 def _update_command(request: pytest.FixtureRequest) -> str:

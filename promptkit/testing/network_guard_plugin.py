@@ -1,7 +1,7 @@
 """The pytest side of the network guard: `promptkit_loopback_only = true` in the ini file, `@pytest.mark.loopback_only` on a test.
 
-pytest loads this module in every test session where promptkit is installed, so it imports the guard
-only where a test needs it.
+pytest loads this module in every test session where promptkit is installed, and with it the guard,
+which needs the standard library and attrs alone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-from promptkit.testing.network_guard import Refusal
+from promptkit.testing.network_guard import Refusal, describe_refusals, record_refusals
 
 _OPTION = "promptkit_loopback_only"
 _MARKER = "loopback_only"
@@ -39,43 +39,20 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Guard the whole test, so that its threads find no gap between set-up, call and tear-down."""
-    if not _is_on(item):
+    marker = item.get_closest_marker(_MARKER)
+    if not (
+        item.config.getini(_OPTION)
+        if marker is None
+        else marker.kwargs.get("on", marker.args[0] if marker.args else True)
+    ):
         return (yield)
-    from promptkit.testing.network_guard import record_refusals
-
     with record_refusals() as refused:
         item.stash[_KEY] = refused
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
-    """Report what fixtures tried."""
-    return (yield from _report_refusals(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Report what the test tried."""
-    return (yield from _report_refusals(item))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Report what fixtures tried at the end, and what threads tried since."""
-    return (yield from _report_refusals(item))
-
-
-def _is_on(item: pytest.Item) -> bool:
-    marker = item.get_closest_marker(_MARKER)
-    return (
-        bool(item.config.getini(_OPTION))
-        if marker is None
-        else bool(marker.kwargs.get("on", marker.args[0] if marker.args else True))
-    )
-
-
-def _report_refusals(item: pytest.Item) -> Generator[None, object, object]:
     """Run a phase of a test, and fail it if anything was refused that no earlier phase has reported."""
     __tracebackhide__ = True
     try:
@@ -91,6 +68,10 @@ def _report_refusals(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
+# what fixtures tried, and threads since
+pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+
+
 def _fail_on_refusals(item: pytest.Item) -> None:
     __tracebackhide__ = True
     if message := _describe_new_refusals(item):
@@ -103,6 +84,4 @@ def _describe_new_refusals(item: pytest.Item) -> str | None:
         return None
     new = refused[:]
     del refused[: len(new)]  # a thread may have added one in the meantime
-    from promptkit.testing.network_guard import describe_refusals
-
     return f"{describe_refusals(new)}\nA test that needs the network says so: @pytest.mark.{_MARKER}(False)."

@@ -24,6 +24,7 @@ from promptkit.compaction import (
     Summary,
     SummaryTask,
 )
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.user_messages import (
     MARKER,
     SHORTENED_TOKENS,
@@ -31,8 +32,8 @@ from promptkit.compaction.planning.user_messages import (
     rank_requests,
 )
 from promptkit.compaction.run.replacement import carry_from_facts
-from promptkit.compaction.summarizers.facts import Facts, extend_facts
-from promptkit.compaction.summarizers.prompts import SummaryInstructions
+from promptkit.compaction.summarizers.facts import extend_facts
+from promptkit.compaction.summarizers.prompts import write_instructions
 from promptkit.compaction.summarizers.summarizer import HANDOFF_TEMPLATE, SECTIONS, TEMPLATE
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript import ViewItem
@@ -363,11 +364,9 @@ def test_the_extractive_summary_keeps_words_of_any_script_as_they_are() -> None:
 def test_every_prompt_asks_for_the_user_s_language_and_for_the_tags_as_they_are(
     template: Path, live: bool
 ) -> None:
-    rendered = render(
-        UserMessage()[SummaryInstructions(template=template, live=live, words=100)],
-        budget=10_000,
-        tokenizer=WORDS,
-    )
+    task = SummaryTask(plan=Plan(leaf="", dropped=()), max_tokens=100)
+    asked = write_instructions(task, template, live=live)
+    rendered = render(UserMessage()[asked], budget=10_000, tokenizer=WORDS)
     assert (
         "Write in the language that the person writes in, and keep the tags"
         in rendered.messages[0].text
@@ -483,7 +482,7 @@ def test_the_files_and_errors_of_the_dropped_part_stand_beside_a_summary_that_sa
 
 
 def test_what_a_summary_lists_itself_is_not_repeated() -> None:
-    facts = Facts(changed=("a.py",), errors=("TypeError: x",)).to_json()
+    facts = Facts(changed=("a.py",), errors=("TypeError: x",))
     listed = "S\n\n<modified-files>\na.py\n</modified-files>"
     assert (
         carry_from_facts(Plan(leaf="x"), Summary(text=listed, mode="simple", facts=facts)).files

@@ -115,15 +115,17 @@ class SlashCommands:
         usage = self._talk.context_usage()
         base = self._talk.call(lambda session: session.compaction.budget.base)
         shown = usage if wanted else attrs.evolve(usage, window=None, limit=base, threshold=None)
+        facts = self._talk.call(lambda session: _context(session, usage))
         console = self._screen.console
         colours = (
             console.is_terminal and not console.no_color and console.encoding.startswith("utf")
         )
-        self._lines(draw_context(shown, width=console.width, colours=colours))
-        self._screen.print_line("")
-        facts = self._talk.call(lambda session: _context(session, usage))
         self._lines(
-            self._wrapped(facts if wanted else [fact for fact in facts if fact[0] == "used"])
+            [
+                *draw_context(shown, width=console.width, colours=colours),
+                "",
+                *self._wrapped(facts if wanted else [fact for fact in facts if fact[0] == "used"]),
+            ]
         )
 
     def _lines(self, lines: Sequence[str | Text]) -> None:
@@ -143,11 +145,13 @@ class SlashCommands:
 
     def _compact(self, instructions: str) -> None:
         before = self._talk.call(_list_shown)
-        if self._talk.compact(instructions or None) is None:
-            self._screen.print_line("there is nothing to summarize: all messages are recent.")
-            return
+        made = self._talk.compact(instructions or None)
         replaced = before - self._talk.call(_list_shown)
-        self._screen.print_line(f"a summary replaces {count_nouns(len(replaced), 'message')}.")
+        self._screen.print_line(
+            "there is nothing to summarize: all messages are recent."
+            if made is None
+            else f"a summary replaces {count_nouns(len(replaced), 'message')}."
+        )
 
     def _pin(self, text: str) -> None:
         pin = self._talk.call(lambda session: session.pin(text=text or None))
@@ -173,19 +177,18 @@ class SlashCommands:
         leaves, current = self._talk.call(
             lambda session: (session.transcript.leaves(), session.transcript.leaf)
         )
+        numbers = {str(number): leaf for number, leaf in enumerate(leaves, 1)}
         if not wanted:
             self._lines(
                 [
                     f"{'*' if leaf.id == current else ' '} {number:>3}  {shorten_entry(leaf, self._screen.console.width - 9)}"
-                    for number, leaf in enumerate(leaves, 1)
+                    for number, leaf in numbers.items()
                 ]
                 or ["there is no branch yet."]
             )
-            return
-        numbers = {str(number): leaf for number, leaf in enumerate(leaves, 1)}
-        if (chosen := numbers.get(wanted)) is None:
+        elif (chosen := numbers.get(wanted)) is None:
             refuse("/branch needs a number of its list, such as /branch 2.")
-        if chosen.id == current:
+        elif chosen.id == current:
             self._screen.print_line("this is the branch that the conversation is on.")
         else:
             self._talk.switch_branch(chosen.id)
@@ -246,15 +249,14 @@ class SlashCommands:
 
 def _find_new_file(command: str, name: str) -> Path:
     """Return the file of a new conversation. Raises RefusedError if there is one of this name."""
-    need = f"{command} needs the name of a file that does not exist yet."
-    if not name:
-        refuse(need)
     try:
         path = Path(name).expanduser()
     except RuntimeError:  # the home folder of that user is unknown
         path = Path(name)
-    if path.exists() and path.stat().st_size:
-        refuse(f"{path} already exists: {need}")
+    if not name or (path.exists() and path.stat().st_size):
+        refuse(
+            f"{f'{path} already exists: ' if name else ''}{command} needs the name of a file that does not exist yet."
+        )
     return path
 
 
@@ -288,26 +290,24 @@ def shorten_entry(entry: Entry, width: int) -> str:
 
 
 def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]]:
-    compaction = session.compaction
-    view = compaction.view
+    view = session.compaction.view
     answers, results = (
         sum(item.message.role == role for item in view.items) for role in ("assistant", "tool")
     )
     asked = sum(map(is_user_request, view.items))
-    cached = (
-        ""
-        if not usage.cached_share
-        else f"; {usage.cached_share:.0%} of the last request were cached"
-    )
     summary = ", after a summary" if view.checkpoint_id else ""
     return [
         ("model", session.model.name),
-        ("window", compaction.budget.explain()),
+        ("window", session.compaction.budget.explain()),
         (
             "used",
             format_usage(session)
             + ("" if usage.reading.provider is None else ", as counted by the provider")
-            + cached,
+            + (
+                f"; {usage.cached_share:.0%} of the last request were cached"
+                if usage.cached_share
+                else ""
+            ),
         ),
         (
             "contents",
@@ -325,66 +325,67 @@ def _summary(session: AgentSession, threshold: int | None) -> str:
     state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(
         session.compaction.background.state
     )
-    if state is not None or threshold is None:
-        return state or "made with /compact, or when the model rejects a request as too large"
-    return f"started at about {threshold:,} tokens"
+    return state or (
+        "made with /compact, or when the model rejects a request as too large"
+        if threshold is None
+        else f"started at about {threshold:,} tokens"
+    )
 
 
 def _receipt(session: AgentSession, width: int) -> list[str]:
-    rendered, before = session.last_rendered, session.last_omitted
-    if rendered is None:
-        lines = ["no request has been sent yet."]
-    else:
-        gone = rendered.removals
-        sizes = list(map(Sizer(session.tokenizer).count_message, before))
-        lines = [
-            f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"
-            + ("" if gone or before else ", nothing left out.")
-        ]
-        if before:
-            lines.append(
-                f"removed or shortened before rendering, in this order: {count_nouns(len(before), 'message')}, {sum(sizes):,} tokens"
-            )
-            lines += _limit_rows(
-                [
-                    _omitted_row(message, size, width)
-                    for message, size in zip(before, sizes, strict=True)
-                ]
-            )
-        if gone:
-            lines.append(
-                f"removed, in this order: {count_nouns(len(gone), 'element')}, {sum(each.tokens for each in gone):,} tokens"
-            )
-            lines += _limit_rows([_removal_row(each, width) for each in gone])
     path = session.transcript.path()
     undone = {
         entry.payload.target
         for entry in path
         if isinstance(entry.payload, Edit) and entry.payload.content is None
     }
-    summaries = [entry for entry in path if isinstance(entry.payload, Checkpoint)]
-    lines.append(f"summaries: {len(summaries):,}" if summaries else "summaries: none yet")
-    lines += [
+    summaries = [
         _checkpoint_row(entry, entry.payload, undone=entry.id in undone)
-        for entry in summaries
+        for entry in path
         if isinstance(entry.payload, Checkpoint)
     ]
-    lines += [
-        clip(f"pin {number:>5}  {pin.by}: {_one_line(pin.text)}", width)
-        for number, pin in enumerate(session.pins, 1)
+    return [
+        *_last_request(session, width),
+        f"summaries: {len(summaries):,}" if summaries else "summaries: none yet",
+        *summaries,
+        *(
+            clip(f"pin {number:>5}  {pin.by}: {_one_line(pin.text)}", width)
+            for number, pin in enumerate(session.pins, 1)
+        ),
     ]
-    return lines
+
+
+def _last_request(session: AgentSession, width: int) -> list[str]:
+    rendered, before = session.last_rendered, session.last_omitted
+    if rendered is None:
+        return ["no request has been sent yet."]
+    gone = rendered.removals
+    sizes = list(map(Sizer(session.tokenizer).count_message, before))
+    return [
+        f"last request: {rendered.tokens:,} of {rendered.budget:,} tokens, {len(rendered.messages):,} messages"
+        + ("" if gone or before else ", nothing left out."),
+        *_limit_rows(
+            f"removed or shortened before rendering, in this order: {count_nouns(len(before), 'message')}, {sum(sizes):,} tokens",
+            [
+                _omitted_row(message, size, width)
+                for message, size in zip(before, sizes, strict=True)
+            ],
+        ),
+        *_limit_rows(
+            f"removed, in this order: {count_nouns(len(gone), 'element')}, {sum(each.tokens for each in gone):,} tokens",
+            [_removal_row(each, width) for each in gone],
+        ),
+    ]
 
 
 def _one_line(text: str) -> str:
     return escape_control_chars(" ".join(text.split()))
 
 
-def _limit_rows(rows: Sequence[str]) -> list[str]:
-    return [
-        *rows[:MAX_ROWS],
-        *([f"{'…':>8}  {len(rows) - MAX_ROWS:,} more"] if len(rows) > MAX_ROWS else []),
-    ]
+def _limit_rows(heading: str, rows: Sequence[str]) -> list[str]:
+    """Return a list under its heading, of a long one the beginning; nothing for an empty one."""
+    more = [f"{'…':>8}  {len(rows) - MAX_ROWS:,} more"] if len(rows) > MAX_ROWS else []
+    return [heading, *rows[:MAX_ROWS], *more] if rows else []
 
 
 def _omitted_row(message: Message, size: int, width: int) -> str:
@@ -404,9 +405,8 @@ def _removal_row(removal: Removal, width: int) -> str:
 
 
 def _checkpoint_row(entry: Entry, checkpoint: Checkpoint, *, undone: bool) -> str:
-    before, after = checkpoint.tokens_before or 0, checkpoint.tokens_after or 0
     writer = f"by {checkpoint.model}" if checkpoint.model else "without a model"
-    return f"{short_id(entry.id):>10}  {checkpoint.trigger}, {writer}: {before:,} → {after:,} tokens{'  (reverted)' if undone else ''}"
+    return f"{short_id(entry.id):>10}  {checkpoint.trigger}, {writer}: {checkpoint.tokens_before or 0:,} → {checkpoint.tokens_after or 0:,} tokens{'  (reverted)' if undone else ''}"
 
 
 MIN_WIDTH, MAX_WIDTH = 20, 72
@@ -457,7 +457,7 @@ def draw_context(usage: ContextUsage, *, width: int, colours: bool) -> list[Text
         max(len(part.name) for part in parts),
         max(len(f"{part.tokens:,}") for part in parts),
     )
-    lines += [
+    return lines + [
         Text.assemble(
             _draw_cells(part, 1, colours=colours),
             f" {part.name:<{names}}  {part.tokens:>{digits},}  ",
@@ -465,7 +465,6 @@ def draw_context(usage: ContextUsage, *, width: int, colours: bool) -> list[Text
         )
         for part in parts
     ]
-    return lines
 
 
 def split_cells(tokens: Sequence[int], cells: int) -> list[int]:
@@ -520,12 +519,13 @@ def _draw_cells(part: _Part, count: int, *, colours: bool) -> tuple[str, str]:
 
 def _draw_mark(words: str, cell: int, cells: int, *, mark: str) -> list[Text]:
     """Draw a mark below a cell of the bar, with words where they have room: before it, behind it, or in a line of their own."""
-    if cell > len(words):
-        lines = [f"{words:>{cell - 1}} {mark}"]
-    elif cell + 2 + len(words) <= cells:
-        lines = [f"{' ' * cell}{mark} {words}"]
-    else:
-        lines = [f"{' ' * cell}{mark}", words]
+    lines = (
+        [f"{words:>{cell - 1}} {mark}"]
+        if cell > len(words)
+        else [f"{' ' * cell}{mark} {words}"]
+        if cell + 2 + len(words) <= cells
+        else [f"{' ' * cell}{mark}", words]
+    )
     return [Text(line, style=MUTED) for line in lines]
 
 
@@ -656,11 +656,10 @@ def _open_session(
     chosen, close = (
         (ScriptedChatModel(tokenizer_for(None)), None) if model is None else open_model(model)
     )
-    instructions = options.instructions or INSTRUCTIONS
     session = AgentSession(
         model=chosen,
         transcript=transcript,
-        instructions=LONE_SURROGATES.sub("\ufffd", instructions),
+        instructions=LONE_SURROGATES.sub("\ufffd", options.instructions or INSTRUCTIONS),
         tools=tools,
         budget=ContextBudget.for_model(
             model or SCRIPTED,

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from promptkit.cli.output.terminal import count_nouns, escape_control_chars
+from promptkit.cli.output.terminal import count_nouns, draw_bar, escape_control_chars
 from promptkit.compaction import Event
 from promptkit.compaction.run.background import Background
 from promptkit.compaction.run.events import (
@@ -49,7 +49,6 @@ class Screen:
         self._typing = False
         self._word = ""
         self._column = 0
-        self._wraps = self.console.is_terminal
 
     @property
     def is_interactive(self) -> bool:
@@ -106,20 +105,15 @@ class Screen:
             base: Tokens that it may have. None: unknown.
             rest: Text to add at the end of the line.
         """
-        if self._quiet:
-            return
-        if base is None:
+        if self._quiet or base is None:
             self.print_note(f"context {tokens:,} tokens, window unknown{rest}")
             return
-        full, empty = "█░" if self.console.encoding.startswith("utf") else "#."
         share = tokens / base
-        filled = min(BAR, round(BAR * share))
         style = "green" if share < STARTED else "yellow" if share < NEEDED else "red"
         self.print_line(
             Text.assemble(
                 ("context ", "bright_black"),
-                (full * filled, style),
-                (empty * (BAR - filled), "bright_black"),
+                draw_bar(self.console, share, BAR, style),
                 (f" {tokens:,} of {base:,} tokens{rest}", "bright_black"),
             )
         )
@@ -132,7 +126,7 @@ class Screen:
         elif part.isspace():
             self._put_word()
             self._write(part.expandtabs(4))
-        elif self._wraps:
+        elif self.console.is_terminal:
             self._word += part
         else:
             self._write(part)
@@ -157,7 +151,7 @@ class Screen:
         if self._typing:
             self.console.file.write("\r\x1b[K")
         for line in self._waiting:
-            self.console.print(line, soft_wrap=not self._wraps)
+            self.console.print(line, soft_wrap=not self.console.is_terminal)
         self._waiting.clear()
         if self._typing:
             self.console.file.write(PROMPT)
@@ -189,7 +183,7 @@ class CompactionNotices:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self.background: Background | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._task: asyncio.Task[None] | None = None
         self._ready = True
 
     def announce_ready(self) -> None:
@@ -231,9 +225,8 @@ class CompactionNotices:
 
     def _wait_for_it(self) -> None:
         self._ready = False
-        task = asyncio.get_running_loop().create_task(self._tell_later())
-        self._tasks.add(task)  # the event loop keeps only weak references to tasks
-        task.add_done_callback(self._tasks.discard)
+        # the event loop keeps only weak references to tasks
+        self._task = asyncio.get_running_loop().create_task(self._tell_later())
 
     async def _tell_later(self) -> None:
         if self.background is not None:

@@ -25,7 +25,7 @@ from promptkit import (
     Transcript,
     Usage,
 )
-from promptkit.cli.output.terminal import clip, escape_control_chars
+from promptkit.cli.output.terminal import clip, draw_bar, escape_control_chars
 from promptkit.compaction import Event, Events, ExtractiveSummarizer
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
@@ -253,10 +253,9 @@ def replay_to_json(replay: DemoReplay) -> dict[str, object]:
 
 
 def _print_request(console: Console, request: DemoRequest, limit: int) -> None:
-    full, empty = "█░" if console.encoding.startswith("utf") else "#."
-    filled = min(BAR, round(BAR * request.tokens / limit)) if limit else BAR
     start = f"  {request.number:>7}  {request.turn:>4}  {request.tokens:>6,}  "
-    line = Text.assemble(start, (full * filled, "green"), (empty * (BAR - filled), "bright_black"))
+    share = request.tokens / limit if limit else 1
+    line = Text.assemble(start, draw_bar(console, share, BAR, "green"))
     for note in request.notes:
         if line.cell_len + 2 + len(note) > console.width:
             console.print(line, soft_wrap=True)

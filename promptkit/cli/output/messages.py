@@ -10,7 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from promptkit import Message, OpaquePart, Rendered
-from promptkit.cli.output.terminal import count_nouns, describe_part, print_legend, show_text
+from promptkit.cli.output.terminal import (
+    count_nouns,
+    describe_part,
+    draw_bar,
+    print_legend,
+    show_text,
+)
 from promptkit.rendering import Removal
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import tokenizer_for
@@ -89,17 +95,10 @@ def print_messages(rendered: Rendered) -> None:
 
 
 def _bar(rendered: Rendered, console: Console) -> Text:
-    full, empty = "█░" if console.encoding.startswith("utf") else "#."
     share = rendered.tokens / rendered.budget if rendered.budget else 1
     start, end = f"{rendered.budget:>9,} tokens  ", f"  {rendered.tokens:,} used"
     width = max(1, min(BAR, console.width - len(start) - len(end)))
-    filled = min(width, round(width * share))
-    return Text.assemble(
-        (start, "bold"),
-        (full * filled, "green"),
-        (empty * (width - filled), "bright_black"),
-        end,
-    )
+    return Text.assemble((start, "bold"), draw_bar(console, share, width, "green"), end)
 
 
 def _print_kept(console: Console, messages: Sequence[Message], fold: int | None) -> None:

@@ -7,7 +7,9 @@ import statistics
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from heapq import nlargest
 from itertools import accumulate, dropwhile
+from operator import itemgetter
 
 import attrs
 
@@ -158,16 +160,15 @@ class WindowUsage:
         view = self._view()
         key = (self.fixed_tokens, window, self._stale_leaf)
         if self._cached is None or self._cached[0] is not view or self._cached[1] != key:
-            self._cached = (
+            path = self._transcript.path()
+            stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
+            read = self._meter.read(
+                path if stale is None else path[stale + 1 :],
                 view,
-                key,
-                self._meter.read(
-                    self._path_since_stale_leaf(),
-                    view,
-                    fixed_tokens=self.fixed_tokens,
-                    window=window,
-                ),
+                fixed_tokens=self.fixed_tokens,
+                window=window,
             )
+            self._cached = (view, key, read)
         return self._cached[2]
 
     def on_rendered(self, tokens: int, window: int | None, *, items: int, pruned: bool) -> None:
@@ -215,11 +216,6 @@ class WindowUsage:
     def sizer(self) -> Sizer:
         """Counts messages, each once while it stays in the view."""
         return self._meter.sizer
-
-    def _path_since_stale_leaf(self) -> Sequence[Entry]:
-        path = self._transcript.path()
-        stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
-        return path if stale is None else path[stale + 1 :]
 
 
 class UsageMeter:
@@ -338,11 +334,8 @@ class UsageMeter:
 
     def _update_factor(self, newest: dict[str, float]) -> float:
         """Return the median of the newest factors, filled up with those known from before where the view has few."""
-        for entry, factor in reversed(newest.items()):
-            self._factors.pop(entry, None)
-            self._factors[entry] = factor
-        while len(self._factors) > MAX_FACTORS:
-            del self._factors[next(iter(self._factors))]
+        before = ((entry, factor) for entry, factor in self._factors.items() if entry not in newest)
+        self._factors = dict([*before, *reversed(newest.items())][-MAX_FACTORS:])
         return statistics.median(self._factors.values()) if self._factors else 1.0
 
 
@@ -395,19 +388,22 @@ def iter_provider_counts(
             usage = payload.usage
             if usage is None:
                 continue
-            own = model is None or payload.model in {None, model}
-            failed = payload.finish in UNREPLAYABLE_FINISHES
-            too_large = window is not None and _is_too_large(path, entry, usage, model, window)
+            is_usable = (
+                (model is None or payload.model in {None, model})
+                and payload.finish not in UNREPLAYABLE_FINISHES
+                and usage.input_tokens >= max(1, usage.cached_tokens)
+                and not (window is not None and _is_too_large(path, entry, usage, model, window))
+            )
             # Cached tokens are part of the input tokens: they are not added again.
             yield (
-                None
-                if not own or failed or too_large or not _is_consistent(usage)
-                else ProviderCount(
+                ProviderCount(
                     entry_id=entry.id,
                     input_tokens=usage.input_tokens,
                     output_tokens=usage.output_tokens,
                     cached_tokens=usage.cached_tokens,
                 )
+                if is_usable
+                else None
             )
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
@@ -432,14 +428,6 @@ def find_summary_tokens(path: Sequence[Entry], model: str) -> int | None:
         and entry.payload.model in {None, model}
     ]
     return round(statistics.median(written)) if written else None
-
-
-def _is_consistent(usage: Usage) -> bool:
-    return (
-        usage.input_tokens > 0
-        and usage.output_tokens >= 0
-        and usage.cached_tokens <= usage.input_tokens
-    )
 
 
 def _is_too_large(
@@ -652,8 +640,8 @@ def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
         ),
         None,
     )
-    sizer = Sizer(tokenizer)
-    return sum(sizer.count_message(items[at].message) for at in (last, reply) if at is not None)
+    count = Sizer(tokenizer).count_message
+    return sum(count(items[at].message) for at in (last, reply) if at is not None)
 
 
 def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
@@ -664,11 +652,10 @@ def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
     """
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     count = Sizer(tokenizer).count_message
-    listed = [
-        (f"result of {tool}" if tool else message.role, count(message))
-        for message in messages
+    sizes = [(message, count(message)) for message in messages]
+    shown = ", ".join(
+        f"{f'result of {tool}' if tool else message.role} {tokens:,}"
+        for message, tokens in nlargest(3, sizes, key=itemgetter(1))
         for tool in [names.get(message.tool_call_id or "")]
-    ]
-    largest = sorted(listed, key=lambda each: -each[1])[:3]
-    shown = ", ".join(f"{name} {tokens:,}" for name, tokens in largest)
+    )
     return f"The largest messages: {shown}. Shorten them, or use a larger window or model."

@@ -127,8 +127,9 @@ def compact_at_break_even(  # noqa: PLR0913  # the figures of the rule
             summary_tokens, compute_target_tokens(state.budget.summary_tokens)
         )
         after = summary + PREFACE_TOKENS + state.request_tokens + beside_tokens(state.budget)
-        least = cache_minimum(state.model) if state.model else 0
-        if state.tokens <= max(state.fixed_tokens + after, least):
+        if state.tokens <= max(
+            state.fixed_tokens + after, cache_minimum(state.model) if state.model else 0
+        ):
             return None
         price = ratios or find_ratios(state.model or "")
         reread = state.rereading
@@ -228,15 +229,19 @@ class BreakEven:
             apply=0.0,
             wait_seconds=self.wait_seconds,
         )
-        rule = compact_at_break_even(
-            rng=rng,
-            beta=self.beta,
-            summary_tokens=self.summary_tokens,
-            beside_tokens=self.count_beside,
-            ratios=self.ratios,
-            jitter=self.jitter,
+        return first_match(
+            (
+                compact_at_break_even(
+                    rng=rng,
+                    beta=self.beta,
+                    summary_tokens=self.summary_tokens,
+                    beside_tokens=self.count_beside,
+                    ratios=self.ratios,
+                    jitter=self.jitter,
+                ),
+                default_policy(rng=rng, thresholds=limits).decide,
+            )
         )
-        return first_match((rule, default_policy(rng=rng, thresholds=limits).decide))
 
     def count_beside(self, budget: ContextBudget) -> int:
         """Return the tokens that stay beside a summary: the newest messages, and the list of names."""

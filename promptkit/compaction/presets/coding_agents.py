@@ -118,8 +118,11 @@ class VSCode:
             for size in (self.context_size, budget.max_tokens)
             if size is not None and size >= 1
         ]
-        threshold = budget.threshold if self.threshold is None else self.threshold
-        return attrs.evolve(budget, max_tokens=min(sizes, default=None), threshold=threshold)
+        return attrs.evolve(
+            budget,
+            max_tokens=min(sizes, default=None),
+            threshold=budget.threshold if self.threshold is None else self.threshold,
+        )
 
     def make_summarizer(self, context: SummarizerContext) -> Summarizer:
         """Make the summarizer of the mode.
@@ -144,17 +147,19 @@ def vscode(settings: VSCode | None = None) -> Preset:
     The newest round stays, and the live conversation is summarized first.
     """
     chosen = settings or VSCode()
-    thresholds = Thresholds(
-        warm=chosen.warm,
-        jitter=chosen.jitter,
-        cold=chosen.cold,
-        apply=chosen.apply,
-        wait_seconds=chosen.wait_seconds,
-    )
     return Preset(
         name="vscode",
         follows="Copilot Chat in microsoft/vscode 03d18a46, second half of 2026",
-        policy=lambda rng: default_policy(rng=rng, thresholds=thresholds),
+        policy=lambda rng: default_policy(
+            rng=rng,
+            thresholds=Thresholds(
+                warm=chosen.warm,
+                jitter=chosen.jitter,
+                cold=chosen.cold,
+                apply=chosen.apply,
+                wait_seconds=chosen.wait_seconds,
+            ),
+        ),
         adjust_budget=chosen.adjust_budget,
         summarizer=chosen.make_summarizer,
         summary_model=chosen.summary_model,
@@ -207,19 +212,22 @@ class ClaudeCode:
 def claude_code(settings: ClaudeCode | None = None) -> Preset:
     """Return the preset. The summary and what every preset carries replace all messages."""
     chosen = settings or ClaudeCode()
-    above = compact_above(
-        chosen.max_tokens,
-        "before_render",
-        inclusive=True,
-        attempts=chosen.breaker,
-        breaker=chosen.breaker,
-    )
     return Preset(
         name="claude_code",
         follows="Claude Code, as third parties describe it in November 2026; its source is not public",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match(
-            (compact_on_demand, on_overflow(attempts=chosen.breaker, breaker=chosen.breaker), above)
+            (
+                compact_on_demand,
+                on_overflow(attempts=chosen.breaker, breaker=chosen.breaker),
+                compact_above(
+                    chosen.max_tokens,
+                    "before_render",
+                    inclusive=True,
+                    attempts=chosen.breaker,
+                    breaker=chosen.breaker,
+                ),
+            )
         ),
         keep=lambda _: KeepNothing(),
         summarizer=make_fallback_factory(make_inline_summarizer, make_simple_summarizer),
@@ -263,12 +271,17 @@ def codex(settings: Codex | None = None) -> Preset:
     result stays.
     """
     chosen = settings or Codex()
-    above = compact_above(chosen.max_tokens, "before_render", "model_switch", inclusive=True)
     return Preset(
         name="codex",
         follows="Codex CLI, openai/codex 0100b10 of late 2025",
         adjust_budget=split_reserve(chosen.max_tokens),
-        policy=lambda _: first_match((compact_on_demand, on_overflow(), above)),
+        policy=lambda _: first_match(
+            (
+                compact_on_demand,
+                on_overflow(),
+                compact_above(chosen.max_tokens, "before_render", "model_switch", inclusive=True),
+            )
+        ),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(
             place="last",
@@ -328,21 +341,26 @@ def copilot_cli(settings: CopilotCLI | None = None) -> Preset:
         raise InvalidArgumentError(
             f"background must be at most block ({chosen.block:g}), where no request is sent without a summary, not {chosen.background:g}: write CopilotCLI(background=0.8, block=0.95)."
         )
-    rules = (
-        compact_on_demand,
-        discard_stale,
-        block_at(chosen.block),
-        apply_or_discard(0.0),
-        compact_on("model_switch", "memory"),
-        on_overflow(),
-        start_background_at(chosen.background),
-    )
     return Preset(
         name="copilot_cli",
         follows="Copilot CLI, as described in November 2026 from its bundle; the version is not known",
         adjust_budget=without_safety_share,
         policy=lambda _: first_match(
-            (require_messages(chosen.min_messages, rules, manual_count=chosen.min_messages_manual),)
+            [
+                require_messages(
+                    chosen.min_messages,
+                    (
+                        compact_on_demand,
+                        discard_stale,
+                        block_at(chosen.block),
+                        apply_or_discard(0.0),
+                        compact_on("model_switch", "memory"),
+                        on_overflow(),
+                        start_background_at(chosen.background),
+                    ),
+                    manual_count=chosen.min_messages_manual,
+                )
+            ]
         ),
         keep=lambda _: KeepNothing(),
         replacement=Replacement(
@@ -415,13 +433,16 @@ class OpenCode:
 def opencode(settings: OpenCode | None = None) -> Preset:
     """Return the preset. The user request that overflowed is repeated after the summary."""
     chosen = settings or OpenCode()
-    rules = [compact_on_demand, on_overflow()]
     return Preset(
         name="opencode",
         follows="OpenCode, packages/opencode of sst/opencode 31e22f6, second half of 2026",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match(
-            [*rules, compact_above(chosen.max_tokens, "turn_end", "before_render", inclusive=True)]
+            (
+                compact_on_demand,
+                on_overflow(),
+                compact_above(chosen.max_tokens, "turn_end", "before_render", inclusive=True),
+            )
         ),
         keep=chosen.keep_recent,
         max_summary_tokens=4_096,

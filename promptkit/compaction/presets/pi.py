@@ -112,12 +112,17 @@ def pi(settings: Pi | None = None) -> Preset:
     """
     chosen = settings or Pi()
     max_tokens = partial(subtract_reserve, reserve=chosen.reserve_tokens)
-    above = compact_above(max_tokens, "turn_end", "before_render")
     return Preset(
         name="pi",
         follows="pi, badlogic/pi-mono 83378aa of 2026-03-15",
         adjust_budget=split_reserve(max_tokens),
-        policy=lambda _: first_match((compact_on_demand, on_overflow(), only_before_turns(above))),
+        policy=lambda _: first_match(
+            (
+                compact_on_demand,
+                on_overflow(),
+                only_before_turns(compact_above(max_tokens, "turn_end", "before_render")),
+            )
+        ),
         keep=lambda budget: KeepRecentTokens(
             tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget)), at_least=True
         ),
@@ -208,21 +213,22 @@ def oh_my_pi(settings: OhMyPi | None = None) -> Preset:
     full window cut off.
     """
     chosen = settings or OhMyPi()
-    trigger = HANDOFF if chosen.strategy == "handoff" else THRESHOLD
-    rules = [
-        compact_on_demand,
-        *([promote()] if chosen.promote else []),
-        compact_on("incomplete"),
-        on_overflow(),
-        compact_above(chosen.max_tokens, "turn_end", "before_render", trigger=trigger),
-    ]
     return Preset(
         name="oh_my_pi",
         follows="oh-my-pi 18.2.11 of 2026-09-23 (compaction 0e232f3, pruning 0f90893)",
         adjust_budget=split_reserve(chosen.max_tokens),
         policy=lambda _: first_match(
             [
-                *rules,
+                compact_on_demand,
+                *([promote()] if chosen.promote else []),
+                compact_on("incomplete"),
+                on_overflow(),
+                compact_above(
+                    chosen.max_tokens,
+                    "turn_end",
+                    "before_render",
+                    trigger=HANDOFF if chosen.strategy == "handoff" else THRESHOLD,
+                ),
                 *(
                     [compact_when_idle(chosen.idle_tokens, seconds=chosen.idle_seconds)]
                     if chosen.idle_enabled
@@ -274,9 +280,12 @@ class GSV:
     @property
     def reset_policy(self) -> ResetPolicy:
         """The policy for `find_due_reset`."""
-        if self.reset == "daily":
-            return DailyReset(self.reset_hour)
-        return IdleReset(self.reset_idle_minutes) if self.reset == "idle" else ManualReset()
+        policies: dict[str, ResetPolicy] = {
+            "manual": ManualReset(),
+            "daily": DailyReset(self.reset_hour),
+            "idle": IdleReset(self.reset_idle_minutes),
+        }
+        return policies[self.reset]
 
     def make_summarizer(self, context: SummarizerContext) -> Summarizer:
         """Make the tiers: all chunks; then without chunks above half of the window; then the facts of the messages, or their number."""
@@ -288,11 +297,14 @@ class GSV:
             tokenizer=context.tokenizer,
             memories=self.extract_memories,
         )
-        last = (
-            make_extractive_summarizer(context),
-            PlaceholderSummarizer(tokenizer=context.tokenizer),
+        return FallbackSummarizer(
+            [
+                chunked,
+                attrs.evolve(chunked, max_chunk_share=0.5),
+                make_extractive_summarizer(context),
+                PlaceholderSummarizer(tokenizer=context.tokenizer),
+            ]
         )
-        return FallbackSummarizer([chunked, attrs.evolve(chunked, max_chunk_share=0.5), *last])
 
 
 def gsv(settings: GSV | None = None) -> Preset:
@@ -303,12 +315,18 @@ def gsv(settings: GSV | None = None) -> Preset:
     """
     chosen = settings or GSV()
     max_tokens = partial(subtract_reserve, reserve=chosen.reserve_tokens)
-    rules = (compact_on_demand, on_overflow(), compact_above(max_tokens, "before_render"))
     return Preset(
         name="gsv",
         follows="GSV, deathbyknowledge/gsv before a19b019, which gave this design up",
         adjust_budget=split_reserve(max_tokens),
-        policy=lambda _: first_match((require_messages(3, rules),)),
+        policy=lambda _: first_match(
+            [
+                require_messages(
+                    3,
+                    (compact_on_demand, on_overflow(), compact_above(max_tokens, "before_render")),
+                )
+            ]
+        ),
         keep=lambda budget: KeepRecentTokens(
             tokens=limit_kept_tokens(chosen.keep_recent_tokens, max_tokens(budget))
         ),
@@ -352,16 +370,21 @@ def gsv_process(settings: GSVProcess | None = None) -> Preset:
     a conversation that begins with a reply.
     """
     chosen = settings or GSVProcess()
-    once = (
-        compact_above(chosen.max_tokens, "before_render", inclusive=True),
-        compact_on("overflow", "rejected"),
+    rules = (
+        once_per_turn(compact_above(chosen.max_tokens, "before_render", inclusive=True)),
+        once_per_turn(compact_on("overflow", "rejected")),
     )
-    rules = tuple(map(once_per_turn, once)) if chosen.mode == "auto-compact" else ()
     return Preset(
         name="gsv_process",
         follows="GSV, deathbyknowledge/gsv fa39786 of 2026-08-04",
         adjust_budget=without_safety_share,
-        policy=lambda _: first_match((compact_on_demand, *rules, fail_if_too_large)),
+        policy=lambda _: first_match(
+            (
+                compact_on_demand,
+                *(rules if chosen.mode == "auto-compact" else ()),
+                fail_if_too_large,
+            )
+        ),
         keep=lambda _: KeepLastMessages(count=chosen.keep_last),
         max_summary_tokens=768,
         summarizer=make_fallback_factory(make_simple_summarizer),

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-JSON_SUFFIXES = (".json", ".jsonc")
-
 SIZES = ("tokens", "threshold", "context_size", "reserved")
 """Ends of the names of settings that are numbers of tokens, which may be text such as `"8k"`."""
 
@@ -62,13 +60,6 @@ TYPE_NAMES: Mapping[object, str] = {
     float: "a number",
     str: "a text",
 }
-TYPE_PLURALS: Mapping[object, str] = {
-    int: "whole numbers",
-    float: "numbers",
-    str: "texts",
-}
-
-
 _LOGGER = logging.getLogger("promptkit")
 
 _STRING = r'"(?:[^"\\\n]|\\.)*+"'
@@ -225,8 +216,7 @@ def load_settings(
         if (name := ".".join(path)) in names and not name.isupper()
     }
     own = {path: value for path, value in in_file.items() if path not in renamed}
-    left_aside: tuple[str, ...] = getattr(cls, "LEFT_ASIDE", ())
-    is_original = renamed or any(path[0] in left_aside for path in own)
+    is_original = renamed or any(path[0] in getattr(cls, "LEFT_ASIDE", ()) for path in own)
     if is_original and not any(path[0] in fields for path in own):
         _report_unknown(own, names)
         own = {}
@@ -252,8 +242,7 @@ def load_settings(
         originals,
         names,
     )
-    kept = {name: value for name, value in values.items() if name not in variables}
-    return _build(cls, {**kept, **variables})
+    return _build(cls, {**values, **variables})
 
 
 # Any stands for attrs knows no closer type
@@ -280,7 +269,7 @@ _Paths = Mapping[tuple[str, ...], _Value]
 def _read_file(path: Path) -> _Paths:
     import tomllib  # takes 4 ms, and few programs have a file
 
-    is_json = path.suffix.lower() in JSON_SUFFIXES
+    is_json = path.suffix.lower() in {".json", ".jsonc"}
     try:
         text = path.read_text(encoding="utf-8-sig" if is_json else "utf-8")
         table: object = json.loads(_strip_comments(text)) if is_json else tomllib.loads(text)
@@ -377,13 +366,12 @@ def _is_not_positive(value: object) -> bool:
 
 def _build(cls: type[T], given: Mapping[str, _Value]) -> T:
     fields = _find_fields(cls)
+    values: dict[str, object] = {}
     for name, value in given.items():
         if name not in fields:
             raise SettingsError(
                 source=value.source, setting=name, why=f"unknown setting{_suggest(name, fields)}"
             )
-    values: dict[str, object] = {}
-    for name, value in given.items():
         values[name] = _convert_setting(fields[name], value)
         _check_limits(fields[name], values[name], value.source)
     try:
@@ -419,8 +407,11 @@ def _convert_setting(field: attrs.Attribute[Any], given: _Value) -> object:
                 return converted
         shown = repr(given.value)
         shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
-    why = f"it must be {' or '.join(map(_describe_type, choices))}, not {shown}"
-    raise SettingsError(source=given.source, setting=field.name, why=why)
+    raise SettingsError(
+        source=given.source,
+        setting=field.name,
+        why=f"it must be {' or '.join(map(_describe_type, choices))}, not {shown}",
+    )
 
 
 @functools.cache
@@ -438,9 +429,10 @@ def _make_converter(*, text: bool) -> Converter:
 
     def read_list(value: object, kind: object) -> object:
         values: object = value.split(",") if text and isinstance(value, str) else value
-        items, item = as_sequence(values), get_args(kind)[0]
         if isinstance(values, list):
-            return tuple(converter.structure(each, item) for each in items)
+            return tuple(
+                converter.structure(each, get_args(kind)[0]) for each in as_sequence(values)
+            )
         raise ValueError(value)
 
     def read_choice(value: object, kind: object) -> object:
@@ -511,7 +503,7 @@ def _describe_type(kind: object) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is tuple:
-        return f"a list of {TYPE_PLURALS.get(get_args(kind)[0], 'values')}"
+        return f"a list of {_describe_type(get_args(kind)[0]).removeprefix('a ')}s"
     return TYPE_NAMES.get(kind, "another value")
 
 

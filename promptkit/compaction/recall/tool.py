@@ -10,15 +10,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set as AbstractSet
 from difflib import get_close_matches
 from functools import cached_property, partial
-from itertools import chain, count, islice, pairwise, repeat
-from typing import Any, NamedTuple
+from itertools import accumulate, chain, count, islice, pairwise, repeat, takewhile
+from operator import itemgetter
+from typing import Any, NamedTuple, TypeAlias
 
 import attrs
 
 from promptkit.compaction.planning.breadcrumb import format_call
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.tool_calls import SERVER_PREFIX
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.messages import Json, Message, ToolCall, ToolDefinition
+from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.pairing import ToolCallPairer
 from promptkit.sizes import read_tokens
 from promptkit.tokens import Tokenizer, tokenizer_for
@@ -183,10 +185,9 @@ def recall(  # noqa: PLR0913  # keywords
             into pages: a page or a passage may contain a piece of a secret that has no shape.
     """
     tokenizer = tokenizer or tokenizer_for(None)
-    given = arguments.get("page", 1)
-    page = read_integer(given)
+    page = read_integer(arguments.get("page", 1))
     if page is None or page < 1:
-        return f"Error: page must be a number from 1, not {given!r}."
+        return f"Error: page must be a number from 1, not {arguments['page']!r}."
     texts = {
         name: value
         for name in ("entry", "pattern", "query")
@@ -227,17 +228,13 @@ def _suggest_words(path: Sequence[Entry], query: str, redactor: Redactor | None)
     terms = sorted(extract_words(query))
     if not terms:
         return " These words are too short or too common: search for others, or for a pattern."
-    left, start = NEAR_CHARACTERS, len(path)
-    for entry in reversed(path):
-        left -= sum(map(len, list_lines(entry)))
-        if left < 0:
-            break
-        start -= 1
+    sizes = accumulate(sum(map(len, list_lines(entry))) for entry in reversed(path))
+    start = len(path) - len([*takewhile(NEAR_CHARACTERS.__ge__, sizes)])
     newest = _Conversation(
         path[start:], redacted={edit.target for edit in iter_redactions(path)}, redactor=redactor
     )
-    words = [word for term in terms for word in newest.find_near_words(term)]
-    listed = neutralize_tags(", ".join(dict.fromkeys(words)))
+    words = dict.fromkeys(word for term in terms for word in newest.find_near_words(term))
+    listed = neutralize_tags(", ".join(words))
     return listed and f" Words that are spelt nearly so: {listed}."
 
 
@@ -265,18 +262,22 @@ def _is_answer(tool: str, result: Message) -> bool:
 
 def _is_recalled(call: ToolCall, result: Entry | None, hidden: AbstractSet[str]) -> bool:
     """Return whether a call is one of this tool, so that its result, if it has one, is not shown again."""
-    if not _is_recall(call.name):
-        return False
-    answer = None if result is None else result.message
-    return result is None or result.id in hidden or answer is None or _is_answer(call.name, answer)
+    return _is_recall(call.name) and (
+        result is None
+        or result.id in hidden
+        or result.message is None
+        or _is_answer(call.name, result.message)
+    )
 
 
 def _change_message(entry: Entry, change: Callable[[Message], Message]) -> Entry:
     """Return an entry with another message. An entry without a message stays as it is."""
     payload = entry.payload
-    if not isinstance(payload, MessageEntry | CustomMessage):
-        return entry
-    return attrs.evolve(entry, payload=attrs.evolve(payload, message=change(payload.message)))
+    return (
+        attrs.evolve(entry, payload=attrs.evolve(payload, message=change(payload.message)))
+        if isinstance(payload, MessageEntry | CustomMessage)
+        else entry
+    )
 
 
 def _is_look_back(entry: Entry) -> bool:
@@ -300,8 +301,7 @@ def _redact_entry(entry: Entry, redactor: Redactor | None) -> Entry:
 def _pair_results(entries: Sequence[tuple[Entry, Message]]) -> dict[str, list[Entry | None]]:
     """Return the results of the calls of each entry, as they are paired for a request: ids may be used again in a later reply."""
     pairer = ToolCallPairer(allow_early_results=False)
-    for _, message in entries:
-        pairer.add(message)
+    pairer.extend([message for _, message in entries])
     pairer.settle()
     pairs: dict[str, list[Entry | None]] = {
         entry.id: [None] * len(message.tool_calls) for entry, message in entries
@@ -387,12 +387,9 @@ class _Conversation:
             raise _RecallError(f"there is no entry {entry_id!r}: use an id that a search returned.")
         entry = _redact_entry(entry, self._redactor)
         notes = self._find_notes(entry)
-        text = neutralize_tags(
-            "\n".join(f"{line}{notes.get(at, '')}" for at, line in enumerate(list_lines(entry)))
-        )
-        yield from _split(
-            text, (self._describe(entry, page=page) for page in count(1)), tokenizer, max_tokens
-        )
+        lines = [f"{line}{notes.get(at, '')}" for at, line in enumerate(list_lines(entry))]
+        titles = (self._describe(entry, page=page) for page in count(1))
+        yield from _split(neutralize_tags("\n".join(lines)), titles, tokenizer, max_tokens)
 
     def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[_Piece]]:
         """Yield the passages that match words, best first: those that match well, and then all others, for pages of their own.
@@ -410,11 +407,12 @@ class _Conversation:
         )
         best = passages[0].score if passages else 0.0
         good = max(LEAST_GOOD, sum(passage.score * WEAK_DIVISOR >= best for passage in passages))
-        for group in (passages[:good], passages[good:]):
-            yield [
-                _Piece(self._describe(by_id[passage.entry]), neutralize_tags(passage.text))
-                for passage in group
-            ]
+        pieces = [
+            (self._describe(by_id[passage.entry]), neutralize_tags(passage.text))
+            for passage in passages
+        ]
+        yield pieces[:good]
+        yield pieces[good:]
 
     def search_pattern(self, pattern: str, *, deadline: float | None = None) -> Iterator[_Piece]:
         """Yield the lines that match a regular expression, of the newest entry first.
@@ -433,7 +431,7 @@ class _Conversation:
                 if (place := find(line)) is not None
             ]
             if lines:
-                yield _Piece(self._describe(entry), neutralize_tags("\n".join(lines)))
+                yield self._describe(entry), neutralize_tags("\n".join(lines))
 
     @cached_property
     def _vocabulary(self) -> dict[str, Entry]:
@@ -467,8 +465,6 @@ class _Conversation:
     def _find_notes(self, entry: Entry) -> dict[int, str]:
         """Return what is shown after the lines with calls: the entries of their results."""
         results = self._results[entry.id]
-        if not any(results):
-            return {}
         return {
             at: f" → entry {result}"
             for at, result in enumerate(results, len(list_lines(entry)) - len(results))
@@ -498,11 +494,8 @@ class _LongConversation:
     def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[_Piece]]:
         """Yield the passages that match words, as `_Conversation.search_words` does."""
         stems = sorted({find_stem(word) for word in extract_words(query)})
-        places = (
-            set(chain.from_iterable(map(self._with_partners, self._path.find_text(stems))))
-            if stems
-            else set[int]()
-        )
+        found = self._path.find_text(stems) if stems else ()
+        places = set(chain.from_iterable(map(self._with_partners, found)))
         return self._open(places).search_words(query, index)
 
     def search_pattern(self, pattern: str) -> Iterator[_Piece]:
@@ -528,23 +521,20 @@ class _LongConversation:
 
     def _with_partners(self, place: int) -> Iterator[int]:
         """Yield the index of an entry, those of the results of its calls, and that of the call that it answers with the other results."""
-        yield place
         message = self._path[place].message
-        if message is not None and message.role == "tool":
-            for before in range(place - 1, max(-1, place - REACH - 1), -1):
-                earlier = self._path[before].message
-                if earlier is not None and any(
-                    call.id == message.tool_call_id for call in earlier.tool_calls
-                ):
-                    yield before
-                    yield from self._list_results(before)
-                    return
-        elif message is not None and message.tool_calls:
-            yield from self._list_results(place)
+        is_result = message is not None and message.role == "tool"
+        before = range(place - 1, max(-1, place - REACH - 1), -1) if is_result else ()
+        answered = message and message.tool_call_id
+        call = next((at for at in before if answered in self._list_calls(at)), place)
+        yield from (place, call)
+        yield from self._list_results(call)
+
+    def _list_calls(self, place: int) -> set[str]:
+        message = self._path[place].message
+        return {call.id for call in message.tool_calls} if message else set()
 
     def _list_results(self, place: int) -> Iterator[int]:
-        message = self._path[place].message
-        waiting = {call.id for call in message.tool_calls} if message else set[str]()
+        waiting = self._list_calls(place)
         for after in range(place + 1, min(len(self._path), place + REACH + 1)):
             result = self._path[after].message
             if result is not None and result.role == "tool" and result.tool_call_id in waiting:
@@ -554,11 +544,8 @@ class _LongConversation:
                 return
 
 
-class _Piece(NamedTuple):
-    """A part of an entry, with the title of the entry."""
-
-    title: str
-    text: str
+_Piece: TypeAlias = tuple[str, str]
+"""The title of an entry, and a part of its text."""
 
 
 def _split(
@@ -582,8 +569,7 @@ def _split(
 def _cut_at_line(piece: str) -> str:
     """Return a piece of a text up to its last line break or space, if that is in its second half."""
     half = len(piece) // 2
-    end = piece.rfind("\n", half) + 1 or piece.rfind(" ", half) + 1
-    return piece[:end] or piece
+    return piece[: piece.rfind("\n", half) + 1 or piece.rfind(" ", half) + 1] or piece
 
 
 def _compile(pattern: str, deadline: float | None = None) -> Callable[[str], int | None]:
@@ -641,7 +627,7 @@ def _group(pieces: Iterable[_Piece], tokenizer: Tokenizer, max_tokens: int) -> I
 
 def suggest_call(
     tools: Sequence[ToolDefinition],
-    facts: Mapping[str, Json],
+    facts: Facts,
     dropped: Sequence[Entry],
     *,
     read_tool: str = "read_file",
@@ -672,13 +658,9 @@ def suggest_call(
             None,
         )
         return format_call(own, {"entry": entries[-1].id} if query is None else {"query": query})
-    if (
-        location is not None
-        and "://" not in location
-        and any(tool.name == read_tool for tool in tools)
-    ):
-        return format_call(read_tool, {"path": location})
-    return None
+    is_file = location is not None and "://" not in location
+    has_tool = any(tool.name == read_tool for tool in tools)
+    return format_call(read_tool, {"path": location}) if is_file and has_tool else None
 
 
 def suggest_entry(
@@ -698,9 +680,8 @@ def suggest_entry(
     if own is None or (tool is not None and _is_answer(tool, item.message)):
         return None
     recorded = transcript.get(item.entry_id).message
-    if recorded is None or item.message.content != recorded.content:
-        return None
-    return format_call(own, {"entry": item.entry_id})
+    is_same = recorded is not None and item.message.content == recorded.content
+    return format_call(own, {"entry": item.entry_id}) if is_same else None
 
 
 def list_look_up_tools(tools: Sequence[ToolDefinition]) -> frozenset[str]:
@@ -725,22 +706,15 @@ def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
     return RECALL.name if RECALL in tools else next(named, None)
 
 
-def _iter_queries(facts: Mapping[str, Json]) -> Iterator[str]:
+def _iter_queries(facts: Facts) -> Iterator[str]:
     """Yield what a model could look for: the newest files that were changed or read, then errors, then the words of requests."""
-    for name in ("changed", "read", "errors", "requests"):
-        values = facts.get(name)
-        texts = (
-            [value for value in values if isinstance(value, str)]
-            if isinstance(values, list)
-            else []
-        )
-        for text in texts[: -MAX_EXAMPLES - 1 : -1]:
-            shown = (
-                text.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
-                if name in {"changed", "read"}
-                else text
-            )
-            yield " ".join(shown.split()[:6])[:80]
+    newest = slice(None, -MAX_EXAMPLES - 1, -1)
+    names = (
+        path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+        for path in (*facts.changed[newest], *facts.read[newest])
+    )
+    for text in (*names, *facts.errors[newest], *facts.requests[newest]):
+        yield " ".join(text.split()[:6])[:80]
 
 
 CONTEXT_LINES = 1
@@ -779,17 +753,15 @@ def build_excerpt(  # noqa: PLR0913  # keywords
         matches.
     """
     remaining = max_tokens
-    chosen: list[tuple[Passage, str]] = []
+    chosen: list[tuple[int, str]] = []
     order = {entry.id: at for at, entry in enumerate(path)}
     for passage in find_passages(path, question, redactor=redactor):
-        if passage.text in shown:
-            continue
         text = f"[{passage.role}, entry {passage.entry}]\n{neutralize_tags(passage.text)}"
         size = tokenizer.count(f"{text}\n\n")
-        if size <= remaining:
+        if size <= remaining and passage.text not in shown:
             remaining -= size
-            chosen.append((passage, text))
-    return "\n\n".join(text for _, text in sorted(chosen, key=lambda each: order[each[0].entry]))
+            chosen.append((order[passage.entry], text))
+    return "\n\n".join(text for _, text in sorted(chosen, key=itemgetter(0)))
 
 
 RECALLED = "promptkit.recalled"
@@ -863,10 +835,8 @@ def find_passages(
     frequencies: Counter[str] = Counter()
     count = 0
     for recorded in path:
-        if recorded.message is None:
-            continue
-        count += 1
-        if not _find_hits(list_lines(recorded), terms):
+        count += recorded.message is not None
+        if recorded.message is None or not _find_hits(list_lines(recorded), terms):
             continue  # to redact a text takes longer than to search it
         entry = _redact_entry(recorded, redactor)
         lines = list_lines(entry)
@@ -921,17 +891,13 @@ def _find_hits(lines: Sequence[str], terms: frozenset[str]) -> list[_Hit]:
     stems = {find_stem(term) for term in terms}
     hits: list[_Hit] = []
     for at, line in enumerate(lines):
-        lower = line.lower()
-        if not any(stem in lower for stem in stems):
+        if not any(map(line.lower().__contains__, stems)):
             continue
         words = extract_words(line)
         exact = terms & words
-        matches = {(term, term) for term in exact}
-        matches.update(
-            (term, word) for term in terms - exact for word in words if are_forms(term, word)
-        )
-        if matches:
-            hits.append(_Hit(at, frozenset(matches)))
+        forms = ((term, word) for term in terms - exact for word in words if are_forms(term, word))
+        if matches := frozenset(chain(zip(exact, exact, strict=True), forms)):
+            hits.append(_Hit(at, matches))
     return hits
 
 
@@ -948,16 +914,13 @@ def _build_passages(
     """
     groups = [[hits[0]]]
     for before, hit in pairwise(hits):
-        if hit.line - before.line <= 2 * CONTEXT_LINES + 1:
-            groups[-1].append(hit)
-        else:
-            groups.append([hit])
+        if hit.line - before.line > 2 * CONTEXT_LINES + 1:
+            groups.append([])
+        groups[-1].append(hit)
     role = entry.message.role if entry.message else entry.kind
     for group in groups:
-        start, end = (
-            max(0, group[0].line - CONTEXT_LINES),
-            min(len(lines), group[-1].line + CONTEXT_LINES + 1),
-        )
+        start = max(0, group[0].line - CONTEXT_LINES)
+        end = min(len(lines), group[-1].line + CONTEXT_LINES + 1)
         scores: dict[str, float] = {}
         for term, word in chain.from_iterable(hit.matches for hit in group):
             score = weights[word] if word == term else FORM_WEIGHT * weights[word]
@@ -974,7 +937,6 @@ def _shorten_line(line: str, words: Iterable[str]) -> str:
     """Return a line, or the part of a long line around its first matching word."""
     if len(line) <= MAX_LINE_CHARACTERS:
         return line
-    lower = line.lower()
-    first = min((at for word in words if (at := lower.find(word)) >= 0), default=0)
+    first = min((at for at in map(line.lower().find, words) if at >= 0), default=0)
     start = max(0, min(first - MAX_LINE_CHARACTERS // 2, len(line) - MAX_LINE_CHARACTERS + 2))
     return _clip(line, start, start + MAX_LINE_CHARACTERS - 2)

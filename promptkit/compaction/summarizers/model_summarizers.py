@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import attrs
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import (
-    SummaryInstructions,
     SummaryOfMessages,
     SummaryOfText,
     count_missed,
     render_summary_request,
-    serialize_message,
-    suggest_word_count,
-    tag_section,
+    write_instructions,
+    write_newest,
 )
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import (
-    MEMORIES,
     PARTIAL,
     TEMPLATE,
     collect_dropped_items,
@@ -44,7 +43,7 @@ from promptkit.errors import (
     SummaryError,
 )
 from promptkit.fitting.choose import split_blocks
-from promptkit.messages import Json, Message, ToolDefinition, Usage
+from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.rendering import Rendered, render
 from promptkit.rendering.expand.sizing import Sizer
@@ -136,13 +135,11 @@ class InlineSummarizer:
 
     async def _ask(self, task: SummaryTask, tokenizer: Tokenizer) -> Message:
         """Return the question, a user message."""
-        question = SummaryInstructions(
-            instructions=task.instructions,
-            live=True,
-            words=suggest_word_count(task),
-            memories=task.memories,
+        question = write_instructions(
+            task,
+            self.template,
             say_no_tools=find_quirks(self.model.name).say_no_tools,
-            template=self.template,
+            live=True,
         )
         items = task.plan.dropped
         rendered = await run_beside(items, render, UserMessage()[question], tokenizer=tokenizer)
@@ -364,7 +361,7 @@ class ChunkedSummarizer:
                     attrs.evolve(
                         task,
                         plan=plan,
-                        facts={},
+                        facts=Facts(),
                         check=None,
                         known_memories=(*task.known_memories, *memories),
                     ),
@@ -379,19 +376,18 @@ class ChunkedSummarizer:
             missed += part.missed
             usages.append(part.usage)
             summary = part.text
-            memories += filter(None, [str(part.facts.get(MEMORIES, ""))])
+            memories += filter(None, [part.facts.memories])
         if summary is None or not done:
             raise SummaryError(reason="every", detail="; ".join(failures), usage=sum_usage(usages))
         if tokenizer.count(summary) > task.max_tokens:
             detail = f"with its notes the summary has more than {task.max_tokens:,} tokens."
             raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
-        facts: Mapping[str, Json] = {MEMORIES: "\n".join(memories)} if task.memories else {}
         return Summary(
             text=summary,
             mode=PARTIAL if missed else "chunked",
             model=self.model.name,
             usage=sum_usage(usages),
-            facts=facts,
+            facts=Facts(memories="\n".join(memories) if task.memories else None),
             missed=missed,
         )
 
@@ -428,10 +424,13 @@ class ChunkedSummarizer:
         A call with its results, or a single message, may be larger.
         """
         items = collect_dropped_items(task)
+        result_limit = max(1, self.window // RESULT_SHARE)
         chunk: list[ViewItem] = []
         chunk_tokens = 0
         for start, end in split_blocks([item.message for item in items]):
-            tokens = self._count_serialized(items[start:end], tokenizer)
+            block = [item.message for item in items[start:end]]
+            entries = write_newest(block, result_limit, tokenizer, sys.maxsize)
+            tokens = sum(entry.tokens for entry in entries)
             if chunk and chunk_tokens + tokens > limit:
                 yield tuple(chunk), chunk_tokens
                 chunk, chunk_tokens = [], 0
@@ -439,19 +438,6 @@ class ChunkedSummarizer:
             chunk_tokens += tokens
         if chunk:
             yield tuple(chunk), chunk_tokens
-
-    def _count_serialized(self, items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
-        """Count the tokens of a block as text."""
-        result_limit = max(1, self.window // RESULT_SHARE)
-        names = {call.id: call.name for item in items for call in item.message.tool_calls}
-        tokens = 0
-        for item in items:
-            for tag, attributes, content in serialize_message(item.message, names):
-                first, text, last = tag_section(tag, attributes, content)
-                size = tokenizer.count(text)
-                tokens += min(result_limit, size) if tag == "result" else size
-                tokens += tokenizer.count(first) + tokenizer.count(last)
-        return tokens
 
 
 def _append_note(summary: str | None, chunk: Sequence[ViewItem], what: str) -> str:

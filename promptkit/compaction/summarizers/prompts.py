@@ -95,7 +95,7 @@ QUESTION = (
 NO_TOOLS = "Call no tools. Answer with text alone."
 PREFACE = "The conversation to summarize, oldest first:"
 JOINED = 50
-"""Entries of a conversation that surely fit and are joined to one text."""
+"""Entries of a conversation that are joined to one text if they surely fit."""
 
 SLACK = 64
 """Tokens that entries leave of their room before they surely fit: for `OMITTED`, and for line breaks."""
@@ -130,8 +130,53 @@ RESERVED_TAGS = (
 """The tags of promptkit's own prompts."""
 
 
+def write_instructions(
+    task: SummaryTask,
+    template: str | os.PathLike[str],
+    *,
+    say_no_tools: bool = False,
+    live: bool = False,
+) -> PromptElement:
+    """Return the instructions for a summary, as text inside a message.
+
+    Args:
+        task: What is asked for.
+        template: The template. Its values are `instructions`, `live`, `words`, `memories` and
+            `say_no_tools`.
+        say_no_tools: Repeat that no tools may be called.
+        live: The instructions follow the conversation itself. Otherwise they precede a copy of it.
+    """
+    values = {
+        "instructions": task.instructions,
+        "live": live,
+        "words": suggest_word_count(task),
+        "memories": task.memories,
+        "say_no_tools": say_no_tools,
+    }
+    return Template(file=template, values=values)
+
+
 @component
-class SummaryOfMessages(PromptElement):
+class _SummaryRequest(PromptElement):
+    """The base of the requests for a summary."""
+
+    task: SummaryTask
+    quirks: Quirks = Quirks()
+    """The quirks of the summarizing model."""
+    max_result_tokens: int
+    """Token limit of each tool result, as text, or of the results of one round together, of which
+    each gets an equal share."""
+    template: str | os.PathLike[str] = TEMPLATE
+
+    def _instructions(self) -> Child:
+        """Return the system message."""
+        return SystemMessage(required=True)[
+            write_instructions(self.task, self.template, say_no_tools=self.quirks.say_no_tools)
+        ]
+
+
+@component
+class SummaryOfMessages(_SummaryRequest):
     """The request for a summary as messages: the instructions, the conversation's messages, the question.
 
     If the request is too large, the oldest messages are removed first, but the first message is
@@ -139,31 +184,14 @@ class SummaryOfMessages(PromptElement):
     results.
     """
 
-    task: SummaryTask
-    quirks: Quirks = Quirks()
-    """The quirks of the summarizing model."""
-    max_result_tokens: int | None = None
-    """Token limit of the tool results of one round, of which each gets an equal share. None: no
-    limit."""
-    template: str | os.PathLike[str] = TEMPLATE
-
     def render(self, sizing: Sizing) -> Child:
         """Return the messages of the request.
 
         Priorities: the first message, then the newest ones.
         """
-        quirks = self.quirks
         previous = get_previous_summary(self.task)
         return (
-            SystemMessage(required=True)[
-                SummaryInstructions(
-                    instructions=self.task.instructions,
-                    words=suggest_word_count(self.task),
-                    memories=self.task.memories,
-                    say_no_tools=quirks.say_no_tools,
-                    template=self.template,
-                )
-            ],
+            self._instructions(),
             element_from_message(build_summary_message(previous), required=True)
             if previous
             else None,
@@ -172,7 +200,7 @@ class SummaryOfMessages(PromptElement):
                 _render_known_memories(self.task, sizing.token_budget),
                 _render_kept(self.task, sizing.token_budget, sizing.tokenizer),
                 TextChunk(required=True)[QUESTION],
-                TextChunk(required=True)[NO_TOOLS] if quirks.say_no_tools else None,
+                TextChunk(required=True)[NO_TOOLS] if self.quirks.say_no_tools else None,
             ],
             Reserve(tokens=self.task.max_tokens),
         )
@@ -188,20 +216,20 @@ class SummaryOfMessages(PromptElement):
             if self.quirks.strip_orphans
             else pair_tool_calls(visible).messages
         )
-        messages = [
-            message
-            for message in paired
-            if message.text.strip() or message.tool_calls or message.role == "tool"
-        ]
+        messages = list(filter(_is_written, paired))
         blocks = [messages[start:end] for start, end in split_blocks(messages)]
+
+        @cache
+        def cap(place: int) -> Sequence[Message]:
+            return self._cap_results(blocks[place], sizing.tokenizer)
+
         sizes = (
-            sum(map(sizing.count_tokens, self._find_whole_texts(block)))
-            for block in reversed(blocks)
+            sum(map(sizing.count_message, cap(place))) for place in reversed(range(len(blocks)))
         )
         room = sizing.token_budget - self.task.max_tokens
         first = len(blocks) - count_that_may_fit(sizes, room)
         shown = [place for place in range(len(blocks)) if not 0 < place < first]
-        rounds = [self._cap_results(blocks[place], sizing.tokenizer) for place in shown]
+        rounds = list(map(cap, shown))
         return Metadata(
             value=NewMessages(list(chain.from_iterable(rounds)), len(messages))
         ), Rounds(
@@ -213,61 +241,29 @@ class SummaryOfMessages(PromptElement):
 
     def _cap_results(self, block: Sequence[Message], tokenizer: Tokenizer) -> Sequence[Message]:
         """Cut the middle of the results of a round that are longer than its share of each."""
-        if self.max_result_tokens is None or block[-1].role != "tool":
-            return block
-        limit = max(1, self.max_result_tokens // sum(each.role == "tool" for each in block))
+        results = sum(message.role == "tool" for message in block)
+        limit = max(1, self.max_result_tokens // max(1, results))
         return [
-            message
-            if message.role != "tool" or _is_within(message.text, limit)
-            else attrs.evolve(
-                message,
-                content=truncate_text(message.text, limit, head=HEAD_SHARE, tokenizer=tokenizer),
-            )
+            _replace_text(message, _cap_text(message.text, limit, tokenizer))
+            if message.role == "tool"
+            else message
             for message in block
         ]
 
-    def _find_whole_texts(self, block: Sequence[Message]) -> Iterator[str]:
-        """Yield the texts of a block that are shown whole."""
-        results = sum(message.role == "tool" for message in block)
-        for message in block:
-            limit = self.max_result_tokens
-            if (
-                message.role != "tool"
-                or limit is None
-                or _is_within(message.text, max(1, limit // results))
-            ):
-                yield message.text
-
 
 @component
-class SummaryOfText(PromptElement):
+class SummaryOfText(_SummaryRequest):
     """The request for a summary as text: the instructions, and one message that contains the conversation as tagged text.
 
     If the request is too large, the oldest entries are removed first, but the first entry is
     removed last. The previous summary is required.
     """
 
-    task: SummaryTask
-    quirks: Quirks = Quirks()
-    """The quirks of the summarizing model."""
-    max_result_tokens: int | None = None
-    """Token limit of each tool result. None: no limit."""
-    template: str | os.PathLike[str] = TEMPLATE
-
     def render(self, sizing: Sizing) -> Child:
         """Return a system message and a user message."""
-        quirks = self.quirks
         previous = get_previous_summary(self.task)
         return (
-            SystemMessage(required=True)[
-                SummaryInstructions(
-                    instructions=self.task.instructions,
-                    words=suggest_word_count(self.task),
-                    memories=self.task.memories,
-                    say_no_tools=quirks.say_no_tools,
-                    template=self.template,
-                )
-            ],
+            self._instructions(),
             UserMessage(pass_priority=True, flex_grow=0)[
                 TextChunk(required=True)[PREFACE],
                 Group(required=True)[Tag(tag="conversation-summary")[neutralize_tags(previous)]]
@@ -277,6 +273,7 @@ class SummaryOfText(PromptElement):
                     messages=collect_dropped_messages(self.task),
                     max_result_tokens=self.max_result_tokens,
                     pass_priority=True,
+                    flex_grow=0,
                 ),
                 _render_known_memories(self.task, sizing.token_budget),
                 _render_kept(self.task, sizing.token_budget, sizing.tokenizer),
@@ -294,10 +291,8 @@ class ConversationText(PromptElement):
     """
 
     messages: Sequence[Message]
-    max_result_tokens: int | None = None
-    """As in `SummaryOfText`."""
-    flex_grow: float | None = 0
-    """It is sized after what is required, and before what is removed first."""
+    max_result_tokens: int
+    """Token limit of each tool result."""
 
     def render(self, sizing: Sizing) -> Child:
         """Return the entries, oldest first, each with a mark of the messages that it shows."""
@@ -305,61 +300,26 @@ class ConversationText(PromptElement):
         if not written:
             return None
         room = sizing.token_budget
-        oldest, *entries = _write_newest(written, self.max_result_tokens, sizing.tokenizer, room)
+        oldest, *entries = write_newest(written, self.max_result_tokens, sizing.tokenizer, room)
         totals = accumulate(entry.tokens for entry in reversed(entries))
-        surely = len(entries) - bisect_right(list(totals), room - oldest.tokens - SLACK)
-        # counted from the newest, so that a request with less room has the same texts
-        ends = range(len(entries), surely, -JOINED)
+        surely = bisect_right(list(totals), room - oldest.tokens - SLACK)
+        # whole blocks from the newest on, so that a request with less room has the same texts
+        older = len(entries) - surely // JOINED * JOINED
         blocks = [
-            *([entry] for entry in entries[:surely]),
-            *(entries[max(surely, end - JOINED) : end] for end in reversed(ends)),
+            *([entry] for entry in entries[:older]),
+            *(entries[at : at + JOINED] for at in range(older, len(entries), JOINED)),
         ]
         chunks = [
-            Chunk(fallback=TextChunk(required=True)[OMITTED] if number == 1 else None)[
+            TextChunk(fallback=TextChunk(required=True)[OMITTED] if number == 1 else None)[
                 Metadata(
                     value=NewContent(range(block[0].place, block[-1].place + 1), len(written)),
                     local=True,
                 ),
-                TextChunk()["\n".join(entry.text for entry in block)],
+                "\n".join(entry.text for entry in block),
             ]
             for number, block in enumerate([[oldest], *blocks])
         ]
         return Group(priority=2)[chunks[:1]], PrioritizedList(priority=1)[chunks[1:]]
-
-
-@component
-class SummaryInstructions(PromptElement):
-    """The instructions for a summary, as text inside a message."""
-
-    instructions: str | None = None
-    """What the user asks of the summary."""
-
-    live: bool = False
-    """The instructions follow the conversation itself. Otherwise they precede a copy of it."""
-
-    words: int | None = None
-    """About how many words the summary should have. None: the instructions do not say."""
-
-    memories: bool = False
-    """Ask for a list of memories after the summary, too."""
-
-    say_no_tools: bool = False
-    """Repeat that no tools may be called."""
-
-    template: str | os.PathLike[str] = TEMPLATE
-    """Another template. Its values are `instructions`, `live`, `words`, `memories` and
-    `say_no_tools`."""
-
-    def render(self, sizing: Sizing) -> Child:
-        """Render the template."""
-        values = {
-            "instructions": self.instructions,
-            "live": self.live,
-            "words": self.words,
-            "memories": self.memories,
-            "say_no_tools": self.say_no_tools,
-        }
-        return Template(file=self.template, values=values)
 
 
 def count_that_may_fit(sizes: Iterable[int], budget: int) -> int:
@@ -444,14 +404,13 @@ def serialize_message(
         names: Tool names by call id, to label tool results.
     """
     text = neutralize_tags(message.text)
-    images = sum(isinstance(part, ImagePart) for part in message.content)
-    documents = sum(isinstance(part, DocumentPart) for part in message.content)
-    if images or documents:
-        visible = [
-            f"{number} {noun}{'' if number == 1 else 's'}"
-            for number, noun in ((images, "image"), (documents, "document"))
-            if number
-        ]
+    kinds = list(map(type, message.content))
+    visible = [
+        f"{number} {noun}{'' if number == 1 else 's'}"
+        for kind, noun in ((ImagePart, "image"), (DocumentPart, "document"))
+        if (number := kinds.count(kind))
+    ]
+    if visible:
         text = "\n".join(filter(None, (text, f"[{' and '.join(visible)} not shown]")))
     is_blank = not text.strip()
     if message.role == "tool":
@@ -469,9 +428,9 @@ def serialize_message(
         yield "call", {"tool": call.name}, neutralize_tags(arguments)
 
 
-def tag_section(tag: str, attributes: Mapping[str, str], text: str) -> tuple[str, str, str]:
+def _tag_section(tag: str, attributes: Mapping[str, str], text: str) -> tuple[str, str, str]:
     """Return a section of `serialize_message` as text in three parts: its first line, the text and its last line."""
-    named = "".join(f' {name}="{escape_attribute(value)}"' for name, value in attributes.items())
+    named = "".join([f' {name}="{escape_attribute(value)}"' for name, value in attributes.items()])
     end = "" if not text or text.endswith("\n") else "\n"
     return f"<{tag}{named}>\n", text, f"{end}</{tag}>"
 
@@ -509,7 +468,7 @@ def _render_kept(task: SummaryTask, budget: int, tokenizer: Tokenizer) -> Child:
     written = [item.message for item in task.plan.kept if _is_written(item.message)]
     if not written:
         return None
-    entries = _write_newest(written, max(1, tokens // 4), tokenizer, tokens)
+    entries = write_newest(written, max(1, tokens // 4), tokenizer, tokens)
     return TokenLimit(priority=0, max_tokens=tokens, flex_grow=-1)[
         Chunk(priority=1 << 20)[KEPT],
         Tag(tag="kept")[PrioritizedList()[[entry.text for entry in entries]]],
@@ -517,7 +476,7 @@ def _render_kept(task: SummaryTask, budget: int, tokenizer: Tokenizer) -> Child:
 
 
 @attrs.frozen
-class _Entry:
+class Entry:
     """A text that is kept or pruned as a whole: a section of a message between its tags."""
 
     place: int
@@ -527,58 +486,43 @@ class _Entry:
     """The tokens of its parts. The entry has up to `PARTING` fewer."""
 
 
-def _write_newest(
-    messages: Sequence[Message], result_tokens: int | None, tokenizer: Tokenizer, room: int
-) -> list[_Entry]:
+def write_newest(
+    messages: Sequence[Message], result_tokens: int, tokenizer: Tokenizer, room: int
+) -> list[Entry]:
     """Write messages as entries, oldest first: the first two messages, and of the others the newest that may fit."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
+    count = tokenizer.base.count
 
     @cache
-    def write(place: int) -> Sequence[_Entry]:
-        return tuple(
-            _Entry(place, "".join(parts), tokenizer.scale(sum(map(tokenizer.base.count, parts))))
-            for tag, attributes, text in serialize_message(messages[place], names)
-            for parts in [
-                tag_section(
-                    tag,
-                    attributes,
-                    _cap_text(text, result_tokens, tokenizer) if tag == "result" else text,
-                )
-            ]
-        )
+    def write(place: int) -> Sequence[Entry]:
+        entries: list[Entry] = []
+        for tag, attributes, text in serialize_message(messages[place], names):
+            shown = _cap_text(text, result_tokens, tokenizer) if tag == "result" else text
+            parts = _tag_section(tag, attributes, shown)
+            tokens = tokenizer.scale(sum(map(count, parts)))
+            entries.append(Entry(place, "".join(parts), tokens))
+        return entries
 
-    count = len(messages)
-    sizes = (
-        sum(entry.tokens - PARTING for entry in write(place)) for place in reversed(range(count))
-    )
-    first = count - count_that_may_fit(sizes, room)
-    return [
-        entry for place in range(count) if place <= 1 or place >= first for entry in write(place)
-    ]
+    places = range(len(messages))
+    sizes = (sum(entry.tokens - PARTING for entry in write(place)) for place in reversed(places))
+    first = len(messages) - count_that_may_fit(sizes, room)
+    return [entry for place in places if place <= 1 or place >= first for entry in write(place)]
 
 
-def _cap_text(text: str, tokens: int | None, tokenizer: Tokenizer) -> str:
+def _cap_text(text: str, tokens: int, tokenizer: Tokenizer) -> str:
     """Limit a text to a number of tokens: the first 40 % and the last 60 % of what fits."""
-    if tokens is None or _is_within(text, tokens):
-        return text
     return truncate_text(text, tokens, head=HEAD_SHARE, tokenizer=tokenizer)
-
-
-def _is_within(text: str, tokens: int) -> bool:
-    """Return whether a text surely has at most so many tokens: none is shorter than a byte."""
-    return len(text.encode("utf-8", "surrogatepass")) <= tokens
 
 
 def _make_portable(message: Message) -> Message:
     """Return a message that every provider accepts, with its tags neutralized: placeholders for pictures and documents, no opaque parts."""
     text = "".join(filter(None, map(_replace_part, message.content)))
-    return Message(
-        role=message.role,
-        content=text or (),
-        name=message.name,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-    )
+    return _replace_text(message, text)
+
+
+def _replace_text(message: Message, text: str) -> Message:
+    """Return a message with this text as its content: the same message if that is no change."""
+    return message if message.content == (text,) else attrs.evolve(message, content=text or ())
 
 
 def _replace_part(part: Part) -> str | None:

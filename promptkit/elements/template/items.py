@@ -66,11 +66,11 @@ TemplateItem: TypeAlias = TemplateText | TagDraft | PromptElement
 """An item of a template's output."""
 
 
+@attrs.frozen(eq=False, repr=False)
 class TemplateFragment:
     """The output of a macro, a set block or a `caller()`, if it contains elements."""
 
-    def __init__(self, items: Iterable[TemplateItem]) -> None:
-        self.items = tuple(items)
+    items: tuple[TemplateItem, ...]
 
     def __str__(self) -> str:
         raise TypeError(
@@ -137,7 +137,7 @@ class _OpenTag:
     draft: TagDraft | None
     items: Iterator[TemplateItem]
     in_message: bool
-    children: list[str | PromptElement | None]
+    children: list[str | PromptElement]
 
 
 def build_children(items: tuple[TemplateItem, ...]) -> Children:
@@ -201,11 +201,10 @@ def _reject_text(piece: TemplateText, what: str, remedy: str) -> None:
         return
     blank = piece.text[: len(piece.text) - len(text)] if piece.literal else ""
     quoted = text.rstrip()
-    quoted = repr(
-        quoted if len(quoted) <= _QUOTED_CHARACTERS else f"{quoted[:_QUOTED_CHARACTERS]}…"
-    )
+    if len(quoted) > _QUOTED_CHARACTERS:
+        quoted = f"{quoted[:_QUOTED_CHARACTERS]}…"
     raise TemplateError(
-        f"{what}: {quoted}. {remedy}", file=piece.file, line=piece.line + blank.count("\n")
+        f"{what}: {quoted!r}. {remedy}", file=piece.file, line=piece.line + blank.count("\n")
     )
 
 
@@ -213,9 +212,7 @@ _QUOTED_CHARACTERS = 40
 """The length of the quotation of a text in an error."""
 
 
-def _join_text(
-    children: Iterable[str | PromptElement | None],
-) -> Iterator[str | PromptElement | None]:
+def _join_text(children: Iterable[str | PromptElement]) -> Iterator[str | PromptElement]:
     for is_text, run in groupby(children, key=lambda child: isinstance(child, str)):
         if not is_text:
             yield from run

@@ -378,13 +378,11 @@ class _ComponentTag(Extension):
             )
         if call.dyn_args is not None or call.dyn_kwargs is not None:
             parser.fail("{% component %} takes each prop by itself, without * and **", line)
-        props = nodes.Dict(
-            [nodes.Pair(nodes.Const(each.key), each.value) for each in call.kwargs], lineno=line
-        )
+        props = [nodes.Pair(nodes.Const(each.key), each.value) for each in call.kwargs]
         args: list[nodes.Expr] = [
             nodes.Const(call.node.name),
             nodes.List(call.args),
-            props,
+            nodes.Dict(props, lineno=line),
             nodes.Const((parser.filename or UNNAMED_FILE, line)),
         ]
         return nodes.Output(
@@ -405,9 +403,7 @@ def _create_component(
     Raises TemplateError if it is none, or does not take these props.
     """
     file, line = place
-    for value in (made, *args, *props.values()):
-        if isinstance(value, Undefined):
-            str(value)  # raises an error that names the undefined variable
+    _refuse_undefined(made, *args, *props.values())
     cls: object = getattr(made, "__element__", made)
     if not (isinstance(cls, type) and issubclass(cls, PromptElement)):
         raise TemplateError(
@@ -415,7 +411,6 @@ def _create_component(
             file=file,
             line=line,
         )
-    own = {prop: value for prop, value in props.items() if prop not in _LAYOUT}
     for field in cls.__attrs_attrs__:
         prop = prop_name(field)
         if prop in props and (expected := _describe_expected(prop, field, props[prop])):
@@ -426,11 +421,17 @@ def _create_component(
             )
     try:
         create = cast("Callable[..., PromptElement]", made)  # checked above
-        return create(*args, **own).replace(
-            **{prop: value for prop, value in props.items() if prop in _LAYOUT}
-        )
+        layout = {prop: value for prop, value in props.items() if prop in _LAYOUT}
+        own = {prop: value for prop, value in props.items() if prop not in _LAYOUT}
+        return create(*args, **own).replace(**layout)
     except PromptKitError as error:
         raise TemplateError(str(error), file=file, line=line) from error
+
+
+def _refuse_undefined(*values: object) -> None:
+    for value in values:
+        if isinstance(value, Undefined):
+            str(value)  # raises an error that names the undefined variable
 
 
 _LAYOUT = signature_names(PromptElement)
@@ -528,18 +529,11 @@ class _Sandbox(ImmutableSandboxedEnvironment):
             except BadChildError as error:
                 raise TemplateError(str(error), file=file, line=line) from error
             texts = (
-                TemplateText(
-                    child,
-                    literal=False,
-                    file=file,
-                    line=line,
-                    in_message_template=in_message_template,
-                )
-                if isinstance(child, str)
-                else child
+                _Sandbox.output_item(child, file, line, in_message_template=in_message_template)
                 for child in children
+                if child is not None
             )
-            return TemplateFragment(item for item in texts if item is not None)
+            return TemplateFragment(tuple(_collect_items(texts, file, line)))
         return TemplateText(
             "" if value is None else str(value),
             literal=False,
@@ -598,9 +592,7 @@ def _draft_tag(
 
     Raises TemplateError for an invalid value.
     """
-    for value in attributes.values():
-        if isinstance(value, Undefined):
-            str(value)  # raises an error that names the undefined variable
+    _refuse_undefined(*attributes.values())
     items = tuple(_collect_items(output, file, line))
     tag = TAGS[name]
     fields = tag.fields()
@@ -630,7 +622,7 @@ def _draft_tag(
         items = tuple(
             item for item in items if not isinstance(item, TagDraft) or item.kind != "call"
         )
-        props["tool_calls"] = tuple(_build_tool_call(call) for call in calls)
+        props["tool_calls"] = tuple(map(_build_tool_call, calls))
         props["keep_with"] = {
             call["id"]: call["keep_with"] for call in calls if call.get("keep_with") is not None
         }
@@ -652,16 +644,13 @@ def _build_tool_call(attributes: Mapping[str, object]) -> ToolCall:
     return ToolCall(
         id=str(attributes["id"]),
         name=str(attributes["name"]),
-        arguments=arguments
-        if isinstance(arguments, str)
-        else json.dumps(arguments, ensure_ascii=False),
+        arguments=arguments if isinstance(arguments, str) else _to_json(arguments),
     )
 
 
 def _describe_expected(attribute: str, field: attrs.Attribute[object], value: object) -> str:
     """Describe the expected value of an attribute; empty if the value is valid or the type is not checked."""
-    choices = CHOICES.get(attribute, ())
-    if choices:
+    if choices := CHOICES.get(attribute):
         return "" if value in choices else f"one of {', '.join(choices)}"
     annotation = field.type.__name__ if isinstance(field.type, type) else str(field.type)
     return (

@@ -29,9 +29,11 @@ _WILD = re.compile(r"[*?\[]")
 def is_pattern(address: Path | str) -> bool:
     """Return whether an address names several files: a glob, or all conversations of a database."""
     text = str(address)
-    if is_conversation(text):
-        return "#" not in text
-    return _WILD.search(text) is not None and (is_remote(text) or not Path(text).exists())
+    return (
+        "#" not in text
+        if is_conversation(text)
+        else _WILD.search(text) is not None and (is_remote(text) or not Path(text).exists())
+    )
 
 
 def list_inputs(address: Path | str) -> Iterator[str]:
@@ -49,15 +51,11 @@ def list_inputs(address: Path | str) -> Iterator[str]:
         InvalidArgumentError: `https://` has no lists.
     """
     text = str(address)
-    if not is_pattern(text):
-        yield text
-        return
-    found = False
-    for each in _list_pattern(text):
-        found = True
-        yield each
-    if not found:
+    names = _list_pattern(text) if is_pattern(text) else iter([text])
+    if (first := next(names, None)) is None:
         raise TranscriptError(f"no file matches {text!r}.")
+    yield first
+    yield from names
 
 
 def _list_pattern(text: str) -> Iterator[str]:
@@ -241,17 +239,10 @@ def _write_parquet(file: BinaryIO, read_lines: Callable[[], Iterable[bytes]]) ->
         rows = _read_rows(read_lines())
         while group := list(islice(rows, ROWS_PER_GROUP)):
             columns = [
-                [_convert(row.get(name), kind) for row in group] for name, kind in types.items()
+                pa.array([_convert(row.get(name), kind) for row in group], type=field.type)
+                for (name, kind), field in zip(types.items(), schema, strict=True)
             ]
-            writer.write_table(
-                pa.Table.from_arrays(
-                    [
-                        pa.array(values, type=field.type)
-                        for values, field in zip(columns, schema, strict=True)
-                    ],
-                    schema=schema,
-                )
-            )
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
 
 
 def _read_rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:  # Any: JSON

@@ -56,6 +56,7 @@ class CorpusJob(Protocol):
 
     def run(self, file: str) -> FileRows:
         """Work on a file. An exception becomes a row with the file's name and an `error`."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -109,11 +110,12 @@ class FitJob:
         """
         with fetch_file(file) as place:
             source = {"file": file, "sha256": hash_recording(place)}
-            rows = [
-                {**source, "conversation": number, **self._make_window(recording)}
-                for number, recording in enumerate(read_recordings(place, address=file))
-            ]
-        return FileRows(rows=rows)
+            return FileRows(
+                rows=[
+                    {**source, "conversation": number, **self._make_window(recording)}
+                    for number, recording in enumerate(read_recordings(place, address=file))
+                ]
+            )
 
     def _make_window(self, recording: Recording) -> dict[str, object]:
         messages = (*recording.system, *recording.messages)
@@ -134,19 +136,13 @@ class FitJob:
             )
         except PromptKitError as error:
             return {"error": str(error)}
-        overhead = count_overhead(tokenizer, recording.tools, recording.system)
-        row: dict[str, object] = {"messages": window} if isinstance(window, list) else {**window}
-        if recording.tools:
-            row["tools"] = (
-                tools_to_chat(recording.tools)
-                if self.to == "chat"
-                else tools_to_anthropic(recording.tools)
-            )
+        convert_tools = tools_to_chat if self.to == "chat" else tools_to_anthropic
         return {
-            **row,
+            **({"messages": window} if isinstance(window, list) else window),
+            **({"tools": convert_tools(recording.tools)} if recording.tools else {}),
             "tokens": fitted.tokens,
             # The tokenizer has counted most of these messages already, and keeps the counts.
-            "tokens_before": overhead
+            "tokens_before": count_overhead(tokenizer, recording.tools, recording.system)
             + sum(count_message(message, tokenizer) for message in messages),
             "exact": fitted.exact,
             "budget": fitted.budget,

@@ -116,8 +116,9 @@ def _create(path: Path) -> bool:
         with os.fdopen(descriptor, "rb", buffering=0) as file:
             status, folder = os.fstat(file.fileno()), path.resolve().parent.stat()
     except OSError as error:
-        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        raise CorpusError(f"{path} cannot be used to keep unfinished work: {reason}.") from error
+        raise CorpusError(
+            f"{path} cannot be used to keep unfinished work: {'it is a link' if error.errno == errno.ELOOP else error.strerror}."
+        ) from error
     if not stat.S_ISREG(status.st_mode):
         raise CorpusError(
             f"{path} cannot be used to keep unfinished work: it is not a regular file."
@@ -212,9 +213,9 @@ def _check_targets(
             other, is_input = database.execute(
                 "SELECT name, is_input FROM places WHERE place = ?", (_encode(place),)
             ).fetchone()
-            what = "which is an input" if is_input else f"and so would {_decode(other)}"
             raise CorpusError(
-                f"{_decode(name)} would be written to {target}, {what}: rename one of them, or name another folder."
+                f"{_decode(name)} would be written to {target}, {'which is an input' if is_input else f'and so would {_decode(other)}'}: "
+                "rename one of them, or name another folder."
             )
 
 

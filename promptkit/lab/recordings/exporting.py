@@ -85,8 +85,9 @@ def encode_transcript(
     `redact` removes secrets from a text.
     """
     yield encode_header(Header())
-    for entry in entries:
-        yield encode_batch([_redact_entry(entry, redact) if redact else entry])
+    yield from (
+        encode_batch([_redact_entry(entry, redact) if redact else entry]) for entry in entries
+    )
 
 
 def _redact_entry(entry: Entry, redact: Callable[[str], str]) -> Entry:

@@ -249,17 +249,18 @@ class RecordingTotals:
     def result(self) -> ImportResult:
         """The totals of all batches that were read."""
         states = Counter(self._calls.values())
-        counts = RecordingCounts(
-            **self._figures,
-            unanswered=sum(
-                count for state, count in states.items() if state & CALLED and not state & ANSWERED
-            ),
-            orphaned=states[ANSWERED],
-            repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
-        )
         return ImportResult(
             format=self._format_name,
-            counts=counts,
+            counts=RecordingCounts(
+                **self._figures,
+                unanswered=sum(
+                    count
+                    for state, count in states.items()
+                    if state & CALLED and not state & ANSWERED
+                ),
+                orphaned=states[ANSWERED],
+                repeated_ids=sum(count for state, count in states.items() if state & REPEATED),
+            ),
             entries=self._entries,
             kept_by_name=dict(self._kept.most_common()),
             skipped=tuple(self._skipped),
@@ -279,19 +280,20 @@ class RecordingTotals:
                 pass
 
     def _add_message(self, message: Message, scope: str) -> None:
-        figures = self._figures
-        for part in message.content:
-            if isinstance(part, ImagePart):
-                figures["images"] += 1
-            elif isinstance(part, OpaquePart):
-                figures["thinking"] += as_text(as_object(part.value).get("type")) in THINKING_TYPES
-        figures["tool_calls"] += len(message.tool_calls)
+        self._figures.update(
+            images=sum(isinstance(part, ImagePart) for part in message.content),
+            thinking=sum(
+                isinstance(part, OpaquePart)
+                and as_text(as_object(part.value).get("type")) in THINKING_TYPES
+                for part in message.content
+            ),
+            tool_calls=len(message.tool_calls),
+        )
         for call in message.tool_calls:
             state = self._calls.get((scope, call.id), 0)
             self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
         if message.role == "tool":
-            figures["tool_results"] += 1
-            figures["tool_errors"] += is_error_result(message)
+            self._figures.update(tool_results=1, tool_errors=is_error_result(message))
             key = (scope, message.tool_call_id or "")
             self._calls[key] = self._calls.get(key, 0) | ANSWERED
 

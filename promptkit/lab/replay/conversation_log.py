@@ -37,8 +37,15 @@ from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe, describe_fields
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum
-from promptkit.transcript import Checkpoint, Entry, MessageEntry, Reset, ViewItem
-from promptkit.transcript.log.entries import RequestBudget
+from promptkit.transcript import (
+    Checkpoint,
+    Entry,
+    EntryPayload,
+    MessageEntry,
+    RequestBudget,
+    Reset,
+    ViewItem,
+)
 from promptkit.transcript.log.statistics import read_bill
 from promptkit.wire.first_difference import FirstDifference, find_first_difference
 
@@ -85,9 +92,13 @@ class LoggedMessage:
     @property
     def part(self) -> str:
         """The part of a request that its tokens belong to."""
-        if self.kind == "summary":
-            return "summary"
-        return "unrecorded" if is_unrecorded(self.message) else _PART_OF_ROLE[self.message.role]
+        return (
+            "summary"
+            if self.kind == "summary"
+            else "unrecorded"
+            if is_unrecorded(self.message)
+            else _PART_OF_ROLE[self.message.role]
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -357,10 +368,9 @@ class CountedMessageFinder:
         # The newest messages are a tail of the conversation, so each place is found from the end.
         next_number = reply
         for at in range(len(counts) - 1, start - 1, -1):
-            if (places := self._numbers.get(counts[at].number)) is None:
-                continue
-            index = bisect_left(places, next_number)
-            found[at] = next_number = places[index - 1] if index else places[-1]
+            if places := self._numbers.get(counts[at].number):
+                index = bisect_left(places, next_number)
+                found[at] = next_number = places[index - 1] if index else places[-1]
         others = [at for at in range(start, len(counts)) if found[at] < 0]
         for at in others:
             known_number = self._others.get(counts[at].number)
@@ -396,10 +406,12 @@ class CountedMessageFinder:
 def _describe(count: MessageCount, covers: tuple[int, int], *, checkpoint: bool) -> LoggedMessage:
     """Describe a message that is not part of the conversation: a summary of the messages that the request lacks, or any other."""
     other = LoggedMessage(message=count.message, tokens=count.tokens, kind="added")
-    is_summary = extract_summary_text(count.message) is not None or (
-        checkpoint and count.message.role == "user"
+    return (
+        attrs.evolve(other, kind="summary", covers=covers)
+        if extract_summary_text(count.message) is not None
+        or (checkpoint and count.message.role == "user")
+        else other
     )
-    return attrs.evolve(other, kind="summary", covers=covers) if is_summary else other
 
 
 def _find_covered(messages: LogMessages, shown: Sequence[int], reply: int) -> tuple[int, int]:
@@ -506,10 +518,12 @@ def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     )
 
 
-def _describe_miss(entry: Entry) -> str | None:
-    payload = entry.payload
-    missed = payload.cache_miss if isinstance(payload, MessageEntry) else None
-    return None if missed is None else missed.describe()
+def _describe_miss(payload: EntryPayload) -> str | None:
+    return (
+        payload.cache_miss.describe()
+        if isinstance(payload, MessageEntry) and payload.cache_miss is not None
+        else None
+    )
 
 
 def find_budget(path: Sequence[Entry]) -> RequestBudget:
@@ -567,7 +581,7 @@ class _Logger:
                     tokens=count.tokens,
                     entry_id=entry.id,
                     time=entry.time if entry.time > 0 else None,
-                    missed=_describe_miss(entry),
+                    missed=_describe_miss(entry.payload),
                 )
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
@@ -609,10 +623,9 @@ class _Logger:
         policy = find_policy(name)
         recording = recording_from_path(self._said, path=self._path, tools=self._tools)
         places = pair_tool_calls([message for _, message in self._said]).sources
-        window = self._budget.window
         rules = ReplayRules(
             model=self._model,
-            window=UNLIMITED if window is None else window,
+            window=self._budget.window or UNLIMITED,
             cache=self._cache_rule,
             max_tokens=self._most_tokens,
             fixed_tokens=None,
@@ -701,13 +714,12 @@ UNLIMITED = 100_000_000
 """Tokens of the window of a replay with a model whose window is not known."""
 
 
-class _RecordedRequests:
-    """What the requests of a transcript showed, one after the other."""
+class _RecordedRequests(RecordedViews):
+    """What the requests of a transcript showed, as messages of a log."""
 
     def __init__(self, messages: LogMessages, counts: MessageCounts, path: Sequence[Entry]) -> None:
+        super().__init__(path, counts)
         self._messages = messages
-        self._path = path
-        self._views = RecordedViews(path, counts)
         self._by_entry = {message.entry_id: number for number, message in enumerate(messages.all)}
         self._places = {entry.id: at for at, entry in enumerate(path)}
         # for each entry the number of messages before it
@@ -721,13 +733,12 @@ class _RecordedRequests:
 
     def at(self, place: int) -> tuple[list[int], list[MessageCount]]:
         """Return the numbers and the counts of the messages that were shown before the entry at a place of the path."""
-        views = self._views
-        start = views.show(place)
+        start = self.show(place)
         self._shown[start:] = [
             self._find(item, count)
-            for item, count in zip(views.items[start:], views.counts[start:], strict=True)
+            for item, count in zip(self.items[start:], self.counts[start:], strict=True)
         ]
-        return self._shown, views.counts
+        return self._shown, self.counts
 
     def _find(self, item: ViewItem, count: MessageCount) -> int:
         original = self._by_entry.get(item.entry_id)
@@ -743,9 +754,10 @@ class _RecordedRequests:
             message=item.message, tokens=count.tokens, kind="added", entry_id=item.entry_id
         )
         if original is not None:
-            same_role = self._messages.all[original].message.role == item.message.role
             return (
-                attrs.evolve(changed, kind="changed", original=original) if same_role else changed
+                attrs.evolve(changed, kind="changed", original=original)
+                if self._messages.all[original].message.role == item.message.role
+                else changed
             )
         entry = self._path[self._places[item.entry_id]]
         if item.kind == "summary":

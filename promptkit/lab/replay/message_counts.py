@@ -66,9 +66,10 @@ class MessageCounts:
 
     def _find_or_add(self, message: Message) -> MessageCount:
         # A provider's own part may contain values that cannot be hashed.
-        has_opaque = any(isinstance(part, OpaquePart) for part in message.content)
         key: Message | str = (
-            json.dumps(message_to_json(message), sort_keys=True) if has_opaque else message
+            json.dumps(message_to_json(message), sort_keys=True)
+            if any(isinstance(part, OpaquePart) for part in message.content)
+            else message
         )
         if (count := self._by_value.get(key)) is not None:
             # found by value: keeping the identity would cost memory, because policies create many

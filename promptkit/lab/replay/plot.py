@@ -16,6 +16,7 @@ from promptkit.bench.plot import (
     add_hover,
     check_drawable,
     draw_picture,
+    fit_name,
     format_page,
     format_size,
 )
@@ -108,13 +109,7 @@ def _draw_file(file: FileResult, context: Axes, cached: Axes, *, length: int) ->
     """Draw the requests of a file, whose name has room for so many characters."""
     from matplotlib.ticker import MaxNLocator
 
-    name = file.file.encode("utf-8", "replace").decode()
-    context.set_title(
-        name if len(name) <= length else f"…{name[1 - length :]}",
-        loc="left",
-        fontweight="bold",
-        parse_math=False,
-    )
+    context.set_title(fit_name(file.file, length), loc="left", fontweight="bold", parse_math=False)
     for number, result in enumerate(file.policies):
         _draw_policy(
             context,

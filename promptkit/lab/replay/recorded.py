@@ -68,10 +68,11 @@ class RecordedViews:
 
     def show(self, place: int) -> int:
         """Build what was shown before the entry at a place of the path. Returns the number of leading items that are those of the last view."""
-        items = self._views.build(self._path[:place]).items
+        self.items = self._views.build(self._path[:place]).items
         start = self._views.kept
-        self.items = items
-        self.counts[start:] = self._counter.count_messages([item.message for item in items[start:]])
+        self.counts[start:] = self._counter.count_messages(
+            [item.message for item in self.items[start:]]
+        )
         return start
 
 
@@ -286,12 +287,11 @@ def _iter_sent(
     views = RecordedViews(path, counter)
     now, before = 0.0, 0
     for at, entry in enumerate(path):
-        if entry.message is None or not is_shown(entry.message):
-            continue
         if before and is_reply(entry):
             views.show(at)
             yield entry.id, now, views.counts
-        now, before = max(now, entry.time), before + 1
+        if entry.message is not None and is_shown(entry.message):
+            now, before = max(now, entry.time), before + 1
 
 
 class _Caches:

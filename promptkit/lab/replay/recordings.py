@@ -211,8 +211,7 @@ def _is_hidden_thinking(part: Part) -> bool:
 
 def _tools_from_entry(entry: Entry) -> tuple[ToolDefinition, ...]:
     """Return the tool definitions of a setting named `tools`, or with a field of that name, in OpenAI's format or Anthropic's."""
-    payload = entry.payload
-    if not isinstance(payload, Setting):
+    if not isinstance(payload := entry.payload, Setting):
         return ()
     value = payload.value
     if isinstance(value, Mapping):

@@ -12,9 +12,6 @@ from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.reprs import describe_fields
 from promptkit.tokens import BilledTokens
 
-MAX_FAULTS = 3
-"""Faults that are kept as examples."""
-
 SHOWN = {
     "quoted": "share of the earlier lines that answers quote word for word which the request shows",
     "in context": "share of the earlier names in answers that the request shows next to a word next to which they were recorded",
@@ -121,13 +118,6 @@ class PolicyResult:
             self.totals.retention.user_messages_known, self.totals.retention.user_messages
         )
 
-    @property
-    def requests_end_share(self) -> float:
-        """The same share in the last request of each conversation."""
-        return _share(
-            self.totals.retention.last_user_messages_known, self.totals.retention.last_user_messages
-        )
-
 
 def _share(part: int, whole: int) -> float:
     return part / whole if whole else 1.0
@@ -160,8 +150,6 @@ class ReplayTotals:
     """Tokens of one look-up for each answer that lacks a line. They are not part of the
     requests."""
     retention: RetentionCounts = attrs.field(factory=RetentionCounts)
-    faults: tuple[str, ...] = ()
-    """Descriptions of the first invalid requests."""
 
     __repr__ = describe_fields
 
@@ -178,7 +166,6 @@ class ReplayTotals:
             summaries_billed=self.summaries_billed + other.summaries_billed,
             lookups_billed=self.lookups_billed + other.lookups_billed,
             retention=self.retention + other.retention,
-            faults=(*self.faults, *other.faults)[:MAX_FAULTS],
         )
 
 
@@ -207,8 +194,14 @@ def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult)
     A file that could not be played has its reason as `error`. `total` has the sums over all files,
     and the name of none.
     """
-    lines = [_format_file(file) for file in files]
-    return _format_list("files", lines, before=f'"total": {_format_file(total)}') + "\n"
+    return (
+        _format_list(
+            "files",
+            [_format_file(file) for file in files],
+            before=f'"total": {_format_file(total)}',
+        )
+        + "\n"
+    )
 
 
 def _format_file(file: FileResult | FailedFile) -> str:
@@ -271,10 +264,8 @@ def _policy_fields(result: PolicyResult) -> dict[str, object]:
         },
         "lines_used": totals.retention.lines_used,
         "names_used": totals.retention.names_used,
-        "names_apart": totals.retention.names_apart,
         "requests_present_share": round(result.requests_present_share, 4),
         "requests_share": round(result.requests_share, 4),
-        "requests_end_share": round(result.requests_end_share, 4),
         "longest_request": totals.longest_request,
         "cuts": totals.cuts,
     }
@@ -285,9 +276,12 @@ def result_rows(result: FileResult, conversation: int) -> list[dict[str, object]
 
     `conversation` is its number in the file, from 0.
     """
-    fields = _file_fields(result)
-    del fields["conversations"]
-    fields.pop("bill", None)  # it is an object, and rows are flat
+    # a bill is an object, and rows are flat
+    fields = {
+        name: value
+        for name, value in _file_fields(result).items()
+        if name not in ("conversations", "bill")
+    }
     return [
         {
             "file": fields["file"],

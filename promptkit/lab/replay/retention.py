@@ -54,9 +54,6 @@ class RetentionCounts:
     contexts_shown: int = 0
     """Of these, names that the request contained next to a word next to which they were
     recorded."""
-    names_apart: int = 0
-    """Names in replies that an earlier message contains and that need no memory: those of tools and
-    of the language, and the working directory."""
     answers_lacking: int = 0
     """Replies that quote an earlier line which the request did not contain."""
     user_messages: int = 0
@@ -65,11 +62,6 @@ class RetentionCounts:
     """Of these, messages that the request, or the transcript whose path it named, contained."""
     user_messages_present: int = 0
     """Of these, messages that the request itself contained."""
-    last_user_messages: int = 0
-    """The user's messages at the last request of the conversation."""
-    last_user_messages_known: int = 0
-    """Of these, messages that the last request, or the transcript whose path it named,
-    contained."""
 
     def __add__(self, other: RetentionCounts) -> RetentionCounts:
         return RetentionCounts(
@@ -87,8 +79,6 @@ class Uses:
     lines: frozenset[tuple[str, str]]
     names: frozenset[tuple[str, str]]
     contexts: frozenset[tuple[str, str]]
-    apart: int
-    """How many names need no memory."""
 
 
 class RecordingUses:
@@ -138,7 +128,6 @@ class RecordingUses:
                     lines=frozenset(item for item in items & known if item[0] == "line"),
                     names=frozenset(("name", name) for name in used - apart),
                     contexts=frozenset(("context", name) for name in used - apart) & known,
-                    apart=len(used & apart),
                 )
             known |= items
         self.user_messages = tuple(
@@ -223,8 +212,8 @@ class RetentionTracker:
     """
 
     def __init__(self, recording: RecordingUses, *, transcript_path: str | None) -> None:
-        self._counts = RetentionCounts()
-        self._last = 0, 0
+        self.counts = RetentionCounts()
+        """The counts so far."""
         self._recording = recording
         self._transcript_path = transcript_path
         self._request_numbers: frozenset[int] = frozenset()
@@ -239,13 +228,6 @@ class RetentionTracker:
         for at, _ in recording.user_messages:
             self._user_places.setdefault(recording.messages[at].number, []).append(at)
         self._present_users: set[int] = set()
-
-    @property
-    def counts(self) -> RetentionCounts:
-        """The counts so far. The `last_…` counts are those of the last request."""
-        return attrs.evolve(
-            self._counts, last_user_messages=self._last[0], last_user_messages_known=self._last[1]
-        )
 
     def on_request(self, messages: Sequence[MessageCount], reply: int) -> bool:
         """Count a request, and return whether it lacks a line that its reply quotes.
@@ -266,21 +248,18 @@ class RetentionTracker:
         lines_shown = self._count_shown(uses.lines)
         user_messages = bisect_left(recording.user_messages, reply, key=itemgetter(0))
         shown = sum(at < reply for at in self._present_users.union(*self._repeated.values()))
-        known = user_messages if self._with_path else shown
-        self._counts += RetentionCounts(
+        self.counts += RetentionCounts(
             lines_used=len(uses.lines),
             lines_shown=lines_shown,
             names_used=len(uses.names),
             names_shown=self._count_shown(uses.names),
             contexts_used=len(uses.contexts),
             contexts_shown=self._count_shown(uses.contexts),
-            names_apart=uses.apart,
             answers_lacking=lines_shown < len(uses.lines),
             user_messages=user_messages,
-            user_messages_known=known,
+            user_messages_known=user_messages if self._with_path else shown,
             user_messages_present=shown,
         )
-        self._last = user_messages, known
         return lines_shown < len(uses.lines)
 
     def _count_shown(self, items: Iterable[tuple[str, str]]) -> int:

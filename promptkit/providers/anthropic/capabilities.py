@@ -92,8 +92,8 @@ def capabilities_of(name: str) -> Capabilities:
 
 def nearest_effort(effort: Effort, known: Capabilities) -> Effort:
     """Return the effort itself if the model knows it, otherwise the next lower one, or else its lowest."""
-    limit = _EFFORT_ORDER.index(effort)
-    lower: list[Effort] = [each for each in known.efforts if _EFFORT_ORDER.index(each) <= limit]
+    order = _EFFORT_ORDER.index
+    lower: list[Effort] = [each for each in known.efforts if order(each) <= order(effort)]
     return lower[-1] if lower else known.efforts[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import filterfalse
 from typing import Any, TypeAlias, TypeGuard
 
 import attrs
@@ -75,8 +76,7 @@ def build_body(
         body["tools"] = tools_to_anthropic(tools)
         if count and options.get("cache_breakpoints", True):
             mark_tools(body["tools"], messages)
-        choice = _choose_tool(options, known)
-        body |= {} if choice is None else {"tool_choice": choice}
+        body |= _choose_tool(options, known)
     body |= _build_thinking(
         messages,
         options.get("reasoning_effort"),
@@ -86,7 +86,10 @@ def build_body(
     )
     if options.get("reasoning_effort") == "none" and known.off is not None:
         # which the API asks for where thinking is off
-        messages = [_remove_thinking(message) for message in messages]
+        messages = [
+            attrs.evolve(message, content=[*filterfalse(is_thinking, message.content)])
+            for message in messages
+        ]
     sent = [_repair(message) for message in replace_lone_surrogates(begin_with_user(messages))]
     return body | to_anthropic(sent, cache=options.get("cache_breakpoints", True))
 
@@ -99,16 +102,21 @@ def beta_headers(body: Body) -> dict[str, str]:
     return {"anthropic-beta": BINDING_BETA} if "block_binding" in body.get("thinking", {}) else {}
 
 
-def _choose_tool(options: ModelOptions, known: Capabilities) -> Body | None:
+def _choose_tool(options: ModelOptions, known: Capabilities) -> Body:
     choice = options.get("tool_choice")
     sequential = options.get("parallel_tool_calls") is False
     if choice is None and not sequential:
-        return None
+        return {}
     kind = _TOOL_CHOICES.get(choice or "auto", "tool")
     if kind in {"any", "tool"} and not known.forced_calls:
         kind = "auto"  # otherwise the API answers 400
-    body: Body = {"type": kind, "name": choice} if kind == "tool" else {"type": kind}
-    return body | {"disable_parallel_tool_use": True} if sequential and kind != "none" else body
+    return {
+        "tool_choice": {
+            "type": kind,
+            **({"name": choice} if kind == "tool" else {}),
+            **({"disable_parallel_tool_use": True} if sequential and kind != "none" else {}),
+        }
+    }
 
 
 def _build_thinking(
@@ -136,14 +144,15 @@ def _build_thinking(
     if effort == "none" and known.off is not None:
         return {"thinking": {"type": known.off}}
     if known.thinking == "adaptive":
-        level = nearest_effort(effort, known)
-        return {"thinking": {"type": "adaptive", **binding}, "output_config": {"effort": level}}
+        return {
+            "thinking": {"type": "adaptive", **binding},
+            "output_config": {"effort": nearest_effort(effort, known)},
+        }
     budget = min(_THINKING_BUDGETS[effort], limit // 2)
     # These models refuse thinking together with a forced call, and in a round of tool calls that
     # began without it.
-    if budget < _MIN_BUDGET or is_forced or _calls_without_thinking(messages):
-        return {}
-    return {"thinking": {"type": "enabled", "budget_tokens": budget}}
+    is_off = budget < _MIN_BUDGET or is_forced or _calls_without_thinking(messages)
+    return {} if is_off else {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
 
 def _calls_without_thinking(messages: Sequence[Message]) -> bool:
@@ -163,14 +172,6 @@ def is_thinking(part: Part) -> TypeGuard[OpaquePart]:
     """Return whether a part is a thinking block of Anthropic, readable or not."""
     value = part.value if isinstance(part, OpaquePart) and part.provider == "anthropic" else None
     return isinstance(value, Mapping) and value.get("type") in {"thinking", "redacted_thinking"}
-
-
-def _remove_thinking(message: Message) -> Message:
-    if not any(map(is_thinking, message.content)):
-        return message
-    return attrs.evolve(
-        message, content=tuple(part for part in message.content if not is_thinking(part))
-    )
 
 
 def _repair(message: Message) -> Message:

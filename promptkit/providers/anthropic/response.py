@@ -50,11 +50,14 @@ class _Block:
 
         Arguments of a tool call stay the text that the model wrote.
         """
-        texts: dict[str, Json] = {
-            name: str(self.fields.get(name) or "") + "".join(pieces)
-            for name, pieces in self.pieces.items()
+        return {
+            **self.fields,
+            **{
+                name: str(self.fields.get(name) or "") + "".join(pieces)
+                for name, pieces in self.pieces.items()
+            },
+            **({"citations": self.citations} if self.citations else {}),
         }
-        return {**self.fields, **texts, **({"citations": self.citations} if self.citations else {})}
 
 
 _DELTAS: Mapping[str, tuple[str, str]] = {
@@ -67,15 +70,15 @@ _DELTAS: Mapping[str, tuple[str, str]] = {
 to."""
 
 
+@attrs.define
 class MessageStream:
     """Collects the events of one reply."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._blocks: dict[int, _Block] = {}
-        self._usage: dict[str, object] = {}
-        self._reason: str | None = None
-        self._details: Mapping[str, object] = {}
+    _model: str
+    _blocks: dict[int, _Block] = attrs.field(factory=dict[int, _Block], init=False)
+    _usage: dict[str, object] = attrs.field(factory=dict[str, object], init=False)
+    _reason: str | None = attrs.field(default=None, init=False)
+    _details: Mapping[str, object] = attrs.field(factory=dict[str, object], init=False)
 
     def add(self, event: Mapping[str, object]) -> Iterator[str]:
         """Add an event. Yields the pieces of text in it."""
@@ -181,21 +184,19 @@ class MessageStream:
 
     def _empty_error(self, usage: Usage) -> ContextLengthExceededError | EmptyReplyError:
         if self._reason == _WINDOW_FULL:
-            message = (
-                "the request fills the model's context window, and leaves no room for a reply."
+            return ContextLengthExceededError(
+                "the request fills the model's context window, and leaves no room for a reply.",
+                model=self._model,
+                code=self._reason,
             )
-            return ContextLengthExceededError(message, model=self._model, code=self._reason)
         explanation = self._details.get("explanation")
         why = f": {explanation}" if isinstance(explanation, str) and explanation else ""
-        if self._reason == "refusal":
-            message = (
-                f"the model refused to reply{why}"
-                if why
-                else "the model refused to reply, and gave no reason."
-            )
-        else:
-            message = f"the reply has neither text nor a tool call (it stopped with {self._reason!r}): try again, with more output tokens if it reached its limit."
-        error = EmptyReplyError(message, model=self._model)
+        error = EmptyReplyError(
+            f"the model refused to reply{why or ', and gave no reason.'}"
+            if self._reason == "refusal"
+            else f"the reply has neither text nor a tool call (it stopped with {self._reason!r}): try again, with more output tokens if it reached its limit.",
+            model=self._model,
+        )
         error.finish, error.usage = self._reason, usage
         return error
 
@@ -205,10 +206,8 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
 
     Anthropic's `input_tokens` are only those that the prompt cache neither had nor got.
     """
-    read, written = (
-        as_tokens(usage.get("cache_read_input_tokens")),
-        as_tokens(usage.get("cache_creation_input_tokens")),
-    )
+    read = as_tokens(usage.get("cache_read_input_tokens"))
+    written = as_tokens(usage.get("cache_creation_input_tokens"))
     return Usage(
         input_tokens=as_tokens(usage.get("input_tokens")) + read + written,
         output_tokens=as_tokens(usage.get("output_tokens")),
@@ -222,14 +221,16 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
 
 def _read_call(fields: Mapping[str, Json]) -> ToolCall | None:
     call_id, name, written = fields.get("id"), fields.get("name"), fields.get("partial_json")
-    if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
-        return None
-    return ToolCall(
-        id=call_id,
-        name=name,
-        arguments=str(written)
-        if written
-        else json.dumps(fields.get("input") or {}, ensure_ascii=False),
+    return (
+        ToolCall(
+            id=call_id,
+            name=name,
+            arguments=str(written)
+            if written
+            else json.dumps(fields.get("input") or {}, ensure_ascii=False),
+        )
+        if isinstance(call_id, str) and call_id and isinstance(name, str) and name
+        else None
     )
 
 

@@ -101,8 +101,8 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         Raises as `complete` does, and ModelRequestError where `api` is Chat Completions or the
         SDK's version has no such request.
         """
-        body = build_responses_body(self.name, messages, (), self.options)
-        answer, request_id = await self._await_json(self._compact(body["input"]))
+        items = build_responses_body(self.name, messages, (), self.options)["input"]
+        answer, request_id = await self._await_json(self._compact(items))
         return attrs.evolve(summary_from_compaction(answer, self.name), request_id=request_id)
 
     async def _await_json(

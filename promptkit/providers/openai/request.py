@@ -84,8 +84,12 @@ def build_responses_body(
         _write_messages(name, messages), cache=_sends_cache_breakpoints(name, options)
     )
     _set_phases(items, messages)
-    more = _build_options(_RESPONSES, name, tools, options)
-    return {"model": name, "input": items, "store": False, **more}
+    return {
+        "model": name,
+        "input": items,
+        "store": False,
+        **_build_options(_RESPONSES, name, tools, options),
+    }
 
 
 def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]:

@@ -90,7 +90,6 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
     items = [as_wire_object(item) or {} for item in as_sequence(response.get("output"))]
     reasoning = as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens"))
     reason = as_mapping(response.get("incomplete_details")).get("reason")
-    unexplained: Finish = "length" if response.get("status") == "incomplete" else "stop"
     refused = any(
         as_mapping(part).get("type") == "refusal"
         for item in items
@@ -103,7 +102,11 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
     ]
     reply = Reply(
         message=_build_message(_parse_parts(items, reasoning), calls),
-        finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
+        finish="content_filter"
+        if refused
+        else _INCOMPLETE.get(
+            str(reason), "length" if response.get("status") == "incomplete" else "stop"
+        ),
         usage=parse_usage(usage),
     )
     return _check_reply(reply, reason, model, has_all=None not in calls)
@@ -158,10 +161,10 @@ def _check_reply(reply: Reply, reason: object, model: str, *, has_all: bool) -> 
 
 def _parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:
     name, arguments = function.get("name"), function.get("arguments")
-    if not (isinstance(call_id, str) and call_id and isinstance(name, str) and name):
-        return None
-    return ToolCall(
-        id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else ""
+    return (
+        ToolCall(id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else "")
+        if isinstance(call_id, str) and call_id and isinstance(name, str) and name
+        else None
     )
 
 
@@ -181,16 +184,18 @@ def _parse_parts(items: Sequence[Mapping[str, Json]], reasoning_tokens: int) -> 
                     [as_mapping(part).get("text"), as_mapping(part).get("refusal")]
                 )
         elif kind != "function_call" and isinstance(kind, str):
-            kept = {
-                key: value
-                for key, value in item.items()
-                if value is not None and key in INPUT_FIELDS.get(kind, item)
-            }
+            kept = _keep_fields(item, kind)
             if kind == "reasoning" and not (kept.get("encrypted_content") or kept.get("content")):
                 # reasoning that is not stored: OpenAI would answer that it does not know the id
                 continue
             yield OpaquePart(value=kept, tokens=reasoning_tokens, provider="responses")
             reasoning_tokens = 0  # the provider counts all reasoning items together
+
+
+def _keep_fields(item: Mapping[str, Json], kind: str) -> dict[str, Json]:
+    """Return the fields of an output item that OpenAI accepts as input."""
+    names = INPUT_FIELDS.get(kind, item)
+    return {key: value for key, value in item.items() if value is not None and key in names}
 
 
 def _build_usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Usage:
@@ -212,18 +217,18 @@ class _Call:
     arguments: list[str] = attrs.field(factory=list[str])
 
 
+@attrs.define
 class ChatStream:
     """Collects the chunks of a streamed chat completion."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._content: list[str] = []
-        self._refusal: list[str] = []
-        self._calls: list[_Call] = []
-        self._by_index: dict[int | None, _Call] = {}
-        """Index of a piece → the call that it belongs to."""
-        self._finish: object = None
-        self._usage: object = None
+    _model: str
+    _content: list[str] = attrs.field(factory=list[str], init=False)
+    _refusal: list[str] = attrs.field(factory=list[str], init=False)
+    _calls: list[_Call] = attrs.field(factory=list[_Call], init=False)
+    _by_index: dict[int | None, _Call] = attrs.field(factory=dict[int | None, _Call], init=False)
+    """Index of a piece → the call that it belongs to."""
+    _finish: object = attrs.field(default=None, init=False)
+    _usage: object = attrs.field(default=None, init=False)
 
     def add(self, event: Mapping[str, object]) -> Iterator[str]:
         """Add a chunk. Yields the pieces of text in it."""
@@ -242,12 +247,12 @@ class ChatStream:
                     yield piece
 
     def _add_call(self, piece: Mapping[str, object]) -> None:
-        index, call_id, function = (
+        given, call_id, function = (
             piece.get("index"),
             piece.get("id"),
             as_mapping(piece.get("function")),
         )
-        index = index if isinstance(index, int) else None
+        index = given if isinstance(given, int) else None
         call = self._by_index.get(index)
         # Some servers give every call the index 0, and distinguish them by their ids only.
         if call is None or (isinstance(call_id, str) and call_id and call_id != call.id):
@@ -286,6 +291,7 @@ class ChatStream:
         )
 
 
+@attrs.define
 class ResponsesStream:
     """Collects the events of a streamed response.
 
@@ -293,10 +299,9 @@ class ResponsesStream:
     output.
     """
 
-    def __init__(self, model: str) -> None:
-        self._model = model
-        self._items: list[object] = []
-        self._response: Mapping[str, object] | None = None
+    _model: str
+    _items: list[object] = attrs.field(factory=list[object], init=False)
+    _response: Mapping[str, object] | None = attrs.field(default=None, init=False)
 
     def add(self, event: Mapping[str, object]) -> Iterator[str]:
         """Add an event.
@@ -377,21 +382,13 @@ def summary_from_compaction(answer: Mapping[str, object], model: str) -> Compact
                 Message(role="user", content=tuple(str(part["text"]) for part in parts))
             )
             continue
-        names = INPUT_FIELDS.get(str(kind), item)
-        value = {key: kept for key, kept in item.items() if kept is not None and key in names}
-        if kind == "message":
-            tokens, has_summary = (
-                len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1,
-                has_summary or role != "user",
-            )
-        else:
+        value = _keep_fields(item, str(kind))
+        tokens = len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1
+        if kind != "message":
             # The output tokens of the request are those of the first such part.
-            tokens, written, has_summary = (
-                written
-                or (0 if has_summary else len(json.dumps(value)) // _CHARACTERS_PER_TOKEN + 1),
-                0,
-                True,
-            )
+            tokens = written or (0 if has_summary else tokens)
+            written = 0
+        has_summary = has_summary or kind != "message" or role != "user"
         part = OpaquePart(value=value, tokens=tokens, provider="responses")
         messages.append(Message(role="user" if role == "user" else "assistant", content=(part,)))
     if not has_summary:

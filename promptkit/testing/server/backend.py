@@ -7,9 +7,9 @@ import re
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Condition, Event, Lock
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import attrs
 
@@ -49,9 +49,6 @@ from promptkit.testing.server.replies import (
 from promptkit.testing.server.validation import IllFormedRequestError
 from promptkit.tokens import tokenizer_for
 
-Faults: TypeAlias = Mapping[int, Fault] | Callable[[int], Fault | None]
-
-
 OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 """The parameters that limit the tokens of an answer."""
 
@@ -78,29 +75,56 @@ class HttpResponse:
     """How the body ends in the middle; None sends it complete."""
 
 
+class RequestQueue:
+    """Requests that wait for their step of the script, by their numbers. For many threads at once.
+
+    Steps are given out in the order in which requests arrived, whichever of them is counted faster.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: set[int] = set()
+        self._changed = Condition()
+
+    def add(self, number: int) -> None:
+        """Add a request that arrived."""
+        with self._changed:
+            self._waiting.add(number)
+
+    def wait_for_turn(self, number: int) -> None:
+        """Wait until no earlier request needs a step.
+
+        Return at once for a request that is not in the queue.
+        """
+        with self._changed:
+            self._changed.wait_for(
+                lambda: number not in self._waiting or number <= min(self._waiting)
+            )
+
+    def remove(self, number: int) -> None:
+        """Remove a request that has its step, or will get none."""
+        with self._changed:
+            self._waiting.discard(number)
+            self._changed.notify_all()
+
+
+@attrs.define(kw_only=True, eq=False)
 class Backend:
     """Answers requests without sockets. For many threads at once."""
 
-    def __init__(  # the settings of a server
-        self,
-        *,
-        window: int | Mapping[str, int] | None,
-        script: Iterable[Step],
-        rules: Iterable[Rule],
-        after: Callable[[Exchange], Answer] | None,
-        faults: Faults,
-    ) -> None:
-        self.closing = Event()
-        self.queue = RequestQueue()
-        self._counts: Counter[str] = Counter()
-        self._window = window
-        self.script: deque[Step] = deque(script)
-        self._rules = tuple(rules)
-        self._after = after
-        self._faults = faults
-        self._cache = PromptCache()
-        self._breakpoints = BreakpointCache()
-        self._lock = Lock()
+    window: int | Mapping[str, int] | None
+    script: deque[Step]
+    rules: Sequence[Rule]
+    after: Callable[[Exchange], Answer] | None
+    faults: Callable[[int], Fault | None]
+    models: Sequence[str]
+    journal: deque[Exchange]
+    """The latest requests, in order."""
+    closing: Event = attrs.field(factory=Event, init=False)
+    queue: RequestQueue = attrs.field(factory=RequestQueue, init=False)
+    _counts: Counter[str] = attrs.field(factory=Counter[str], init=False)
+    _cache: PromptCache = attrs.field(factory=PromptCache, init=False)
+    _breakpoints: BreakpointCache = attrs.field(factory=BreakpointCache, init=False)
+    _lock: Lock = attrs.field(factory=Lock, init=False)
 
     def count(self, **amounts: int) -> None:
         """Add to counters, by the names of the fields of Stats."""
@@ -113,27 +137,60 @@ class Backend:
         with self._lock:
             return Stats(**self._counts)
 
+    @property
+    def requests(self) -> tuple[Exchange, ...]:
+        """The latest requests, in order."""
+        with self._lock:
+            return tuple(self.journal)
+
+    def record_request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        client: tuple[str, int],
+        raw: bytes,
+    ) -> Exchange:
+        """Record a request in the journal."""
+        with self._lock:
+            self._counts["requests"] += 1
+            exchange = Exchange(
+                number=self._counts["requests"],
+                method=method,
+                path=path,
+                headers=headers,
+                client=client,
+                raw=raw,
+            )
+            self.journal.append(exchange)
+            if method == "POST":
+                self.queue.add(exchange.number)
+        return exchange
+
+    def list_models(self) -> HttpResponse:
+        """Answer a request for the list of models."""
+        data = [
+            {"id": name, "object": "model", "created": 0, "owned_by": "promptkit"}
+            for name in self.models
+        ]
+        return json_response({"object": "list", "data": data})
+
     def answer(self, exchange: Exchange) -> HttpResponse:
         """Answer a request, and record the outcome in the exchange."""
-        fault = (
-            self._faults(exchange.number)
-            if callable(self._faults)
-            else self._faults.get(exchange.number)
-        )
+        fault = self.faults(exchange.number)
         if isinstance(fault, Delay) and fault.answer is None:
             self._delay(exchange, fault)
         elif fault is not None:
             return self._respond(exchange, self._resolve(exchange, fault), 0)
+        api = _api_of(exchange.path)
         try:
-            _api_of(exchange.path).check(exchange)
+            api.check(exchange)
         except IllFormedRequestError as problem:
             return self.refuse(exchange, problem)
         tokens = count_request(exchange.chat).tokens
         if exchange.path in {INPUT_TOKENS, COUNT_TOKENS}:
-            return json_response(_api_of(exchange.path).write_count(tokens))
-        overflow = _api_of(exchange.path).refuse_size(
-            tokens, _reserved_tokens(exchange), self._find_window(exchange)
-        )
+            return json_response(api.write_count(tokens))
+        overflow = api.refuse_size(tokens, _reserved_tokens(exchange), self._find_window(exchange))
         if overflow is not None:
             self.count(overflows=1)
             return _http_response(overflow, exchange)
@@ -154,20 +211,20 @@ class Backend:
 
     def _find_window(self, exchange: Exchange) -> int:
         window = (
-            self._window.get(str(exchange.body.get("model")))
-            if isinstance(self._window, Mapping)
-            else self._window
+            self.window.get(str(exchange.body.get("model")))
+            if isinstance(self.window, Mapping)
+            else self.window
         )
         return sys.maxsize if window is None else window
 
     def _next_answer(self, exchange: Exchange) -> ScriptedReply | Fault:
         """Choose the answer: of the first rule that matches, otherwise of the script, otherwise of the function after it."""
         try:
-            step = next((rule.answer for rule in self._rules if _matches(rule, exchange)), None)
+            step = next((rule.answer for rule in self.rules if _matches(rule, exchange)), None)
             if step is None:
                 self.queue.wait_for_turn(exchange.number)
                 with self._lock:
-                    step = self.script.popleft() if self.script else self._after
+                    step = self.script.popleft() if self.script else self.after
             self.queue.remove(exchange.number)
             if step is not None:
                 return self._resolve(exchange, step)
@@ -230,42 +287,30 @@ class Backend:
     def _build_reply(self, exchange: Exchange, answer: ScriptedReply, tokens: int) -> ServerReply:
         model = str(exchange.body.get("model", ""))
         tokenizer = tokenizer_for(model)
-        message, finish = answer.message, answer.finish
-        if message.tool_calls:
-            message = attrs.evolve(
-                message,
-                tool_calls=tuple(
-                    attrs.evolve(call, id=call.id or f"call_{exchange.number}_{at}")
-                    for at, call in enumerate(message.tool_calls)
-                ),
-            )
-        limit, reason = self._find_limit(exchange, tokens)
+        finish = answer.finish
+        message = attrs.evolve(
+            answer.message,
+            tool_calls=tuple(
+                attrs.evolve(call, id=call.id or f"call_{exchange.number}_{at}")
+                for at, call in enumerate(answer.message.tool_calls)
+            ),
+        )
+        limit, reason = _reserved_tokens(exchange), "length"
+        room = self._find_window(exchange) - tokens
+        if _api_of(exchange.path).cuts_at_window and room < limit:
+            limit, reason = max(1, room), "model_context_window_exceeded"
         if limit and finish is None and tokenizer.count(message.text) > limit:
-            message, finish = (
-                attrs.evolve(
-                    message, content=(tokenizer.truncate(message.text, limit),), tool_calls=()
-                ),
-                reason,
-            )
+            text, finish = tokenizer.truncate(message.text, limit), reason
+            message = attrs.evolve(message, content=(text,), tool_calls=())
         written = (text for c in message.tool_calls for text in (c.name, c.arguments))
         output_tokens = sum(map(tokenizer.count, [message.text, *written]))
-        finish = finish or ("tool_calls" if message.tool_calls else "stop")
         return ServerReply(
             number=exchange.number,
             created=int(time.time()),
             model=model,
             message=message,
-            finish=finish,
+            finish=finish or ("tool_calls" if message.tool_calls else "stop"),
             usage=answer.usage or self._count_usage(exchange, tokens, output_tokens),
-        )
-
-    def _find_limit(self, exchange: Exchange, tokens: int) -> tuple[int, str]:
-        """Return the tokens that a reply may have, 0 for no limit, and the finish reason of one that reaches them."""
-        limit, window = _reserved_tokens(exchange), self._find_window(exchange)
-        return (
-            (max(1, window - tokens), "model_context_window_exceeded")
-            if _api_of(exchange.path).cuts_at_window and window - tokens < limit
-            else (limit, "length")
         )
 
     def _count_usage(self, exchange: Exchange, tokens: int, output_tokens: int) -> Usage:
@@ -349,35 +394,3 @@ def _http_response(answer: HttpAnswer, exchange: Exchange) -> HttpResponse:
 def json_response(value: object, status: int = 200) -> HttpResponse:
     """Return a response with a value as JSON."""
     return HttpResponse(status=status, body=json.dumps(value).encode(), headers=JSON)
-
-
-class RequestQueue:
-    """Requests that wait for their step of the script, by their numbers. For many threads at once.
-
-    Steps are given out in the order in which requests arrived, whichever of them is counted faster.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: set[int] = set()
-        self._changed = Condition()
-
-    def add(self, number: int) -> None:
-        """Add a request that arrived."""
-        with self._changed:
-            self._waiting.add(number)
-
-    def wait_for_turn(self, number: int) -> None:
-        """Wait until no earlier request needs a step.
-
-        Return at once for a request that is not in the queue.
-        """
-        with self._changed:
-            self._changed.wait_for(
-                lambda: number not in self._waiting or number <= min(self._waiting)
-            )
-
-    def remove(self, number: int) -> None:
-        """Remove a request that has its step, or will get none."""
-        with self._changed:
-            self._waiting.discard(number)
-            self._changed.notify_all()

@@ -15,21 +15,22 @@ from __future__ import annotations
 import json
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
 from hashlib import blake2b
-from itertools import accumulate, takewhile
+from itertools import accumulate, chain, takewhile
 from threading import Lock
 from typing import Any
 from zlib import crc32
 
-from promptkit.messages import ImagePart, ToolDefinition, Usage, as_mapping, as_sequence
+from promptkit.messages import ImagePart, Usage, as_mapping, as_sequence
 from promptkit.testing.server.anthropic_validation import list_blocks
 from promptkit.testing.server.validation import extract_text
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import CACHE_MINIMUM, cache_minimum
 from promptkit.tokens.tool_schemas import compact_arguments, format_declarations
+from promptkit.tools import read_definition
 
 BLOCK_TOKENS = 128
 MAX_BLOCKS = 1_000_000
@@ -40,8 +41,7 @@ _LOOK_BACK = 20  # blocks before a cache breakpoint
 START, SEPARATOR, END, CALL, TOOLS = range(1_000_000, 1_000_005)
 """Token ids for what is between texts; no vocabulary has them."""
 
-# that are encoded; the cut is at a fixed place, so that a longer text keeps the tokens of its
-# prefix
+# The cut is at a fixed place, so that a longer text keeps the tokens of its prefix.
 _CHARACTERS_AT_ONCE = 65_536
 
 
@@ -93,88 +93,69 @@ def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
     model = chat.get("model")
     # its name is that of an encoding
     tokenizer = tokenizer_for(model if isinstance(model, str) else None).base
-    ids = array("I")
+    encode = partial(_encode_text, tokenizer.name)
     tools = [
-        _read_definition(as_mapping(as_mapping(tool).get("function")))
+        definition
         for tool in as_sequence(chat.get("tools"))
+        if (definition := read_definition(tool))
     ]
-    if tools:
-        ids.extend((TOOLS, TOOLS))
-        ids.extend(_encode_text(tokenizer.name, format_declarations(tools, "tools")))
-    for message in map(as_mapping, as_sequence(chat.get("messages"))):
-        for part in _encode_message(message, tokenizer):
-            ids.extend(part)
-    ids.extend((START, *_encode_text(tokenizer.name, "assistant"), SEPARATOR))
-    return ids
+    messages = map(as_mapping, as_sequence(chat.get("messages")))
+    return array(
+        "I",
+        chain(
+            (TOOLS, TOOLS, *encode(format_declarations(tools, "tools"))) if tools else (),
+            *(part for message in messages for part in _encode_message(message, tokenizer, encode)),
+            (START, *encode("assistant"), SEPARATOR),
+        ),
+    )
 
 
-# Any stands for as above
-def _encode_message(message: Mapping[str, Any], tokenizer: Tokenizer) -> Iterator[array[int]]:
-    role = str(message.get("role"))
+def _encode_message(
+    message: Mapping[str, Any],  # Any: as above
+    tokenizer: Tokenizer,
+    encode: Callable[[str], array[int]],
+) -> Iterator[Sequence[int]]:
+    role, name, content = str(message.get("role")), message.get("name"), message.get("content")
     calls = [
         as_mapping(as_mapping(call).get("function"))
         for call in as_sequence(message.get("tool_calls"))
     ]
-    content = message.get("content")
     if not calls or extract_text(content):
-        name = str(message.get("name") or "")
-        framing = (
-            [START, *_encode_text(tokenizer.name, role)]
-            if role == "tool"
-            else [START, *_encode_text(tokenizer.name, role), SEPARATOR]
-        )
-        yield array(
-            "I",
-            [*framing, *_encode_text(tokenizer.name, name), SEPARATOR]
-            if name and role != "tool"
-            else framing,
-        )
-        yield from _encode_content(content, tokenizer)
-        yield array("I", (END,))
+        yield (START, *encode(role))
+        if role != "tool":
+            yield (SEPARATOR, *encode(str(name)), SEPARATOR) if name else (SEPARATOR,)
+        if isinstance(content, str):
+            yield encode(content)
+        for part in map(as_mapping, as_sequence(content)):
+            yield _encode_part(part, tokenizer, encode)
+        yield (END,)
     for call in calls:
-        function = _encode_text(tokenizer.name, str(call.get("name", "")))
         # the framing of a call, and its name there and in its result
-        yield array("I", (CALL,) * 10) + function + function
-        yield _encode_text(tokenizer.name, compact_arguments(str(call.get("arguments", ""))))
+        yield (*(CALL,) * 10, *encode(str(call.get("name", ""))) * 2)
+        yield encode(compact_arguments(str(call.get("arguments", ""))))
     if len(calls) > 1:
-        yield array("I", (CALL,) * 9)
+        yield (CALL,) * 9
 
 
-def _encode_content(content: object, tokenizer: Tokenizer) -> Iterator[array[int]]:
-    if isinstance(content, str):
-        yield _encode_text(tokenizer.name, content)
-    for part in map(as_mapping, as_sequence(content)):
-        image = as_mapping(part.get("image_url"))
-        if image:
-            url, detail = str(image.get("url", "")), image.get("detail")
-            shown = ImagePart(url=url, detail=detail if isinstance(detail, str) else None)
-            yield array(
-                "I",
-                (START + 16 + crc32(url.encode(errors="surrogatepass")) % 1_000_000,)
-                * tokenizer.count_part(shown).tokens,
-            )
-        else:
-            yield _encode_text(
-                tokenizer.name, extract_text([part]) or json.dumps(part, sort_keys=True)
-            )
+def _encode_part(
+    part: Mapping[str, Any],  # Any: as above
+    tokenizer: Tokenizer,
+    encode: Callable[[str], array[int]],
+) -> Sequence[int]:
+    if not (image := as_mapping(part.get("image_url"))):
+        return encode(extract_text([part]) or json.dumps(part, sort_keys=True))
+    url, detail = str(image.get("url", "")), image.get("detail")
+    shown = ImagePart(url=url, detail=detail if isinstance(detail, str) else None)
+    mark = START + 16 + crc32(url.encode(errors="surrogatepass")) % 1_000_000
+    return (mark,) * tokenizer.count_part(shown).tokens
 
 
 @lru_cache(maxsize=4096)
 def _encode_text(encoding: str, text: str) -> array[int]:
     vocabulary = get_encoding(encoding)
-    ids = array("I")
-    for start in range(0, len(text), _CHARACTERS_AT_ONCE):
-        ids.extend(vocabulary.encode_ordinary(text[start : start + _CHARACTERS_AT_ONCE]))
-    return ids
-
-
-def _read_definition(function: Mapping[str, Any]) -> ToolDefinition:  # Any: as above
-    description = function.get("description")
-    return ToolDefinition(
-        name=str(function.get("name", "")),
-        description=description if isinstance(description, str) else None,
-        parameters=function.get("parameters") or None,
-    )
+    starts = range(0, len(text), _CHARACTERS_AT_ONCE)
+    pieces = (text[start : start + _CHARACTERS_AT_ONCE] for start in starts)
+    return array("I", chain.from_iterable(map(vocabulary.encode_ordinary, pieces)))
 
 
 class BreakpointCache:
@@ -210,18 +191,11 @@ class BreakpointCache:
         ]
         digests = _chain_digests(scope, map(str.encode, texts))
         sizes = [*accumulate(map(count, texts))]
-        scale = tokens / max(1, sizes[-1])
-        prefixes = [int(size * scale) for size in sizes]
+        prefixes = [int(size * (tokens / max(1, sizes[-1]))) for size in sizes]
+        reachable = {at for end in marked for at in range(max(0, end - _LOOK_BACK), end + 1)}
+        entries = [at for at in marked if prefixes[at] >= minimum]
         with self._lock:
-            reachable = {at for end in marked for at in range(max(0, end - _LOOK_BACK), end + 1)}
-            read = min(
-                tokens,
-                max(
-                    (self._known[digests[at]] for at in reachable if digests[at] in self._known),
-                    default=0,
-                ),
-            )
-            entries = [at for at in marked if prefixes[at] >= minimum]
+            read = min(tokens, max(self._known.get(digests[at], 0) for at in reachable))
             for at in entries:
                 self._known.setdefault(digests[at], prefixes[at])
             cached = max((self._known[digests[at]] for at in entries), default=0)

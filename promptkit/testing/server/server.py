@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from ipaddress import ip_address
 from socketserver import BaseServer, TCPServer
-from threading import BoundedSemaphore, Lock, Thread
+from threading import Lock, Thread
 from types import TracebackType
 from typing import Self, TypeAlias
 
 from promptkit.messages import Json
 from promptkit.reprs import describe
+from promptkit.testing.network_guard import parse_ip_address
 from promptkit.testing.server.backend import Backend, HttpResponse, json_response
 from promptkit.testing.server.journal import (
     CHAT,
@@ -83,11 +83,12 @@ def serve(  # noqa: PLR0913  # the settings of a server
         TypeError: A step or an answer is of a wrong type.
         OSError: The port is in use.
     """
-    if not allow_remote and not _is_loopback(host):
+    number = parse_ip_address(host)
+    if not (allow_remote or host == "localhost" or (number and number.is_loopback)):
         raise ValueError(
             f"other machines can reach the host {host!r}, and the server answers every client: use 127.0.0.1, or pass allow_remote=True (on the command line --remote)."
         )
-    steps, known_rules = list(script), list(rules)
+    steps, known_rules = deque(script), tuple(rules)
     for step in (*steps, *(rule.answer for rule in known_rules)):
         if not callable(step):
             normalize_answer(step)
@@ -99,10 +100,10 @@ def serve(  # noqa: PLR0913  # the settings of a server
                 script=steps,
                 rules=known_rules,
                 after=after,
-                faults=faults or {},
+                faults=faults if callable(faults) else (faults or {}).get,
+                models=tuple(models),
+                journal=deque(maxlen=max_recorded),
             ),
-            models=tuple(models),
-            max_recorded=max_recorded,
         )
     )
 
@@ -147,8 +148,7 @@ class Server:
     @property
     def requests(self) -> tuple[Exchange, ...]:
         """The latest requests, in order, up to `max_recorded`."""
-        with self._http.lock:
-            return tuple(self._http.journal)
+        return self._backend.requests
 
     @property
     def stats(self) -> Stats:
@@ -159,12 +159,6 @@ class Server:
     def steps_left(self) -> int:
         """How many steps of the script are unused."""
         return len(self._backend.script)
-
-    @property
-    def connections(self) -> int:
-        """How many connections are open."""
-        with self._http.lock:
-            return len(self._http.open)
 
     def close(self) -> None:
         """Close the server, its connections and its threads.
@@ -193,21 +187,9 @@ class Server:
         self.close()
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 Connection: TypeAlias = socket.socket | tuple[bytes, socket.socket]
 Address: TypeAlias = tuple[str, int] | str
 
-
-MAX_CONNECTIONS = 512
-"""Open connections. Beyond it the newest are closed without an answer."""
 
 MAX_BODY = 64 * 1024 * 1024
 """Bytes that a request's body may have."""
@@ -217,30 +199,19 @@ POLL_INTERVAL = 0.02  # seconds between two checks whether the client still wait
 
 
 class Listener(ThreadingHTTPServer):
-    """The socket, its threads and the journal."""
+    """The socket and its threads."""
 
     daemon_threads = True
     request_queue_size = 128
     block_on_close = False
 
-    def __init__(
-        self,
-        address: tuple[str, int],
-        backend: Backend,
-        *,
-        models: tuple[str, ...],
-        max_recorded: int,
-    ) -> None:
+    def __init__(self, address: tuple[str, int], backend: Backend) -> None:
         self.backend = backend
-        self.models = models
-        self.journal: deque[Exchange] = deque(maxlen=max_recorded)
-        self._number = 0
         self.open: set[Connection] = set()
-        self._free_connections = BoundedSemaphore(MAX_CONNECTIONS)
         self.lock = Lock()
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
-        super().__init__(address, partial(Handler, self))
+        super().__init__(address, partial(Handler, backend))
 
     def server_bind(self) -> None:
         """Bind the socket. http.server would also look up the name of the host."""
@@ -250,36 +221,8 @@ class Listener(ThreadingHTTPServer):
             int(self.server_address[1]),
         )
 
-    def record_request(
-        self,
-        method: str,
-        path: str,
-        headers: Mapping[str, str],
-        client: tuple[str, int],
-        raw: bytes,
-    ) -> Exchange:
-        """Record a request in the journal."""
-        with self.lock:
-            self._number += 1
-            exchange = Exchange(
-                number=self._number,
-                method=method,
-                path=path,
-                headers=headers,
-                client=client,
-                raw=raw,
-            )
-            self.journal.append(exchange)
-            if method == "POST":
-                self.backend.queue.add(exchange.number)
-        self.backend.count(requests=1)
-        return exchange
-
     def process_request(self, request: Connection, client_address: Address) -> None:
-        """Start the thread of a connection, or close it if there are too many."""
-        if not self._free_connections.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+        """Start the thread of a connection."""
         with self.lock:
             self.open.add(request)
         super().process_request(request, client_address)
@@ -291,7 +234,6 @@ class Listener(ThreadingHTTPServer):
         finally:
             with self.lock:
                 self.open.discard(request)
-            self._free_connections.release()
 
     def handle_error(self, request: Connection, client_address: Address) -> None:
         """Ignore the errors of a client that went away, and show all others."""
@@ -310,24 +252,20 @@ class Handler(BaseHTTPRequestHandler):
 
     def __init__(
         self,
-        listener: Listener,
+        backend: Backend,
         request: socket.socket,
         client: tuple[str, int],
         server: BaseServer,
     ) -> None:
-        self._listener = listener
+        self._backend = backend
         super().__init__(request, client, server)
 
     def do_GET(self) -> None:
         """Send the list of models."""
         exchange = self._record(b"")
-        data = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "promptkit"}
-            for name in self._listener.models
-        ]
         self._send(
             exchange,
-            json_response({"object": "list", "data": data})
+            self._backend.list_models()
             if exchange.path == MODELS
             else _refuse_path(exchange, MODELS),
         )
@@ -345,16 +283,17 @@ class Handler(BaseHTTPRequestHandler):
         try:
             outgoing = self._answer(exchange, size)
         finally:
-            self._listener.backend.queue.remove(exchange.number)
+            self._backend.queue.remove(exchange.number)
         self._send(exchange, outgoing)
 
     def _answer(self, exchange: Exchange, size: int | None) -> HttpResponse:
-        backend = self._listener.backend
+        refuse = self._backend.refuse
         if size is None:
-            problem = IllFormedRequestError("The request has no Content-Length.")
-            return backend.refuse(exchange, problem, 411)
+            return refuse(
+                exchange, IllFormedRequestError("The request has no Content-Length."), 411
+            )
         if size > MAX_BODY:
-            return backend.refuse(exchange, IllFormedRequestError("The request is too large."), 413)
+            return refuse(exchange, IllFormedRequestError("The request is too large."), 413)
         if exchange.path not in POSTS:
             return _refuse_path(exchange, *POSTS)
         try:
@@ -362,18 +301,20 @@ class Handler(BaseHTTPRequestHandler):
         except (ValueError, RecursionError):
             body = None
         if not isinstance(body, dict):
-            problem = IllFormedRequestError(
-                "We could not parse the JSON body of your request. The OpenAI API expects a JSON payload."
+            return refuse(
+                exchange,
+                IllFormedRequestError(
+                    "We could not parse the JSON body of your request. The OpenAI API expects a JSON payload."
+                ),
             )
-            return backend.refuse(exchange, problem)
         exchange.body = body
-        return backend.answer(exchange)
+        return self._backend.answer(exchange)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # the parameter's name in http.server
         """Print nothing, because the journal has the requests."""
 
     def _record(self, raw: bytes) -> Exchange:
-        return self._listener.record_request(
+        return self._backend.record_request(
             self.command,
             self.path.partition("?")[0],
             {name.lower(): value for name, value in self.headers.items()},
@@ -382,7 +323,7 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def _send(self, exchange: Exchange, outgoing: HttpResponse) -> None:
-        if outgoing.status is None or self._listener.backend.closing.is_set():
+        if outgoing.status is None or self._backend.closing.is_set():
             self._wait()
             return
         exchange.status = outgoing.status
@@ -391,15 +332,21 @@ class Handler(BaseHTTPRequestHandler):
             "request-id" if exchange.path in {MESSAGES, COUNT_TOKENS} else "x-request-id",
             f"req_{exchange.number}",
         )
-        if isinstance(outgoing.body, bytes):
-            self._send_whole(outgoing, outgoing.body)
+        if isinstance(body := outgoing.body, bytes):
+            self._send_headers(outgoing, {"Content-Length": str(len(body))})
+            self.wfile.write(body[: len(body) // 2] if outgoing.cut else body)
         else:
-            self._send_stream(outgoing, outgoing.body, exchange.seconds_between)
-
-    def _send_whole(self, outgoing: HttpResponse, body: bytes) -> None:
-        self._send_headers(outgoing, {"Content-Length": str(len(body))})
-        self.wfile.write(body[: len(body) // 2] if outgoing.cut else body)
-        self._end(outgoing)
+            self._send_stream(outgoing, body, exchange.seconds_between)
+        self.wfile.flush()
+        self.close_connection = self.close_connection or outgoing.cut is not None
+        if outgoing.cut == "reset":
+            # With a linger time of 0, closing sends RST instead of FIN.
+            self.connection.setsockopt(
+                socket.SOL_SOCKET,
+                socket.SO_LINGER,
+                struct.pack("hh" if os.name == "nt" else "ii", 1, 0),
+            )
+            self.connection.close()
 
     def _send_stream(
         self, outgoing: HttpResponse, events: Iterator[bytes], seconds_between: float
@@ -410,37 +357,22 @@ class Handler(BaseHTTPRequestHandler):
         )
         sent = list(events) if outgoing.cut else events
         for event in sent[: len(sent) // 2] if isinstance(sent, list) else sent:
-            self._listener.backend.closing.wait(seconds_between)
+            self._backend.closing.wait(seconds_between)
             self.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
             self.wfile.flush()
         if outgoing.cut != "reset":
             self.wfile.write(b"0\r\n\r\n")
-        self._end(outgoing)
 
     def _send_headers(self, outgoing: HttpResponse, more: Mapping[str, str]) -> None:
         for name, value in {**outgoing.headers, **more}.items():
             self.send_header(name, value)
         self.end_headers()
 
-    def _end(self, outgoing: HttpResponse) -> None:
-        self.wfile.flush()
-        if outgoing.cut is None:
-            return
-        self.close_connection = True
-        if outgoing.cut == "reset":
-            # With a linger time of 0, closing sends RST instead of FIN.
-            self.connection.setsockopt(
-                socket.SOL_SOCKET,
-                socket.SO_LINGER,
-                struct.pack("hh" if os.name == "nt" else "ii", 1, 0),
-            )
-            self.connection.close()
-
     def _wait(self) -> None:
         """Send nothing until the client goes away or the server closes."""
         self.close_connection = True
         self.connection.settimeout(POLL_INTERVAL)
-        while not self._listener.backend.closing.wait(POLL_INTERVAL):
+        while not self._backend.closing.wait(POLL_INTERVAL):
             with suppress(TimeoutError):
                 if not self.connection.recv(1, socket.MSG_PEEK):
                     return

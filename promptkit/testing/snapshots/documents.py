@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from importlib.metadata import version
@@ -144,8 +144,8 @@ def _format_level(level: BudgetLevel, above: BudgetLevel | None) -> str:
     return f"{usage} Compared with {above.label}:\n\n{compared}"
 
 
-def _format_count(messages: int) -> str:
-    return f"{messages:,} message{'' if messages == 1 else 's'}"
+def _format_count(number: int, noun: str = "message") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _list_shown_messages(level: BudgetLevel) -> list[_ShownMessage]:
@@ -153,10 +153,14 @@ def _list_shown_messages(level: BudgetLevel) -> list[_ShownMessage]:
     paths: list[set[str]] = [set() for _ in level.messages]
     for span in level.rendered.source_map if level.rendered else ():
         paths[span.message].add(span.path)
-    titles = [format_title(message, names) for message in level.messages]
     return [
-        _ShownMessage(title, format_section(title, message), message, frozenset(path))
-        for title, message, path in zip(titles, level.messages, paths, strict=True)
+        _ShownMessage(
+            title := format_title(message, names),
+            format_section(title, message),
+            message,
+            frozenset(path),
+        )
+        for message, path in zip(level.messages, paths, strict=True)
     ]
 
 
@@ -166,8 +170,11 @@ def _compare_levels(
     """Yield lines that say which messages stay, and which are gone, changed or new."""
     for mark, pairs in groupby(_pair_messages(larger, smaller), key=_mark_pair):
         run = list(pairs)
-        shown = [new or old for old, new in run]
-        names = [f"{each.title}: {format_headline(each.message)}" for each in shown if each]
+        names = [
+            f"{shown.title}: {format_headline(shown.message)}"
+            for old, new in run
+            if (shown := new or old)
+        ]
         if mark == " ":
             yield f"  {_format_count(len(run))} stay{'s' if len(run) == 1 else ''}"
         elif mark == "-" and len(run) > MAX_RUN:
@@ -202,41 +209,29 @@ def _pair_messages(
 def _find_unchanged(
     larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]
 ) -> list[tuple[int, int]]:
-    """Find the indices of messages that both levels have in the same order: their longest increasing subsequence.
+    """Find the indices of messages that both levels have, in their order.
 
     Equal messages are told apart by their number, counted from the end, because pruning removes the
     oldest first.
     """
-    places = {
-        key: len(larger) - 1 - index for index, key in enumerate(_number_from_the_end(larger))
-    }
-    common = [
-        (places[key], index)
-        for index, key in sorted(
-            (len(smaller) - 1 - back, key) for back, key in enumerate(_number_from_the_end(smaller))
+    blocks = SequenceMatcher(
+        None, [*_number_from_the_end(larger)], [*_number_from_the_end(smaller)], autojunk=False
+    ).get_matching_blocks()
+    return [
+        (len(larger) - 1 - at, len(smaller) - 1 - start)
+        for block in reversed(blocks)
+        for at, start in zip(
+            reversed(range(block.a, block.a + block.size)),
+            reversed(range(block.b, block.b + block.size)),
+            strict=True,
         )
-        if key in places
     ]
-    ends: list[int] = []  # for each length, the smallest place at which a subsequence of it ends
-    end_indices: list[int] = []  # the same, as an index of `common`
-    previous: list[int] = []
-    for at, (place, _) in enumerate(common):
-        length = bisect_left(ends, place)
-        previous.append(end_indices[length - 1] if length else -1)
-        ends[length : length + 1] = [place]
-        end_indices[length : length + 1] = [at]
-    longest: list[tuple[int, int]] = []
-    at = end_indices[-1] if end_indices else -1
-    while at >= 0:
-        longest.append(common[at])
-        at = previous[at]
-    return longest[::-1]
 
 
 def _number_from_the_end(messages: Sequence[_ShownMessage]) -> Iterator[tuple[str, int]]:
-    seen: dict[str, int] = {}
+    seen: Counter[str] = Counter()
     for shown in reversed(messages):
-        seen[shown.text] = seen.get(shown.text, 0) + 1
+        seen[shown.text] += 1
         yield shown.text, seen[shown.text]
 
 
@@ -251,7 +246,7 @@ def _pair_between(
     at = 0
     unpaired: list[_ShownMessage] = []
     for shown in new:
-        rows = [row for key in _list_keys(shown) if (row := indices.get(key))]
+        rows = [indices.get(key, []) for key in _list_keys(shown)]
         places = [row[place] for row in rows if (place := bisect_left(row, at)) < len(row)]
         if not places:
             unpaired.append(shown)
@@ -297,8 +292,7 @@ def _diff_messages(old: Message | None, new: Message) -> Iterator[str]:
 
 def _list_receipt_lines(rendered: Rendered, stabilizer: Stabilizer) -> Iterator[str]:
     exact = "" if rendered.exact else ", estimated"
-    count = len(rendered.messages)
-    yield f"{rendered.tokens:,} of {rendered.budget:,} tokens{exact} in {count:,} message{'' if count == 1 else 's'}"
+    yield f"{rendered.tokens:,} of {rendered.budget:,} tokens{exact} in {_format_count(len(rendered.messages))}"
     if rendered.context is not None:
         yield f"budget: {rendered.context.explain()}"
     if rendered.reserved:
@@ -314,17 +308,16 @@ def _list_receipt_lines(rendered: Rendered, stabilizer: Stabilizer) -> Iterator[
     if not rendered.removals:
         yield "removed: nothing"
         return
-    pieces = len(rendered.removals)
-    yield f"removed: {pieces:,} piece{'' if pieces == 1 else 's'}, first to last"
+    yield f"removed: {_format_count(len(rendered.removals), 'piece')}, first to last"
     yield _format_row("tokens", "priority", "reason", "element")
     for removal in rendered.removals:
-        element = stabilizer.stabilize_text(removal.label) + (
-            f" (with {stabilizer.stabilize_text(removal.partner_label)})"
-            if removal.partner_label
-            else ""
-        )
+        partner = removal.partner_label
         yield _format_row(
-            f"{removal.tokens:,}", format_priority(removal.priority), removal.reason, element
+            f"{removal.tokens:,}",
+            format_priority(removal.priority),
+            removal.reason,
+            stabilizer.stabilize_text(removal.label)
+            + (f" (with {stabilizer.stabilize_text(partner)})" if partner else ""),
         )
 
 

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from promptkit import testing
+
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from syrupy.assertion import SnapshotAssertion
-    from syrupy.extensions.base import AbstractSyrupyExtension
-
-    from promptkit.testing import MessagesSnapshot, PromptSnapshot, ReceiptSnapshot, WireSnapshot
     from promptkit.testing.snapshots.snapshot import Mismatch
     from promptkit.testing.snapshots.stabilize import MachineFolders
 
-    T = TypeVar("T", bound=PromptSnapshot)
+T = TypeVar("T", bound="testing.PromptSnapshot")
 
 pytest_plugins = ["promptkit.testing.bench_fixture", "promptkit.testing.network_guard_plugin"]
 
@@ -41,13 +38,11 @@ def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str]
     """Describe a mismatch in one line. pytest would cut a longer text off, so the report shows the diff in its own section."""
     if op != "==" or "promptkit.testing.snapshots.snapshot" not in sys.modules:
         return None
-    from promptkit.testing.snapshots.snapshot import PromptSnapshot
-
-    prompt, snapshot = (left, right) if isinstance(right, PromptSnapshot) else (right, left)
-    if not isinstance(snapshot, PromptSnapshot) or not snapshot.mismatches:
-        return None
-    mismatch = snapshot.mismatches[-1]
-    return [f"{type(prompt).__name__} == {mismatch.path}", str(mismatch)]
+    for prompt, snapshot in ((left, right), (right, left)):
+        if isinstance(snapshot, testing.PromptSnapshot) and snapshot.mismatches:
+            mismatch = snapshot.mismatches[-1]
+            return [f"{type(prompt).__name__} == {mismatch.path}", str(mismatch)]
+    return None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,56 +66,40 @@ def pytest_runtest_makereport(
 
 
 @pytest.fixture
-def prompt_snapshot(request: pytest.FixtureRequest) -> PromptSnapshot:
+def prompt_snapshot(request: pytest.FixtureRequest) -> testing.PromptSnapshot:
     """Compare a prompt as readable Markdown: `assert prompt == prompt_snapshot`."""
-    _require_syrupy(request)
-    from promptkit.testing.snapshots.snapshot import PromptExtension, PromptSnapshot
-
-    return _make_snapshot(PromptSnapshot, PromptExtension, request)
+    return _make_snapshot(lambda: testing.PromptSnapshot, request)
 
 
 @pytest.fixture
-def messages_snapshot(request: pytest.FixtureRequest) -> MessagesSnapshot:
+def messages_snapshot(request: pytest.FixtureRequest) -> testing.MessagesSnapshot:
     """Compare the messages that are sent: `assert prompt == messages_snapshot`, or `messages_snapshot.to("anthropic")`."""
-    _require_syrupy(request)
-    from promptkit.testing.snapshots.snapshot import MessagesExtension, MessagesSnapshot
-
-    return _make_snapshot(MessagesSnapshot, MessagesExtension, request)
+    return _make_snapshot(lambda: testing.MessagesSnapshot, request)
 
 
 @pytest.fixture
-def receipt_snapshot(request: pytest.FixtureRequest) -> ReceiptSnapshot:
+def receipt_snapshot(request: pytest.FixtureRequest) -> testing.ReceiptSnapshot:
     """Compare the receipt, what a prompt cost and lost: `assert prompt == receipt_snapshot.at(budgets=[4_000])`."""
-    _require_syrupy(request)
-    from promptkit.testing.snapshots.snapshot import ReceiptExtension, ReceiptSnapshot
-
-    return _make_snapshot(ReceiptSnapshot, ReceiptExtension, request)
+    return _make_snapshot(lambda: testing.ReceiptSnapshot, request)
 
 
 @pytest.fixture
-def wire_snapshot(request: pytest.FixtureRequest) -> WireSnapshot:
+def wire_snapshot(request: pytest.FixtureRequest) -> testing.WireSnapshot:
     """Compare whole requests as a provider gets them: `assert server.requests[-1] == wire_snapshot`."""
-    _require_syrupy(request)
-    from promptkit.testing.snapshots.snapshot import WireExtension, WireSnapshot
-
-    return _make_snapshot(WireSnapshot, WireExtension, request)
+    return _make_snapshot(lambda: testing.WireSnapshot, request)
 
 
-def _require_syrupy(request: pytest.FixtureRequest) -> None:
+def _make_snapshot(find_kind: Callable[[], type[T]], request: pytest.FixtureRequest) -> T:
+    """Make a snapshot of a kind, which is loaded with syrupy."""
     if not request.config.pluginmanager.hasplugin("syrupy"):
         pytest.fail(
             f"{request.fixturename} needs syrupy, which is not loaded here: run `pip install 'syrupy>=5'`, "
             "or `pip install '.[testing]'` in a checkout of promptkit.",
             pytrace=False,
         )
-
-
-def _make_snapshot(
-    kind: type[T], extension: type[AbstractSyrupyExtension], request: pytest.FixtureRequest
-) -> T:
-    assertion: SnapshotAssertion = request.getfixturevalue("snapshot")
+    kind = find_kind()
     return kind(
-        assertion=assertion.use_extension(extension),
+        assertion=request.getfixturevalue("snapshot").use_extension(kind.extension),
         find_folders=lambda: _find_folders(request),
         mismatches=request.node.stash.setdefault(MISMATCHES, []),
     )
@@ -129,13 +108,11 @@ def _make_snapshot(
 def _find_folders(request: pytest.FixtureRequest) -> MachineFolders:
     from promptkit.testing.snapshots.stabilize import MachineFolders
 
-    pytest_folder: Path | None = None
-    if request.config.pluginmanager.hasplugin("tmpdir"):
-        factory: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
-        pytest_folder = factory.getbasetemp()
     return MachineFolders(
         root=request.config.rootpath,
         home=Path.home(),
         temporary=Path(tempfile.gettempdir()),
-        pytest=pytest_folder,
+        pytest=request.getfixturevalue("tmp_path_factory").getbasetemp()
+        if request.config.pluginmanager.hasplugin("tmpdir")
+        else None,
     )

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import attrs
 from syrupy.assertion import AssertionResult, SnapshotAssertion
@@ -48,6 +48,64 @@ from promptkit.tokens import Tokenizer
 from promptkit.wire.parts import WireFormat
 
 
+class _WholeFiles(SingleFileSnapshotExtension):
+    """Replace the file of a snapshot as a whole: where the disk is full, the old one stays."""
+
+    @classmethod
+    def write_snapshot_collection(
+        cls, *, snapshot_collection: SnapshotCollection, name_order: dict[str, int] | None = None
+    ) -> None:
+        """Write the only snapshot of a collection."""
+        del name_order  # there is one
+        text = str(next(iter(snapshot_collection)).data)
+        write_output(
+            Path(snapshot_collection.location), lambda file: file.write(text.encode()), mode=0o666
+        )
+
+
+class PromptExtension(_WholeFiles):
+    """Write the document as a Markdown file."""
+
+    _write_mode = WriteMode.TEXT
+    file_extension = "md"
+
+    def serialize(self, data: Callable[[], object], **_: object) -> str:
+        """Return the text that the function `data` returns."""
+        return str(data())
+
+
+class WireExtension(PromptExtension):
+    """Write the document as a Markdown file of its own kind."""
+
+    file_extension = "request"
+
+
+class ReceiptExtension(PromptExtension):
+    """Write the document as a text file."""
+
+    file_extension = "receipt"
+
+
+class MessagesExtension(_WholeFiles, JSONSnapshotExtension):
+    """Write the document as JSON, with syrupy's `matcher`, `include` and `exclude`."""
+
+    _max_depth = 500  # of nesting; syrupy omits values below its own limit
+    file_extension = "messages"
+
+    def serialize(
+        self,
+        data: Callable[[], object],
+        *,
+        exclude: PropertyFilter | None = None,
+        include: PropertyFilter | None = None,
+        matcher: PropertyMatcher | None = None,
+    ) -> str:
+        """Return what the function `data` returns as JSON text, with invisible characters escaped."""
+        return escape_json(
+            str(super().serialize(data(), exclude=exclude, include=include, matcher=matcher))
+        )
+
+
 @attrs.frozen(kw_only=True, eq=False, repr=False)
 class PromptSnapshot:
     """A prompt as Markdown, in a file of its own.
@@ -59,6 +117,9 @@ class PromptSnapshot:
     >>> def test_review(prompt_snapshot: PromptSnapshot) -> None:
     ...     assert Review(change="+x = 1") == prompt_snapshot.at(budgets=[8_000, 2_000])
     """
+
+    extension: ClassVar[type[_WholeFiles]] = PromptExtension
+    """Names the file, and writes it."""
 
     assertion: SnapshotAssertion
     """syrupy's assertion, with the extension that names the file."""
@@ -187,6 +248,8 @@ class PromptSnapshot:
 class MessagesSnapshot(PromptSnapshot):
     """The messages of a prompt as they are sent, as JSON: in the format of OpenAI's Chat Completions unless `to` selects another."""
 
+    extension = MessagesExtension
+
     _wire_format: WireFormat = "chat"
 
     def __call__(
@@ -226,6 +289,8 @@ class MessagesSnapshot(PromptSnapshot):
 class ReceiptSnapshot(PromptSnapshot):
     """The receipt of a prompt: what it cost, what was removed and why."""
 
+    extension = ReceiptExtension
+
     def _build_document(self, levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> object:
         return format_receipt(levels, stabilizer)
 
@@ -238,6 +303,8 @@ class WireSnapshot(PromptSnapshot):
     arguments of an SDK's call, or a list of these. Secrets of common shapes are left out.
     """
 
+    extension = WireExtension
+
     def _build(self, prompt: object, stabilizer: Stabilizer) -> object:
         if self.options != SnapshotOptions():
             raise TypeError(
@@ -246,64 +313,6 @@ class WireSnapshot(PromptSnapshot):
         return "\n\n".join(
             format_request(read_request(request), stabilizer)
             for request in (as_sequence(prompt) or (prompt,))
-        )
-
-
-class _WholeFiles(SingleFileSnapshotExtension):
-    """Replace the file of a snapshot as a whole: where the disk is full, the old one stays."""
-
-    @classmethod
-    def write_snapshot_collection(
-        cls, *, snapshot_collection: SnapshotCollection, name_order: dict[str, int] | None = None
-    ) -> None:
-        """Write the only snapshot of a collection."""
-        del name_order  # there is one
-        text = str(next(iter(snapshot_collection)).data)
-        write_output(
-            Path(snapshot_collection.location), lambda file: file.write(text.encode()), mode=0o666
-        )
-
-
-class PromptExtension(_WholeFiles):
-    """Write the document as a Markdown file."""
-
-    _write_mode = WriteMode.TEXT
-    file_extension = "md"
-
-    def serialize(self, data: Callable[[], object], **_: object) -> str:
-        """Return the text that the function `data` returns."""
-        return str(data())
-
-
-class WireExtension(PromptExtension):
-    """Write the document as a Markdown file of its own kind."""
-
-    file_extension = "request"
-
-
-class ReceiptExtension(PromptExtension):
-    """Write the document as a text file."""
-
-    file_extension = "receipt"
-
-
-class MessagesExtension(_WholeFiles, JSONSnapshotExtension):
-    """Write the document as JSON, with syrupy's `matcher`, `include` and `exclude`."""
-
-    _max_depth = 500  # of nesting; syrupy omits values below its own limit
-    file_extension = "messages"
-
-    def serialize(
-        self,
-        data: Callable[[], object],
-        *,
-        exclude: PropertyFilter | None = None,
-        include: PropertyFilter | None = None,
-        matcher: PropertyMatcher | None = None,
-    ) -> str:
-        """Return what the function `data` returns as JSON text, with invisible characters escaped."""
-        return escape_json(
-            str(super().serialize(data(), exclude=exclude, include=include, matcher=matcher))
         )
 
 

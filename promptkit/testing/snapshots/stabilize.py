@@ -19,9 +19,8 @@ from typing import Literal, TypeAlias
 import attrs
 
 from promptkit import DocumentPart, ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition
-from promptkit.messages import Json, Role
+from promptkit.messages import Json, Role, copy_json
 from promptkit.tokens import Count, Tokenizer
-from promptkit.transcript.log.redaction import change_strings
 from promptkit.wire.parts import parse_data_url
 
 ReplaceText: TypeAlias = Callable[[str], str]
@@ -78,7 +77,6 @@ class Stabilizer:
         self._numbered = numbered
         self._numbers: dict[str, dict[str, int]] = {}
         self._call_ids: set[str] = set()
-        self._ids = bool(options.ids)
         self._steps: list[ReplaceText] = list(options.functions)
         if options.ids:
             forms = _IDS if options.ids is True else compile_id_pattern(options.ids)
@@ -132,7 +130,8 @@ class Stabilizer:
 
     def stabilize_json(self, value: Json) -> Json:
         """Replace what varies in the strings of a copy of a JSON value."""
-        return change_strings(value, self.stabilize_text)
+        copied: Json = copy_json(value, self.stabilize_text)
+        return copied
 
     def stabilize_call(self, call: ToolCall) -> ToolCall:
         """Replace what varies in the id and the arguments of a tool call."""
@@ -143,7 +142,7 @@ class Stabilizer:
     def stabilize_call_id(self, call_id: str) -> str:
         """Replace the id of a tool call, which is an id whatever its form."""
         replaced = self.stabilize_text(call_id)
-        return self._replace_id(call_id) if self._ids and replaced == call_id else replaced
+        return self._replace_id(call_id) if self.options.ids and replaced == call_id else replaced
 
     def _replace_call_id(self, match: re.Match[str]) -> str:
         return (
@@ -216,14 +215,12 @@ def _make_folder_steps(
             steps.append(
                 _make_folder_step(folder, lambda name: make_placeholder("tmp", name), inside)
             )
-    for folder, name in ((folders.root, "<root>"), (folders.home, "<home>")):
-        if len(folder.parts) > 1:  # the root of the file system is in every path
-            steps.append(_make_folder_step(folder, _make_constant(name)))
-    return steps
-
-
-def _make_constant(name: str) -> ReplaceText:
-    return lambda _: name
+    return steps + [
+        # nothing is matched inside these folders, so that the name is added to an empty text
+        _make_folder_step(folder, name.__add__)
+        for folder, name in ((folders.root, "<root>"), (folders.home, "<home>"))
+        if len(folder.parts) > 1  # the root of the file system is in every path
+    ]
 
 
 def _make_folder_step(folder: Path, name_folder: ReplaceText, inside: str = "") -> ReplaceText:

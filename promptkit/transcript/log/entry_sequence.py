@@ -65,9 +65,13 @@ class EntryNumbers:
         """Yield the numbers from one index up to another, as ranges, in order."""
         if start < stop:
             self.get(start)
-        for first, run in zip(self._starts, list(self._runs), strict=False):
-            if piece := run[max(start - first, 0) : max(stop - first, 0)]:
-                yield piece
+        yield from filter(
+            None,
+            (
+                run[max(start - first, 0) : max(stop - first, 0)]
+                for first, run in zip(self._starts, list(self._runs), strict=False)
+            ),
+        )
 
     def iter_back(self, number: int | None) -> Iterator[range]:
         """Yield the numbers from one entry back to the first, as ranges, newest range first.
@@ -227,9 +231,8 @@ class EntrySequence(Sequence["Entry"]):
         All of the tail may.
         """
         for number in self.numbers.earlier.find_text(texts, lower=True):
-            index = self.numbers.index(number)
-            if index is not None and self._start <= index < self._end:
-                yield index - self._start
+            if (at := self.numbers.index(number)) is not None and self._start <= at < self._end:
+                yield at - self._start
         yield from range(max(len(self.numbers) - self._start, 0), len(self))
 
     def count_messages(self) -> int:
@@ -244,8 +247,7 @@ class EntrySequence(Sequence["Entry"]):
         yield from (entry for entry in reversed(self._newer()) if entry.kind in kinds)
         stop = min(self._end, len(self.numbers))
         for number in reversed(self.numbers.earlier.find_kinds(kinds)):
-            index = self.numbers.index(number)
-            if index is not None and self._start <= index < stop:
+            if (index := self.numbers.index(number)) is not None and self._start <= index < stop:
                 yield self.numbers.earlier.read(number, number + 1)[0]
 
 
@@ -260,9 +262,11 @@ def find_kinds(path: Sequence[Entry], *kinds: EntryKind) -> Iterator[Entry]:
 
 def iter_redactions(path: Sequence[Entry]) -> Iterator[Edit]:
     """Yield the edits of a path that redact an entry, newest first."""
-    for entry in find_kinds(path, "edit"):
-        if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted":
-            yield entry.payload
+    return (
+        entry.payload
+        for entry in find_kinds(path, "edit")
+        if isinstance(entry.payload, Edit) and entry.payload.reason == "redacted"
+    )
 
 
 def find_entry(path: Sequence[Entry], entry_id: str) -> int | None:

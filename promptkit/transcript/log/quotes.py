@@ -50,8 +50,9 @@ def quote_sources(message: Message, find: Callable[[str], Entry | None]) -> Mess
     stored: list[str] = []
     quotes: list[Quote] = []
     length = done = 0
-    found = [*_find_lines(message.text, find), *_find_passages(message.text, find)]
-    for start, quote in sorted(found, key=itemgetter(0)):
+    for start, quote in sorted(
+        [*_find_lines(message.text, find), *_find_passages(message.text, find)], key=itemgetter(0)
+    ):
         if start < done:
             continue
         piece = message.text[done:start]
@@ -61,8 +62,10 @@ def quote_sources(message: Message, find: Callable[[str], Entry | None]) -> Mess
         done = start + quote.end - quote.start
     if not quotes:
         return MessageEntry(message=message)
-    text = "".join((*stored, message.text[done:]))
-    return MessageEntry(message=attrs.evolve(message, content=(text,)), quotes=tuple(quotes))
+    return MessageEntry(
+        message=attrs.evolve(message, content=("".join((*stored, message.text[done:])),)),
+        quotes=tuple(quotes),
+    )
 
 
 def restore_quotes(entry: MessageEntry, find: Callable[[str], Entry | None]) -> Message:
@@ -74,8 +77,7 @@ def restore_quotes(entry: MessageEntry, find: Callable[[str], Entry | None]) -> 
     pieces: list[str] = []
     done = 0
     for quote in entry.quotes:
-        source = find(quote.entry)
-        if source is not None and text.startswith(QUOTE_MARK, quote.at):
+        if (source := find(quote.entry)) is not None and text.startswith(QUOTE_MARK, quote.at):
             origin = _get_source_text(source) if quote.of == "text" else _write_line(source)
             pieces += (text[done : quote.at], origin[quote.start : quote.end])
             done = quote.at + len(QUOTE_MARK)
@@ -96,8 +98,7 @@ def find_sources(path: Sequence[Entry]) -> Callable[[str], Entry | None]:
             return None if index is None else path[index]
 
         return find
-    entries = {entry.id: entry for entry in path if entry.id not in redacted}
-    return entries.get
+    return {entry.id: entry for entry in path if entry.id not in redacted}.get
 
 
 def _find_passages(text: str, find: Callable[[str], Entry | None]) -> Iterator[tuple[int, Quote]]:
@@ -149,8 +150,10 @@ def _count_shared(text: str, line: str) -> int:
     """Return how many characters two texts have in common at their beginning."""
     if text == line:
         return len(line)
-    pairs = enumerate(zip(text, line, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(text), len(line)))
+    return next(
+        (at for at, (one, other) in enumerate(zip(text, line, strict=False)) if one != other),
+        min(len(text), len(line)),
+    )
 
 
 def _write_line(source: Entry) -> str:

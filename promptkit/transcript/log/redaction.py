@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Literal, TypeAlias
 
 import attrs
 
-from promptkit.messages import DocumentPart, ImagePart, Json, Message, OpaquePart, Part
+from promptkit.messages import DocumentPart, ImagePart, Json, Message, OpaquePart, Part, copy_json
 
 Redactor: TypeAlias = Callable[[str], str]
 """Remove secrets from a text. Must be deterministic and idempotent.
@@ -92,38 +92,17 @@ def redact_message(message: Message, redactor: Redactor) -> Message:
         attrs.evolve(call, arguments=_redact_arguments(call.arguments, redactor))
         for call in message.tool_calls
     )
-    is_same = content == message.content and calls == message.tool_calls
-    return message if is_same else attrs.evolve(message, content=content, tool_calls=calls)
+    return (
+        message
+        if content == message.content and calls == message.tool_calls
+        else attrs.evolve(message, content=content, tool_calls=calls)
+    )
 
 
 def redact_json(value: Json, redactor: Redactor) -> Json:
     """Remove secrets from the strings and the keys of a copy of a JSON value."""
-    return change_strings(value, redactor, keys=True)
-
-
-def change_strings(value: Json, change: Callable[[str], str], *, keys: bool = False) -> Json:
-    """Copy a JSON value with its strings changed, and its keys if they are to be, without recursion."""
-    root: list[Json] = [value]
-    todo: list[list[Json] | dict[str, Json]] = [root]
-
-    def copy(item: Json) -> Json:
-        if isinstance(item, str):
-            return change(item)
-        if isinstance(item, Mapping):
-            todo.append({change(key) if keys else key: child for key, child in item.items()})
-        elif isinstance(item, list):
-            todo.append(list(item))
-        else:
-            return item
-        return todo[-1]
-
-    while todo:
-        holder = todo.pop()
-        if isinstance(holder, dict):
-            holder.update({key: copy(item) for key, item in holder.items()})
-        else:
-            holder[:] = map(copy, holder)
-    return root[0]
+    redacted: Json = copy_json(value, redactor, keys=True)
+    return redacted
 
 
 def _redact_parts(content: Iterable[Part], redactor: Redactor) -> Iterator[Part]:

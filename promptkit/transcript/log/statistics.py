@@ -47,8 +47,11 @@ def read_usage(payload: EntryPayload) -> Usage | None:
     ):
         return usage
     written = Sizer(tokenizer_for(payload.model, mean=True)).count_message(payload.message)
-    is_placeholder = usage.output_tokens < PLACEHOLDER_SHARE * written
-    return attrs.evolve(usage, output_tokens=written) if is_placeholder else usage
+    return (
+        attrs.evolve(usage, output_tokens=written)
+        if usage.output_tokens < PLACEHOLDER_SHARE * written
+        else usage
+    )
 
 
 def read_bill(payload: EntryPayload) -> BilledTokens | None:
@@ -57,8 +60,7 @@ def read_bill(payload: EntryPayload) -> BilledTokens | None:
     No more tokens can be read from a cache or written to it than the request had, or its price
     would be negative.
     """
-    usage = read_usage(payload)
-    if usage is None or not usage.input_tokens:
+    if (usage := read_usage(payload)) is None or not usage.input_tokens:
         return None
     cached = min(usage.cached_tokens, usage.input_tokens)
     written = min(usage.written_tokens, usage.input_tokens - cached)
@@ -159,8 +161,7 @@ class TranscriptTotals:
             for levels in as_mapping(payload.losses.get("levels")).values():
                 for level, count in as_mapping(levels).items():
                     self._facts[level] += count if isinstance(count, int) else 0
-        message = entry.message
-        if message is not None:
+        if (message := entry.message) is not None:
             self._roles[message.role] += 1
             self._calls += len(message.tool_calls)
             if self._count_tokens is not None:

@@ -93,9 +93,7 @@ class Transcript:
         loaded = (
             self.store.load_latest() if isinstance(self.store, IndexedStore) else self.store.load()
         )
-        self._earlier = (
-            loaded.earlier if loaded.earlier is not None and len(loaded.earlier) else None
-        )
+        self._earlier = loaded.earlier or None
         self._entries: list[Entry] = []  # after those of `_earlier`, as in all that follow
         self._by_id: dict[str, Entry] = {}
         self._labels: dict[str, str] = {}
@@ -137,9 +135,13 @@ class Transcript:
     @property
     def leaf(self) -> str | None:
         """The id of the entry that the next entry follows; None for an empty transcript."""
-        if self._path:
-            return self._path[-1].id
-        return None if self._stem is None else self._read_earlier(self._stem.newest).id
+        return (
+            self._path[-1].id
+            if self._path
+            else None
+            if self._stem is None
+            else self._read_earlier(self._stem.newest).id
+        )
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -161,20 +163,17 @@ class Transcript:
 
     def get(self, entry_id: str) -> Entry:
         """Return the entry with this id. Raises TranscriptError if there is none."""
-        entry = self._by_id.get(entry_id)
-        number = self._find_earlier(entry_id) if entry is None else None
-        if number is not None:
-            return self._read_earlier(number)
-        if entry is None:
+        if (entry := self._by_id.get(entry_id)) is not None:
+            return entry
+        if (number := self._find_earlier(entry_id)) is None:
             raise TranscriptError(f"there is no entry {entry_id!r} in this transcript.")
-        return entry
+        return self._read_earlier(number)
 
     def get_by_label(self, label: str) -> Entry:
         """Return the entry with this label. Raises TranscriptError if there is none."""
-        labels = self._labels if label in self._labels else self.labels
-        if label not in labels:
+        if (target := self._labels.get(label) or self.labels.get(label)) is None:
             raise TranscriptError(f"no entry of this transcript is labelled {label!r}.")
-        return self.get(labels[label])
+        return self.get(target)
 
     def path(self, leaf: str | None = None) -> Sequence[Entry]:
         """Return the entries from the root to `leaf`, by default the present leaf.
@@ -184,22 +183,23 @@ class Transcript:
         The result does not change. In a long conversation it reads older entries when they are
         asked for; otherwise it is a tuple.
         """
-        if leaf is None or leaf == self.leaf:
-            if self._asked_path is None:
-                self._asked_path = tuple(self._path)
-            stem, tail = self._stem, self._asked_path
-        else:
-            stem, tail = self._walk(self.get(leaf).id)
+        if self._asked_path is None:
+            self._asked_path = tuple(self._path)
+        stem, tail = (
+            (self._stem, self._asked_path)
+            if leaf is None or leaf == self.leaf
+            else self._walk(self.get(leaf).id)
+        )
         return tail if stem is None else EntrySequence(stem, tail)
 
     def settings(self, leaf: str | None = None) -> dict[str, Json]:
         """Return the settings that apply at `leaf`: for each name the latest value on the path."""
-        found = [
+        newest_first = [
             (entry.payload.name, entry.payload.value)
             for entry in find_kinds(self.path(leaf), "setting")
             if isinstance(entry.payload, Setting)
         ]
-        return dict(reversed(found))
+        return dict(reversed(newest_first))
 
     def leaves(self) -> list[Entry]:
         """Return the entries without children, oldest first: one for each branch."""
@@ -230,9 +230,9 @@ class Transcript:
             start = bisect_left(
                 range(min(len(path), len(others))), 1, key=lambda at: path[at].id != others[at].id
             )
-            return tuple(path[start:])
-        shared = {entry.id for entry in others}
-        return tuple(entry for entry in path if entry.id not in shared)
+        else:
+            start = sum(entry.id == other.id for entry, other in zip(path, others, strict=False))
+        return tuple(path[start:])
 
     def append_messages(self, *messages: Message) -> list[Entry]:
         """Append messages as one batch of `MessageEntry`, after what other writers have appended.
@@ -374,9 +374,11 @@ class Transcript:
         if entry_id in self._path_ids:
             return self._by_id[entry_id]
         number = self._find_earlier(entry_id)
-        if number is None or self._stem is None or self._stem.index(number) is None:
-            return None
-        return self._read_earlier(number)
+        return (
+            None
+            if number is None or self._stem is None or self._stem.index(number) is None
+            else self._read_earlier(number)
+        )
 
     def _build_entries(self, payloads: Iterable[EntryPayload]) -> list[Entry]:
         """Build entries of payloads, each the child of the one before it, and check what they refer to."""
@@ -418,8 +420,7 @@ class Transcript:
             raise TranscriptError(
                 f"the {entry.kind} refers to the entry {target!r}, which is not {scope}."
             )
-        message = entry.message
-        if message is None:
+        if (message := entry.message) is None:
             return
         call_ids.update(call.id for call in message.tool_calls)
         call_id = message.tool_call_id
@@ -524,8 +525,7 @@ class Transcript:
 
         The newest ones are looked at first, and then all.
         """
-        stem = self._stem
-        if stem is None or call_id is None:
+        if (stem := self._stem) is None or call_id is None:
             return False
         if any(
             call.id == call_id
@@ -542,13 +542,12 @@ class Transcript:
         )
 
     def _find_earlier_leaves(self) -> Iterator[Entry]:
-        earlier = self._earlier
-        if earlier is None:
+        if (earlier := self._earlier) is None:
             return
         earlier.verify(0)
-        known = {parent_id for parent_id in self._tree.parents.values() if parent_id}
+        outside = set(self._tree.parents.values()) - self._by_id.keys()
         parents = {parent for _, parent in earlier.runs}
-        parents |= {earlier.find(parent_id) for parent_id in known - self._by_id.keys()}
+        parents |= {earlier.find(parent_id) for parent_id in outside if parent_id}
         ends = [*(first for first, _ in earlier.runs[1:]), len(earlier)]
         yield from (self._read_earlier(end - 1) for end in ends if end - 1 not in parents)
 

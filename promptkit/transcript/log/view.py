@@ -230,9 +230,11 @@ class _View:
         )
         self._checkpoint = checkpoint = begin.checkpoint
         if checkpoint is not None and begin.lost is not None:
-            why = f"its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept."
             self._repairs = (
-                Repair(kind="unknown first kept", detail=f"checkpoint {checkpoint.id}: {why}"),
+                Repair(
+                    kind="unknown first kept",
+                    detail=f"checkpoint {checkpoint.id}: its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept.",
+                ),
             )
         if checkpoint is not None:
             self._add(list(self._checkpoint_items(checkpoint)))
@@ -290,12 +292,14 @@ class _View:
             return
         if checkpoint.replacement is not None and edit is None:
             own = checkpoint.own or _find_recorded_summary(checkpoint, checkpoint.replacement)
-            for index, message in enumerate(checkpoint.replacement):
-                yield ViewItem(
+            yield from (
+                ViewItem(
                     message=message,
                     entry_id=entry.id,
                     kind="summary" if index in own else "replacement",
                 )
+                for index, message in enumerate(checkpoint.replacement)
+            )
         elif summary := _edited_text(checkpoint.summary, edit):
             yield ViewItem(
                 message=build_summary_message(summary), entry_id=entry.id, kind="summary"
@@ -378,16 +382,13 @@ class _View:
         is_reply = message.role == "assistant"
         if is_reply and not message.content and not calls:
             return None  # providers refuse a message without content
-        if own is None:
-            return ViewItem(
-                message=message, entry_id=entry.id, unpruned=unpruned, kind="custom_message"
-            )
         return ViewItem(
             message=message,
             entry_id=entry.id,
-            recorded=own.message if own.quotes and edit is None else None,
+            recorded=own.message if own and own.quotes and edit is None else None,
             unpruned=unpruned,
-            model=own.model or self._model if is_reply else None,
+            kind="message" if own else "custom_message",
+            model=own.model or self._model if own and is_reply else None,
         )
 
     def _add(self, items: Sequence[ViewItem]) -> None:
@@ -460,7 +461,8 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
             break
         shown.append(entry)
         if isinstance(payload, Edit):
-            _add_edit(edits, entry.id, payload)
+            if not is_undone:
+                edits.setdefault(payload.target, payload)
             rewritten.update(() if _prunes(payload) else (payload.target,))
         elif isinstance(payload, Checkpoint) and checkpoint is None and not is_undone:
             checkpoint, kept, newest = entry, payload.first_kept, len(shown)
@@ -479,13 +481,6 @@ def _find_begin(path: Sequence[Entry]) -> _Begin:
         edits=edits,
         rewritten=rewritten,
     )
-
-
-def _add_edit(edits: dict[str, Edit], entry_id: str, edit: Edit) -> None:
-    """Add an edit, if no later one has undone it and none applies to its target."""
-    undo = edits.get(entry_id)
-    if undo is None or undo.content is not None:
-        edits.setdefault(edit.target, edit)
 
 
 def _prunes(edit: Edit) -> bool:
@@ -507,8 +502,11 @@ def _find_recorded_summary(checkpoint: Checkpoint, messages: Sequence[Message]) 
 
 def _edited_text(text: str, edit: Edit | None) -> str:
     """Return a summary, or the content that an edit gave it."""
-    parts = (text,) if edit is None else edit.content or ()
-    return "".join(part for part in parts if isinstance(part, str))
+    return (
+        text
+        if edit is None
+        else "".join(part for part in edit.content or () if isinstance(part, str))
+    )
 
 
 def escape_closing_tag(text: str, tag: str) -> str:

@@ -47,9 +47,13 @@ def open_store(address: str | os.PathLike[str]) -> TranscriptStore:
 
     >>> transcript = Transcript(open_store("sqlite:///talks.db#42"))
     """
-    if not is_url(address):
-        return JsonlStore(address)
-    return SqlStore(str(address)) if _is_database(str(address)) else ObjectStore(str(address))
+    return (
+        JsonlStore(address)
+        if not is_url(address)
+        else SqlStore(str(address))
+        if _is_database(str(address))
+        else ObjectStore(str(address))
+    )
 
 
 def _is_database(url: str) -> bool:
@@ -61,9 +65,8 @@ def _is_database(url: str) -> bool:
 def check_scheme(url: str) -> None:
     """Refuse a URL that is neither that of a database nor that of object storage. Raises InvalidArgumentError."""
     if not (_DATABASE.match(url) or _OBJECTS.match(url)):
-        scheme = url.partition("://")[0]
         raise InvalidArgumentError(
-            f"{scheme}:// is no store of transcripts: write the path of a file, or a URL such as sqlite:///talks.db#42, postgresql://…, s3://…, gs://… or az://…."
+            f"{url.partition('://')[0]}:// is no store of transcripts: write the path of a file, or a URL such as sqlite:///talks.db#42, postgresql://…, s3://…, gs://… or az://…."
         )
 
 
@@ -112,8 +115,10 @@ class StoreReader(TranscriptReader):
         self.partial = self._loaded.partial
 
     def __iter__(self) -> Iterator[StoredEntry | ReadProblem]:
-        for entry, number in zip(self._loaded.entries, self._loaded.line_numbers, strict=True):
-            yield StoredEntry(entry=entry, line=number)
+        yield from (
+            StoredEntry(entry=entry, line=number)
+            for entry, number in zip(self._loaded.entries, self._loaded.line_numbers, strict=True)
+        )
         yield from self._loaded.problems
 
 

@@ -158,8 +158,7 @@ class ObjectStore:
                     self._batch, self._last_id = number + 1, entries[-1].id
                     self._count += len(entries)
                 return
-            unread = self._read_after(self._batch)
-            if unread:
+            if unread := self._read_after(self._batch):
                 number, last_id = unread[-1].number, unread[-1].last_id
             if expect not in {None, last_id}:
                 raise TranscriptConflictError(
@@ -236,8 +235,7 @@ class ObjectStore:
         if number and self._get(self._make_name(number + 1)) is None:
             return []  # usually nothing is new, and one request finds that out without a listing
         for _ in range(ATTEMPTS):
-            found = self._fetch(self._list(number))
-            if found is not None:
+            if (found := self._fetch(self._list(number))) is not None:
                 return [batch for batch in found if batch.number > number]
         raise TranscriptError(
             f"{self.address} cannot be read: other processes archived it all the time."
@@ -277,13 +275,15 @@ class ObjectStore:
         """Read objects. None if one of them is a batch that was archived since it was listed."""
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             contents = list(pool.map(self._get, [source.path for source in sources]))
-        if not all(contents):
-            return None
-        return [
-            batch
-            for source, content in zip(sources, contents, strict=True)
-            for batch in self._parse(source.number, content or b"", archived=source.archived)
-        ]
+        return (
+            [
+                batch
+                for source, content in zip(sources, contents, strict=True)
+                for batch in self._parse(source.number, content or b"", archived=source.archived)
+            ]
+            if all(contents)
+            else None
+        )
 
     def _get(self, path: str) -> bytes | None:
         """Return the content of an object; None if there is none."""
@@ -305,8 +305,7 @@ class ObjectStore:
         check_version(header_from_line(lines[0] + b"\n", name).version, name)
         batches = [_Batch(number, archived=archived)]
         for at, line in enumerate(lines[1:], 2):
-            parsed = line_from_bytes(line)
-            if isinstance(parsed, EntryLine):
+            if isinstance(parsed := line_from_bytes(line), EntryLine):
                 if archived and parsed.position == 1 and batches[-1].entries:
                     batches.append(_Batch(number + len(batches), archived=archived))
                 batches[-1].entries.append(parsed.entry)

@@ -335,14 +335,9 @@ class _Database:
                 if not (self._schema_known or self._check_schema(connection)):
                     self._create_schema(connection)
                 self._schema_known = True
-                connection.exec_driver_sql("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
-                try:
+                with self._transact(connection):
                     yield connection
                     committing = True
-                    connection.exec_driver_sql("COMMIT")
-                except BaseException:
-                    _roll_back(connection)
-                    raise
         except SQLAlchemyError as error:
             try:
                 done = committing and is_done is not None and is_done()
@@ -370,10 +365,12 @@ class _Database:
                 {"c": row["c"], "n": row["n"], "w": " ".join(row["w"])} for row in rows if row["w"]
             ]
             if words:
-                select = (
-                    "SELECT key, :w FROM promptkit_entries WHERE conversation = :c AND number = :n"
+                _execute(
+                    connection,
+                    "INSERT INTO promptkit_words (rowid, words) "
+                    "SELECT key, :w FROM promptkit_entries WHERE conversation = :c AND number = :n",
+                    words,
                 )
-                _execute(connection, f"INSERT INTO promptkit_words (rowid, words) {select}", words)
             return
         values = [row | {"w": _format_vector(row["w"])} for row in rows]
         _execute(
@@ -389,14 +386,13 @@ class _Database:
                 "SELECT id FROM promptkit_words JOIN promptkit_entries ON key = promptkit_words.rowid "
                 "WHERE promptkit_words MATCH :q AND conversation = :c"
             )
+            wanted = " OR ".join(f"{term}*" for term in terms)
         else:
             query = "SELECT id FROM promptkit_entries WHERE conversation = :c AND (words @@ CAST(:q AS tsquery) OR words IS NULL)"
-        found = (
-            " OR ".join(f"{term}*" for term in terms)
-            if self.is_sqlite
-            else " | ".join(f"{term}:*" for term in terms)
-        )
-        return [str(row[0]) for row in _execute(connection, query, {"c": conversation, "q": found})]
+            wanted = " | ".join(f"{term}:*" for term in terms)
+        return [
+            str(row[0]) for row in _execute(connection, query, {"c": conversation, "q": wanted})
+        ]
 
     def _check_schema(self, connection: Connection) -> bool:
         """Return whether the database has tables of promptkit.
@@ -425,8 +421,7 @@ class _Database:
             # another process creates the file; without the log it is slower, and as safe
             with suppress(OperationalError):
                 connection.exec_driver_sql("PRAGMA journal_mode = WAL")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
-        try:
+        with self._transact(connection):
             if not self.is_sqlite:
                 # any number that is always the same
                 connection.exec_driver_sql("SELECT pg_advisory_xact_lock(7205759403)")
@@ -436,11 +431,23 @@ class _Database:
                 _execute(
                     connection, "INSERT INTO promptkit_schema VALUES (:v)", {"v": SCHEMA_VERSION}
                 )
+        self._check_schema(connection)
+
+    @contextmanager
+    def _transact(self, connection: Connection) -> Generator[None]:
+        """Commit what is done within, or take it back if that raises an error."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if self.is_sqlite else "BEGIN")
+        try:
+            yield
             connection.exec_driver_sql("COMMIT")
         except BaseException:
-            _roll_back(connection)
+            try:
+                connection.exec_driver_sql("ROLLBACK")
+            except SQLAlchemyError:
+                connection.invalidate()
             raise
-        self._check_schema(connection)
 
 
 @lru_cache(maxsize=64)
@@ -498,8 +505,7 @@ def _close_pool(pool: Pool, process: int) -> None:
 
 
 def _forget_connections(reference: weakref.ref[Engine]) -> None:
-    engine = reference()
-    if engine is not None:
+    if (engine := reference()) is not None:
         engine.dispose(close=False)
 
 
@@ -522,15 +528,6 @@ def _execute(
     import sqlalchemy as sa
 
     return connection.execute(sa.text(statement), values)
-
-
-def _roll_back(connection: Connection) -> None:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        connection.exec_driver_sql("ROLLBACK")
-    except SQLAlchemyError:
-        connection.invalidate()
 
 
 def _describe(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import takewhile
 from typing import Protocol, runtime_checkable
 from urllib.parse import unquote
 
@@ -32,15 +33,18 @@ class TranscriptStore(Protocol):
 
         None if it is only in memory.
         """
+        ...
 
     def load(self) -> LoadedEntries:
         """Read all entries, as far as they can be read."""
+        ...
 
     def refresh(self) -> LoadedEntries:
         """Read what other writers appended since the last read.
 
         The result may repeat entries that were returned before.
         """
+        ...
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
         """Append a batch.
@@ -67,6 +71,7 @@ class IndexedStore(Protocol):
         All other promises are those of `load`. A store returns what `load` returns where it has no
         index.
         """
+        ...
 
 
 class EarlierEntries(Protocol):
@@ -81,10 +86,12 @@ class EarlierEntries(Protocol):
     @property
     def misplaced(self) -> tuple[ReadProblem, ...]:
         """The entries that follow another entry than the one that they name."""
+        ...
 
     @property
     def version(self) -> int:
         """A number that changes when `runs` turned out to be wrong and was replaced."""
+        ...
 
     @property
     def runs(self) -> Sequence[tuple[int, int | None]]:
@@ -92,6 +99,7 @@ class EarlierEntries(Protocol):
 
         Only what `verify` has compared is certain.
         """
+        ...
 
     def __len__(self) -> int: ...
 
@@ -100,12 +108,15 @@ class EarlierEntries(Protocol):
 
     def read(self, start: int, stop: int) -> Sequence[Entry]:
         """Read the entries from one number up to, and without, another."""
+        ...
 
     def find(self, entry_id: str) -> int | None:
         """Return the number of the entry with an id; None if there is none."""
+        ...
 
     def find_kinds(self, kinds: Collection[EntryKind]) -> Sequence[int]:
         """Return the numbers of the entries of these kinds, oldest first."""
+        ...
 
     def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
         """Yield the numbers of the entries whose message may contain one of these texts, in order.
@@ -116,9 +127,11 @@ class EarlierEntries(Protocol):
             texts: The texts, in lower case with `lower`.
             lower: Whether to ignore case.
         """
+        ...
 
     def count_messages(self, ranges: Iterable[range]) -> int:
         """Return how many of the entries in these ranges have a message."""
+        ...
 
 
 @runtime_checkable
@@ -155,6 +168,7 @@ class SyncingStore(Protocol):
     @property
     def is_synced(self) -> bool:
         """Whether all that was appended is on the disk."""
+        ...
 
     def sync(self) -> None:
         """Wait until all that was appended before is on the disk. May be called in any thread.
@@ -175,6 +189,7 @@ class SearchableStore(Protocol):
 
         More ids than these do no harm: the caller reads the messages.
         """
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -240,7 +255,8 @@ class InMemoryStore:
         Raises TranscriptConflictError if `expect` is not the id of the last entry.
         """
         if expect not in {None, self._last_id}:
-            raise TranscriptConflictError(expect or "", _entries_after(self._entries, expect or ""))
+            unread = takewhile(lambda entry: entry.id != expect, reversed(self._entries))
+            raise TranscriptConflictError(expect or "", [*unread][::-1])
         self._entries.extend(entries)
 
     @property
@@ -257,12 +273,11 @@ def archiving_error(
     address: str | os.PathLike[str], through: str, *, exists: bool
 ) -> TranscriptError:
     """Return the error for an entry up to which nothing can be archived: it does not exist, or is the last one."""
-    why = (
-        f"no entry follows {through!r}: archive up to an earlier entry."
+    return TranscriptError(
+        f"{os.fspath(address)}: no entry follows {through!r}: archive up to an earlier entry."
         if exists
-        else f"there is no entry {through!r}."
+        else f"{os.fspath(address)}: there is no entry {through!r}."
     )
-    return TranscriptError(f"{os.fspath(address)}: {why}")
 
 
 def split_address(address: str) -> tuple[str, str | None]:
@@ -284,15 +299,7 @@ def check_conversation(conversation: str | None) -> str:
         any(ord(letter) < ord(" ") or "\ud800" <= letter <= "\udfff" for letter in conversation)
         or len(conversation) > MAX_CONVERSATION_CHARACTERS
     ):
-        why = (
-            f"has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed"
+        raise InvalidArgumentError(
+            f"the id {conversation[:40]!r} of the conversation has more than {MAX_CONVERSATION_CHARACTERS} characters, or one that cannot be printed."
         )
-        raise InvalidArgumentError(f"the id {conversation[:40]!r} of the conversation {why}.")
     return conversation
-
-
-def _entries_after(entries: Sequence[Entry], entry_id: str) -> list[Entry]:
-    for index in range(len(entries) - 1, -1, -1):
-        if entries[index].id == entry_id:
-            return list(entries[index + 1 :])
-    return list(entries)

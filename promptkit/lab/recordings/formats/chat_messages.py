@@ -154,14 +154,17 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
     payloads: list[EntryPayload] = [MessageEntry(message=result) for result in blocks.results]
     if blocks.parts or blocks.calls or not payloads:
         reason = as_text(record.get("stop_reason"))
-        message = Message(
-            role="assistant" if role == "assistant" else "system" if role == "system" else "user",
-            content=tuple(blocks.parts),
-            tool_calls=tuple(blocks.calls) if role == "assistant" else (),
-        )
         payloads.append(
             MessageEntry(
-                message=message,
+                message=Message(
+                    role="assistant"
+                    if role == "assistant"
+                    else "system"
+                    if role == "system"
+                    else "user",
+                    content=tuple(blocks.parts),
+                    tool_calls=tuple(blocks.calls) if role == "assistant" else (),
+                ),
                 usage=usage_from_anthropic(as_object(record.get("usage"))),
                 model=as_text(record.get("model")),
                 finish=FINISHES.get(reason or "", reason),

@@ -115,8 +115,7 @@ class _Reader:
         """
         self._number, self._messages, self._attachments, self._relocated = number, 0, 0, []
         conversations = self._conversations.count
-        record = parse_object(line)
-        if isinstance(record, str):
+        if isinstance(record := parse_object(line), str):
             self._append_to_main(keep_bad_line(NAME, number, line, record))
         else:
             self._read_record(record, len(line))
@@ -267,8 +266,12 @@ class _Reader:
         tail = self._tree.flush(conversation)
         if parent_uuid is not None:
             place = f"after {tail!r}" if tail else "at the beginning"
-            detail = f"its parent line {parent_uuid!r} is not in this file; it was placed {place}."
-            self._relocated.append(ReadProblem(line=self._number, detail=detail))
+            self._relocated.append(
+                ReadProblem(
+                    line=self._number,
+                    detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {place}.",
+                )
+            )
         return tail
 
     def _write_session_setting(
@@ -278,8 +281,7 @@ class _Reader:
 
         Returns the id of the entry that the line follows then.
         """
-        session = _session_fields(record)
-        if not session or session == conversation.session_fields:
+        if not (session := _session_fields(record)) or session == conversation.session_fields:
             return parent
         conversation.session_fields = session
         return self._tree.write(
@@ -394,8 +396,12 @@ class _Reader:
         if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
             self._tree.place(uuid, conversation, payloads, conversation.answer)
         else:
-            parent = self._parent_id(record, conversation, may_be_root=False)
-            self._tree.place(uuid, conversation, payloads, parent)
+            self._tree.place(
+                uuid,
+                conversation,
+                payloads,
+                self._parent_id(record, conversation, may_be_root=False),
+            )
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
         """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""
@@ -476,9 +482,8 @@ def _session_fields(record: JsonObject) -> dict[str, Json]:
 
 def _read_extra_fields(record: JsonObject, message: JsonObject) -> CustomEntry | None:
     """Return the fields of a line that messages do not have, such as the raw result of a tool; None if there are none."""
-    data = omit_fields(record, LINE_FIELDS)
-    if extra := omit_fields(message, MESSAGE_FIELDS):
-        data["message"] = extra
+    extra = omit_fields(message, MESSAGE_FIELDS)
+    data = {**omit_fields(record, LINE_FIELDS), **({"message": extra} if extra else {})}
     return CustomEntry(name=f"{NAME}.fields", data=data) if data else None
 
 
@@ -517,8 +522,7 @@ def _find_subagent_messages(record: JsonObject) -> list[JsonObject]:
     if record.get("type") != "progress":
         return []
     data = as_object(record.get("data"))
-    message = data.get("message")
-    if isinstance(message, dict):
+    if isinstance(message := data.get("message"), dict):
         return [message]
     if data.get("type") != "agent_progress":
         return []
@@ -682,14 +686,16 @@ class SessionTree:
         Returns its id; None if there is none.
         """
         pending, conversation.pending = conversation.pending, None
-        if pending is None:
-            return None
-        return self._write(
-            conversation,
-            attrs.evolve(pending.checkpoint, summary=summary),
-            pending.parent,
-            pending.time,
-            pending.entry_id,
+        return (
+            None
+            if pending is None
+            else self._write(
+                conversation,
+                attrs.evolve(pending.checkpoint, summary=summary),
+                pending.parent,
+                pending.time,
+                pending.entry_id,
+            )
         )
 
     def finish(self, conversations: list[RecordedConversation]) -> None:
@@ -699,8 +705,7 @@ class SessionTree:
         """
         for conversation in conversations:
             self.flush(conversation)
-        main = self.main
-        if main is not None and main.tail is not None and self._last_id != main.tail:
+        if (main := self.main) is not None and main.tail is not None and self._last_id != main.tail:
             self.time = self._last_time
             self.write(
                 main, Setting(name=LEAF_SETTING, value=main.tail), main.tail, f"{main.tail}-leaf"

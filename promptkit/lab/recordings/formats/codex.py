@@ -120,16 +120,14 @@ class _Reader:
 
         There may be none, or an earlier answer that was held.
         """
-        record = parse_object(line)
-        if isinstance(record, str):
+        if isinstance(record := parse_object(line), str):
             self._keep(keep_bad_line(NAME, number, line, record))
             return attrs.evolve(
                 self._take_batch(), skipped=(ReadProblem(line=number, detail=record),)
             )
         begins, self._has_begun = not self._has_begun, True
         self._time = parse_time(record.get("timestamp")) or self._time
-        payload = record.get("payload")
-        if isinstance(payload, Mapping):
+        if isinstance(payload := record.get("payload"), Mapping):
             self._read_typed(record, payload)
         elif _is_item(record) or record.get("type") == "reasoning":
             self._read_item(record)
@@ -203,8 +201,7 @@ class _Reader:
 
     def _read_compaction(self, payload: JsonObject) -> None:
         text = as_text(payload.get("message")) or ""
-        history = payload.get("replacement_history")
-        if isinstance(history, list):
+        if isinstance(history := payload.get("replacement_history"), list):
             replacement = tuple(
                 message for item in as_objects(history) if (message := _read_history_item(item))
             )
@@ -311,9 +308,11 @@ def _read_history_item(item: JsonObject) -> Message | None:
         return Message(role=role, content=tuple(_read_parts(item.get("content"))))
     if kind in CALL_TYPES:
         return Message(role="assistant", tool_calls=(_read_call(item),))
-    if kind in OUTPUT_TYPES:
-        return _read_result(item)
-    return Message(role="assistant", content=(OpaquePart(value=item, provider=PROVIDER),))
+    return (
+        _read_result(item)
+        if kind in OUTPUT_TYPES
+        else Message(role="assistant", content=(OpaquePart(value=item, provider=PROVIDER),))
+    )
 
 
 def _read_parts(content: Json) -> Iterator[Part]:

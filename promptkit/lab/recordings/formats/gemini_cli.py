@@ -8,7 +8,7 @@ results may have no ids.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from promptkit.lab.recordings.reading.format import (
     Batch,
@@ -20,7 +20,6 @@ from promptkit.lab.recordings.reading.format import (
     JsonMember,
     PathPattern,
     read_head,
-    walk_members,
 )
 from promptkit.lab.recordings.reading.json_values import (
     JsonObject,
@@ -55,12 +54,14 @@ class GeminiCliFormat:
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file is a session whose messages have a type instead of a role, or a checkpoint."""
-        if _has_lines(head) or _find_turns(head):
-            return True
         return (
-            "sessionId" in head.json_paths
-            and bool({"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths)
-            and "messages.item.role" not in head.json_paths
+            _has_lines(head)
+            or _find_turns(head) is not None
+            or (
+                "sessionId" in head.json_paths
+                and bool({"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths)
+                and "messages.item.role" not in head.json_paths
+            )
         )
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
@@ -109,9 +110,7 @@ class _SessionFormat(JsonFormat):
     """Read a session that is one JSON object."""
 
     name = NAME
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        return walk_members(source, [("messages", None)])
+    patterns: Sequence[PathPattern] = (("messages", None),)
 
     def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         return writer.keep_setting(member)
@@ -140,8 +139,7 @@ class _LineReader:
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of the file."""
         for number, line in source.lines():
-            record = parse_object(line)
-            if isinstance(record, str):
+            if isinstance(record := parse_object(line), str):
                 yield from self._release()
                 entries = self._chain.add(keep_bad_line(NAME, number, line, record))
                 yield Batch(entries=entries, skipped=(ReadProblem(line=number, detail=record),))
@@ -169,8 +167,8 @@ class _LineReader:
         """
         patch, target = as_object(record.get("$set")), record.get("$rewindTo")
         if not isinstance(target, str) and "messages" not in patch:
-            name = "set" if "$set" in record else "session"
-            yield Batch(entries=self._chain.add(Setting(name=f"{NAME}.{name}", value=record)))
+            name = f"{NAME}.{'set' if '$set' in record else 'session'}"
+            yield Batch(entries=self._chain.add(Setting(name=name, value=record)))
             return
         yield from self._release()
         yield Batch(
@@ -277,25 +275,24 @@ def _read_result(call: JsonObject) -> Message | None:
     result = call.get("result")
     if result in (None, []):
         return None
-    message = Message(
-        role="tool",
-        tool_call_id=as_text(call.get("id")) or "",
-        name=as_text(call.get("name")),
-        content=tuple(part for each in as_blocks(result) for part in _read_result_parts(each)),
+    return mark_error(
+        Message(
+            role="tool",
+            tool_call_id=as_text(call.get("id")) or "",
+            name=as_text(call.get("name")),
+            content=tuple(part for each in as_blocks(result) for part in _read_result_parts(each)),
+        ),
+        failed=call.get("status") == "error",
     )
-    return mark_error(message, failed=call.get("status") == "error")
 
 
 class _TurnFormat(_SessionFormat):
     """Read a checkpoint, and give calls without ids one that their results get as well."""
 
     def __init__(self, pattern: PathPattern) -> None:
-        self._pattern = pattern
+        self.patterns = (pattern,)
         self._calls = 0
         self._open_calls: dict[str, list[str]] = {}  # names of tools → ids of calls, oldest first
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        return walk_members(source, [self._pattern])
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         return writer.add_record(member, self._read_turn(member.record))
@@ -319,12 +316,15 @@ class _TurnFormat(_SessionFormat):
                 case _:
                     content += _read_parts(part)
         if content or calls or not payloads:
-            message = Message(
-                role="user" if role == "user" else "assistant",
-                content=tuple(content),
-                tool_calls=tuple(calls),
+            payloads.append(
+                MessageEntry(
+                    message=Message(
+                        role="user" if role == "user" else "assistant",
+                        content=tuple(content),
+                        tool_calls=tuple(calls),
+                    )
+                )
             )
-            payloads.append(MessageEntry(message=message))
         return [*payloads, *keep_fields(NAME, omit_fields(turn, {"role", "parts"}))]
 
     def _read_call(self, call: JsonObject) -> ToolCall:
@@ -340,10 +340,15 @@ class _TurnFormat(_SessionFormat):
         open_calls = self._open_calls.get(name or "")
         if not call_id:
             call_id = open_calls.pop(0) if open_calls else ""
-        message = Message(
-            role="tool", tool_call_id=call_id, name=name, content=tuple(_read_result_parts(part))
+        return mark_error(
+            Message(
+                role="tool",
+                tool_call_id=call_id,
+                name=name,
+                content=tuple(_read_result_parts(part)),
+            ),
+            failed=set(as_object(response.get("response"))) == {"error"},
         )
-        return mark_error(message, failed=set(as_object(response.get("response"))) == {"error"})
 
 
 def _read_result_parts(part: Json) -> list[Part]:

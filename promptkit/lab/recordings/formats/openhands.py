@@ -95,23 +95,24 @@ class OpenHandsFormat(JsonFormat):
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message of a completion log, or an event."""
-        if member.pattern == MESSAGES:
-            return super().read_record(writer, member)
-        return writer.add(
-            _read_event(member.record), time=parse_time(member.record.get("timestamp"))
+        return (
+            super().read_record(writer, member)
+            if member.pattern == MESSAGES
+            else writer.add(
+                _read_event(member.record), time=parse_time(member.record.get("timestamp"))
+            )
         )
 
 
 def _read_event(event: JsonObject) -> list[EntryPayload]:
     """Read an event: a message, a tool call, a tool result, or a custom entry."""
-    action, args = as_text(event.get("action")), as_object(event.get("args"))
-    payloads: list[EntryPayload] = []
-    if action == "system" and (text := as_text(args.get("content"))):
-        payloads = [MessageEntry(message=Message(role="system", content=(text,)))]
-    elif action == "message":
-        text = as_text(args.get("content")) or as_text(event.get("message")) or ""
-        payloads = [
-            MessageEntry(
+    args = as_object(event.get("args"))
+    match event:
+        case {"action": "system", "args": {"content": str(text)}} if text:
+            payload: EntryPayload = MessageEntry(message=Message(role="system", content=(text,)))
+        case {"action": "message"}:
+            text = as_text(args.get("content")) or as_text(event.get("message")) or ""
+            payload = MessageEntry(
                 message=Message(
                     role="assistant" if event.get("source") == "agent" else "user",
                     content=(
@@ -124,25 +125,19 @@ def _read_event(event: JsonObject) -> list[EntryPayload]:
                     ),
                 )
             )
-        ]
-    elif action is not None and action not in INTERNAL_ACTIONS and event.get("source") == "agent":
-        payloads = [_read_action(event, action, args)]
-    elif "observation" in event and (call_id := _find_tool_call_id(event)):
-        text = as_text(event.get("content")) or ""
-        result = Message(role="tool", tool_call_id=call_id, content=(text,) if text else ())
-        payloads = [
-            MessageEntry(message=mark_error(result, failed=event.get("observation") == "error"))
-        ]
-    elif event.get("observation") == "error" and (text := as_text(event.get("content"))):
-        # the model is told of it as by the user
-        payloads = [MessageEntry(message=Message(role="user", content=(text,)))]
-    if not payloads:
-        return [
-            CustomEntry(
-                name=f"{NAME}.{action or as_text(event.get('observation')) or 'event'}", data=event
-            )
-        ]
-    return [*payloads, *keep_fields(NAME, omit_fields(event, {"timestamp", "content", "source"}))]
+        case {"action": str(action), "source": "agent"} if action not in INTERNAL_ACTIONS:
+            payload = _read_action(event, action, args)
+        case {"observation": kind} if call_id := _find_tool_call_id(event):
+            text = as_text(event.get("content")) or ""
+            result = Message(role="tool", tool_call_id=call_id, content=(text,) if text else ())
+            payload = MessageEntry(message=mark_error(result, failed=kind == "error"))
+        case {"observation": "error", "content": str(text)} if text:
+            # the model is told of it as by the user
+            payload = MessageEntry(message=Message(role="user", content=(text,)))
+        case _:
+            name = as_text(event.get("action")) or as_text(event.get("observation")) or "event"
+            return [CustomEntry(name=f"{NAME}.{name}", data=event)]
+    return [payload, *keep_fields(NAME, omit_fields(event, {"timestamp", "content", "source"}))]
 
 
 def _read_action(event: JsonObject, action: str, args: JsonObject) -> EntryPayload:

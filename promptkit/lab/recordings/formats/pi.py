@@ -98,8 +98,7 @@ class _Reader:
 
     def read_line(self, number: int, line: bytes) -> Batch:
         """Return the entries of a line."""
-        record = parse_object(line)
-        if isinstance(record, str):
+        if isinstance(record := parse_object(line), str):
             entries = self._chain.add(keep_bad_line(NAME, number, line, record))
             return Batch(
                 entries=entries,
@@ -332,12 +331,14 @@ def _read_parts(content: Json, api: str = "") -> Iterator[Part]:
                 yield ImagePart(url=f"data:{media_type};base64,{data}", media_type=media_type)
             case {"type": "thinking", "thinking": str(thinking)} if api.startswith("anthropic"):
                 signature = as_object(block).get("thinkingSignature")
-                value: JsonObject = {
-                    "type": "thinking",
-                    "thinking": thinking,
-                    **({"signature": signature} if signature else {}),
-                }
-                yield OpaquePart(value=value, provider=ANTHROPIC)
+                yield OpaquePart(
+                    value={
+                        "type": "thinking",
+                        "thinking": thinking,
+                        **({"signature": signature} if signature else {}),
+                    },
+                    provider=ANTHROPIC,
+                )
             case _:
                 yield OpaquePart(value=block, provider=f"{NAME}.{api}")
 
@@ -357,14 +358,18 @@ def _read_usage(data: JsonObject) -> Usage | None:
 def _format_shell_command(message: JsonObject) -> str:
     """Format a command that the user ran as the model was shown it."""
     output, code = as_text(message.get("output")), as_count(message.get("exitCode"))
-    lines = [
-        f"Ran `{as_text(message.get('command')) or ''}`",
-        f"```\n{output}\n```" if output else "(no output)",
-    ]
-    if message.get("cancelled") is True:
-        lines.append("\n(command cancelled)")
-    elif code:
-        lines.append(f"\nCommand exited with code {code}")
-    if message.get("truncated") is True and (path := as_text(message.get("fullOutputPath"))):
-        lines.append(f"\n[Output truncated. Full output: {path}]")
-    return "\n".join(lines)
+    path = as_text(message.get("fullOutputPath")) if message.get("truncated") is True else None
+    return "\n".join(
+        [
+            f"Ran `{as_text(message.get('command')) or ''}`",
+            f"```\n{output}\n```" if output else "(no output)",
+            *(
+                ["\n(command cancelled)"]
+                if message.get("cancelled") is True
+                else [f"\nCommand exited with code {code}"]
+                if code
+                else []
+            ),
+            *([f"\n[Output truncated. Full output: {path}]"] if path else []),
+        ]
+    )

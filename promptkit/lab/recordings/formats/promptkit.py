@@ -14,12 +14,10 @@ from promptkit.transcript import (
     MessageEntry,
     ReadProblem,
 )
-from promptkit.transcript.stores.jsonl.format import header_from_line
 from promptkit.transcript.stores.jsonl.reader import (
-    LineScanner,
-    ReadPosition,
     StoredEntry,
     TranscriptReader,
+    scan_archive,
 )
 
 
@@ -49,9 +47,8 @@ def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[B
         if entry.id in seen:
             continue
         seen.add(entry.id)
-        payload = entry.payload
-        is_message = isinstance(payload, MessageEntry | CustomMessage) or (
-            isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary)
+        is_message = isinstance(entry.payload, MessageEntry | CustomMessage) or (
+            isinstance(entry.payload, Checkpoint | BranchSummary) and bool(entry.payload.summary)
         )
         at_root = entry.parent_id is None or entry.parent_id in roots
         if at_root and not is_message:
@@ -65,8 +62,4 @@ def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
     """Read the entries of a file. A compressed file is read without the archives that it names."""
     if not source.is_compressed:
         return iter(TranscriptReader(Path(source.path)))
-    file = source.open()
-    line = file.readline()
-    header = header_from_line(line, source.path)
-    after_header = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
-    return LineScanner(after_header).scan(iter(file.readline, b""))
+    return scan_archive(iter(source.open().readline, b""), source.path)

@@ -36,6 +36,7 @@ class SweAgentFormat(JsonFormat):
     """Read SWE-agent's trajectories."""
 
     name = NAME
+    patterns = (HISTORY, STEPS)
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file contains a history and a trajectory, or steps with an action and an observation."""
@@ -51,29 +52,25 @@ class SweAgentFormat(JsonFormat):
         )
         return super().read(source) if has_history else _StepFormat().read(source)
 
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        """Yield the values of a file, messages and steps one by one."""
-        return walk_members(source, [HISTORY, STEPS])
-
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message. A step, which repeats messages of the history, becomes a custom entry."""
-        if member.pattern == STEPS:
-            return writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
-        return super().read_record(writer, member)
+        return (
+            writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
+            if member.pattern == STEPS
+            else super().read_record(writer, member)
+        )
 
 
 class _StepFormat(JsonFormat):
     """Read trajectories that have no history."""
 
     name = NAME
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        return walk_members(source, [STEPS])
+    patterns = (STEPS,)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         said = [*_read_step(member.record)]
-        extra = omit_fields(member.record, {"response", "observation"})
-        return writer.add([*said, *keep_fields(NAME, extra)], messages=len(said))
+        extra = keep_fields(NAME, omit_fields(member.record, {"response", "observation"}))
+        return writer.add([*said, *extra], messages=len(said))
 
 
 def _read_step(step: JsonObject) -> Iterator[EntryPayload]:
@@ -92,6 +89,7 @@ class MiniSweAgentFormat(JsonFormat):
     """Read mini-swe-agent's trajectories."""
 
     name = MINI
+    patterns = ((None,), ("messages", None))
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file names the format, has an agent's settings with messages, or has the suffix `.traj.json`."""
@@ -103,10 +101,6 @@ class MiniSweAgentFormat(JsonFormat):
             {"item.role", "messages.item.role"} & head.json_paths
         )
         return named or settings or listed
-
-    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
-        """Yield the values of a file, messages one by one."""
-        return walk_members(source, [(None,), ("messages", None)])
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message, or an item of OpenAI's Responses API."""

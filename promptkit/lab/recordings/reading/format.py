@@ -7,7 +7,6 @@ and chains of entries.
 from __future__ import annotations
 
 import hashlib
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
@@ -48,9 +47,11 @@ class RecordingFormat(Protocol):
     @property
     def name(self) -> str:
         """The name of the format on the command line and in the names of custom entries."""
+        ...
 
     def matches(self, head: FileHead) -> bool:
         """Return whether a file that begins like this has this format."""
+        ...
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a recording in its order.
@@ -60,6 +61,7 @@ class RecordingFormat(Protocol):
         Raises TranscriptFormatError if the file stops being of this format. All batches before were
         yielded.
         """
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -145,8 +147,7 @@ def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
             if _is_cut(line):
                 return
             for part in split_objects(line):
-                record = parse_object(part)
-                if not isinstance(record, str):
+                if not isinstance(record := parse_object(part), str):
                     yield record
 
 
@@ -223,7 +224,7 @@ def _generalize(path: JsonPath) -> PathPattern:
     return tuple(part if isinstance(part, str) else None for part in path[1:])
 
 
-class JsonFormat(ABC):
+class JsonFormat:
     """Read files that are JSON texts with messages in them.
 
     A format says where the messages are, and overrides what is its own. By default a message is an
@@ -231,10 +232,12 @@ class JsonFormat(ABC):
     """
 
     name: str
+    patterns: Sequence[PathPattern] = ()
+    """Where the messages are in a file that is one conversation."""
 
-    @abstractmethod
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, as `walk_members` does."""
+        return walk_members(source, self.patterns)
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message."""
@@ -269,8 +272,7 @@ class ConversationWriter:
         self._number = 0
         self._conversation: JsonPath | None = None
         self._chain = EntryChain(self._ids)
-        # the first message and the label of the first conversation, while it is alone
-        self._unlabelled: tuple[str, str] | None = None
+        self._unlabelled: list[Label] = []  # that of the first conversation, while it is alone
         self._has_messages = False
         self.title: str | None = None
         """The label of the present conversation; None for a numbered one."""
@@ -310,14 +312,10 @@ class ConversationWriter:
         if begins:
             self._has_messages = True
             label = self.title or f"conversation {self._number}"
-            if self._number == 1:
-                self._unlabelled = (entries[0].id, label)
-            else:
-                if self._unlabelled:
-                    target, first_label = self._unlabelled
-                    entries += self._chain.add(Label(target=target, label=first_label))
-                    self._unlabelled = None
-                entries += self._chain.add(Label(target=entries[0].id, label=label))
+            self._unlabelled.append(Label(target=entries[0].id, label=label))
+            if self._number > 1:
+                entries += self._chain.add(*self._unlabelled)
+                self._unlabelled.clear()
         return Batch(
             entries=entries,
             messages=messages,

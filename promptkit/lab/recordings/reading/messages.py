@@ -271,8 +271,13 @@ def parts_from_block(block: Json) -> list[Part]:
             if form == "text":
                 kind = "text/plain"
                 data = base64.b64encode(data.encode("utf-8", "backslashreplace")).decode("ascii")
-            title = as_text(fields.get("title"))
-            parts = [DocumentPart(data=data, media_type=kind or "application/pdf", name=title)]
+            parts = [
+                DocumentPart(
+                    data=data,
+                    media_type=kind or "application/pdf",
+                    name=as_text(fields.get("title")),
+                )
+            ]
         case Mapping():
             return [OpaquePart(value=block, provider=ANTHROPIC)]
         case _:

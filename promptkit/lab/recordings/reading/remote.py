@@ -100,10 +100,12 @@ def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:
         return
     bucket = open_bucket(root)
     with object_errors(root, "listed"):
-        for page in bucket.list():  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
-            for item in page:
-                if matches(item["path"]):
-                    yield f"{root}/{item['path']}"
+        yield from (
+            f"{root}/{item['path']}"
+            for page in bucket.list()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
+            for item in page
+            if matches(item["path"])
+        )
 
 
 def remote_exists(url: str) -> bool:

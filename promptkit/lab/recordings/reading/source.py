@@ -95,9 +95,12 @@ class RecordingSource:
         line, as two programs write at once, are yielded one by one with the number of the line.
         """
         read_line = partial(self.open().readline, MAX_LINE_BYTES)
-        for number, line in enumerate(iter(read_line, b""), 1):
-            for part in () if line.isspace() else split_objects(line):
-                yield number, part
+        return (
+            (number, part)
+            for number, line in enumerate(iter(read_line, b""), 1)
+            if not line.isspace()
+            for part in split_objects(line)
+        )
 
 
 class Readable(Protocol):
@@ -108,9 +111,11 @@ class Readable(Protocol):
 
     def read(self, size: int = -1, /) -> bytes:
         """Return some bytes; none at the end."""
+        ...
 
     def readline(self, size: int = -1, /) -> bytes:
         """Return a line with its end, or `size` bytes of it; none at the end."""
+        ...
 
 
 class _GzipReader:
@@ -193,8 +198,7 @@ def split_members(
         elif event in ENDS:
             path.pop()
         else:
-            last = path[-1]
-            if isinstance(last, int):
+            if isinstance(last := path[-1], int):
                 path[-1] = last + 1
             if event not in STARTS:
                 yield tuple(path), token

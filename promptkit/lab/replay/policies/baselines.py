@@ -10,8 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import takewhile
-from typing import TypeAlias
+from itertools import dropwhile, takewhile
 
 from promptkit.compaction import Plan, SummarizerContext, SummaryTask
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_simple_summarizer
@@ -27,11 +26,6 @@ from promptkit.transcript import ViewItem
 
 TRUNCATION_STEP = 4_000
 """Tokens: prompt-poet's `truncation_step`, as in its own example."""
-
-
-Trim: TypeAlias = "Callable[[CountedMessages, int], Sequence[Message]]"
-"""(all messages of the conversation, the tokens that the request's messages may have) → the
-messages that are sent."""
 
 
 def drop_oldest(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
@@ -60,9 +54,8 @@ def drop_oldest(conversation: CountedMessages, max_tokens: int) -> Sequence[Mess
 
 def _after_results(conversation: CountedMessages, place: int) -> int:
     """Return the first place from `place` on that is not a tool result, so that no result is left without its call."""
-    while place < len(conversation.messages) and conversation.messages[place].role == "tool":
-        place += 1
-    return place
+    end = len(conversation.messages)
+    return next((at for at in range(place, end) if conversation.messages[at].role != "tool"), end)
 
 
 def trim_last(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
@@ -120,9 +113,15 @@ class CountedMessages:
 
 
 class _TrimmedRun(PolicyRun):
-    """One conversation that is trimmed for every request."""
+    """One conversation that is trimmed for every request.
 
-    def __init__(self, trim: Trim, terms: ReplayTerms) -> None:
+    `trim` is given all messages of the conversation and the tokens that those of a request may have,
+    and returns the messages that are sent.
+    """
+
+    def __init__(
+        self, trim: Callable[[CountedMessages, int], Sequence[Message]], terms: ReplayTerms
+    ) -> None:
         super().__init__()
         self._terms = terms
         self._trim = trim
@@ -216,9 +215,7 @@ class LangChainRun(PolicyRun):
         while start > 0 and (size := _approximate_tokens(dropped[start - 1])) <= left:
             start -= 1
             left -= size
-        while start < len(dropped) and dropped[start].role != "user":
-            start += 1
-        return dropped[start:]
+        return [*dropwhile(lambda message: message.role != "user", dropped[start:])]
 
     async def _write_summary(self, selected: Sequence[Message]) -> str:
         """Summarize with the model. Without one, extract the summary from the messages."""

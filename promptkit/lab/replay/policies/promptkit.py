@@ -15,6 +15,8 @@ from promptkit.agent.window.prompt import ConversationPrompt
 from promptkit.agent.window.requests import match_items
 from promptkit.compaction import (
     Compact,
+    CompactionCommitted,
+    DecisionMade,
     Event,
     Events,
     ExtractiveSummarizer,
@@ -29,7 +31,6 @@ from promptkit.compaction import (
 )
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.planning.plan import TARGET_SHARE
-from promptkit.compaction.run.events import CompactionCommitted, DecisionMade
 from promptkit.elements import Group, element_from_message
 from promptkit.errors import ContextWindowFullError
 from promptkit.lab.replay.message_counts import count_overhead

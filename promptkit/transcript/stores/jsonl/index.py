@@ -229,8 +229,7 @@ class IndexedEntries:
                 _damaged("a row names another entry")
             return number
 
-        number = self._retry(look_up)
-        if number is None and self._compared:
+        if (number := self._retry(look_up)) is None and self._compared:
             self.verify(0)
             number = self._retry(look_up)
         return number
@@ -400,8 +399,11 @@ class IndexedEntries:
             for row in found:
                 if row.offset != end:
                     self._read_gap(end, row.offset)
-                parent = entry_id if row.parent is None else self._find_parent(row)
-                self._compare_row(row, data[row.offset - first : row.end - first], parent)
+                self._compare_row(
+                    row,
+                    data[row.offset - first : row.end - first],
+                    entry_id if row.parent is None else self._find_parent(row),
+                )
                 end, entry_id = row.end, row.id
         if self._find_starts(found[0].number, stop) != [
             (row.number, row.parent) for row in found if row.parent is not None
@@ -557,8 +559,7 @@ def open_indexed(path: Path, lock: _Lock, *, index_from: int) -> IndexedEntries 
         return None
     entries: IndexedEntries | None = None
     try:
-        start = _find_start(file, index_from)
-        if start is None:
+        if (start := _find_start(file, index_from)) is None:
             return None
         with suppress(OSError, *_DAMAGE):
             entries = IndexedEntries(path, file, start, lock)
@@ -614,8 +615,7 @@ def build_index(path: Path, file: int, lock: _Lock | None) -> bool:
     Raises:
         NotIndexableError: The file cannot have an index, or the index cannot be written.
     """
-    start = _find_start(file, 0)
-    if start is None:
+    if (start := _find_start(file, 0)) is None:
         _refuse("it has archives, or an older version")
     target = index_path(path)
     status = os.fstat(file)
@@ -726,14 +726,14 @@ def _make_rows(
         parent = None
         if parent_id is None:
             parent = -1
-        elif not number or _encode(parent_id) != last_id:
-            parent = _find(db, _encode(parent_id), number)
-            if parent is None:
-                problem = describe_misplaced(
-                    entry.id, entry.parent_id, last_id.decode("utf-8", "surrogatepass")
-                )
-                problems.append((item.line, problem, True))
-                parent = None if number else -1
+        elif (not number or _encode(parent_id) != last_id) and (
+            parent := _find(db, _encode(parent_id), number)
+        ) is None:
+            problem = describe_misplaced(
+                entry.id, entry.parent_id, last_id.decode("utf-8", "surrogatepass")
+            )
+            problems.append((item.line, problem, True))
+            parent = None if number else -1
         if item.offset - end > READ_BYTES:
             _refuse("too much of it is damaged")
         yield _Row(number, entry_id, item.offset, item.size, _encode(_kind(entry)), parent)
@@ -768,10 +768,8 @@ def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:
             db.execute("PRAGMA cache_size = -16384")  # KiB
             for table in TABLES:
                 db.execute(table)
-        found = db.execute(
-            "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT ?", (len(TABLES) + 1,)
-        )
-        if tuple(sql for (sql,) in found) != TABLES:
+        tables = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT ?"
+        if tuple(sql for (sql,) in db.execute(tables, (len(TABLES) + 1,))) != TABLES:
             _damaged("it is not an index")
         if not is_new and db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
             _damaged("its journal is another one")
@@ -855,8 +853,7 @@ def _pread(file: int, size: int, offset: int) -> bytes:
 
 
 def _entry_from_line(line: bytes) -> Entry:
-    parsed = line_from_bytes(line)
-    if not isinstance(parsed, EntryLine):
+    if not isinstance(parsed := line_from_bytes(line), EntryLine):
         _damaged("a row is not that of an entry")
     return parsed.entry
 

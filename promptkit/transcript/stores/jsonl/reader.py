@@ -167,13 +167,7 @@ class TranscriptReader:
     def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
         path = self._path.with_name(archive.file)
         with open_gzip(path) as file:
-            line = file.readline(MAX_HEADER_BYTES)
-            header = header_from_line(line, str(path))
-            check_version(header.version, str(path))
-            scanner = LineScanner(
-                ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
-            )
-            for item in scanner.scan(read_lines(file), start_migration(header.version)):
+            for item in scan_archive(read_lines(file), str(path)):
                 if isinstance(item, StoredEntry):
                     yield attrs.evolve(item, archive=archive.file)
                 else:
@@ -294,6 +288,15 @@ class LineScanner:
         )
 
 
+def scan_archive(lines: Iterator[bytes], name: str) -> Iterator[StoredEntry | ReadProblem]:
+    """Return the entries and the problems of the lines of an unpacked file. Errors call it `name`."""
+    line = next(lines, b"")
+    header = header_from_line(line, name)
+    check_version(header.version, name)
+    start = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
+    return LineScanner(start).scan(lines, start_migration(header.version))
+
+
 @attrs.define
 class _Batch:
     """A batch whose lines are still being read."""
@@ -342,8 +345,7 @@ def _check_entry(item: StoredEntry, tree: EntryTree, call_ids: set[str]) -> Iter
             pass
     if problem := tree.add(entry.id, entry.parent_id):
         yield problem
-    message = entry.message
-    if message is None:
+    if (message := entry.message) is None:
         return
     call_ids.update(call.id for call in message.tool_calls)
     if message.role == "tool" and message.tool_call_id not in call_ids and not tree.partial:

@@ -191,8 +191,7 @@ class JsonlStore:
             TranscriptWriteError: The disk is full, the directory is read-only, or another process
                 holds the lock.
         """
-        data = encode_batch(entries)
-        if not data:
+        if not (data := encode_batch(entries)):
             return
         with self.lock():
             self.catch_up()
@@ -376,9 +375,12 @@ class JsonlStore:
         """Write lines after the last complete batch. The lock is held."""
         position = self._position
         end = position.end if position else 0
-        header = b"" if end else encode_header(Header())
         is_new = not self.path.exists()
-        data = header + (b"" if position is None or position.ends_with_newline else b"\n") + data
+        data = (
+            (b"" if end else encode_header(Header()))
+            + (b"" if position is None or position.ends_with_newline else b"\n")
+            + data
+        )
         try:
             descriptor = os.open(
                 self.path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600
@@ -448,8 +450,9 @@ class JsonlStore:
                 index.extend_index(self.path, before)
         except (OSError, sqlite3.Error, index.IndexDamagedError, TranscriptError) as error:
             self._discard_index()
-            why = getattr(error, "strerror", None) or error
-            self.index_problem = f"{self.path} has no index: {why}."
+            self.index_problem = (
+                f"{self.path} has no index: {getattr(error, 'strerror', None) or error}."
+            )
         except index.NotIndexableError as error:
             self.index_problem = f"{self.path} has no index: {error}."
 
@@ -493,8 +496,10 @@ class JsonlStore:
 
     def _backup_path(self, version: int, content: bytes) -> Path:
         """Return an unused path for the old file, or that of an identical copy."""
-        endings = itertools.chain([""], map(".{}".format, itertools.count(2)))
-        paths = (self.path.with_name(f"{self.path.name}.v{version}{end}") for end in endings)
+        paths = (
+            self.path.with_name(f"{self.path.name}.v{version}{end}")
+            for end in itertools.chain([""], map(".{}".format, itertools.count(2)))
+        )
         return next(path for path in paths if not path.exists() or path.read_bytes() == content)
 
 
@@ -506,8 +511,7 @@ def move_entries(path: Path, through: str) -> TranscriptArchive:
     Raises TranscriptError if there is no such entry or none after it, TranscriptWriteError if the
     archive or the file cannot be written.
     """
-    found = _find_entries(path, through)
-    if isinstance(found, TranscriptArchive):
+    if isinstance(found := _find_entries(path, through), TranscriptArchive):
         return found
     try:
         return _move_range(path, found)
@@ -579,9 +583,10 @@ def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
 
 def _archive_path(path: Path, entries: _Range) -> Path:
     """Return an unused path for the archive, or that of an identical archive that a crash left."""
-    name = path.name.removesuffix(".jsonl")
-    numbers = itertools.count(len(entries.header.archives) + 1)
-    paths = (path.with_name(f"{name}.{number:04}{ARCHIVE_SUFFIX}") for number in numbers)
+    paths = (
+        path.with_name(f"{path.name.removesuffix('.jsonl')}.{number:04}{ARCHIVE_SUFFIX}")
+        for number in itertools.count(len(entries.header.archives) + 1)
+    )
     return next(each for each in paths if not each.exists() or _archive_holds(each, path, entries))
 
 

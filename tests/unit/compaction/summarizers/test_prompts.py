@@ -6,7 +6,7 @@ Messages as text that a model reads as material.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
@@ -16,21 +16,22 @@ from promptkit.compaction.summarizers import prompts
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.prompts import (
     MAX_ARGUMENT_CHARACTERS,
-    SummaryInstructions,
     SummaryOfMessages,
     SummaryOfText,
     count_missed,
+    count_shown,
     count_that_may_fit,
     neutralize_tags,
     render_summary_request,
     serialize_message,
+    write_instructions,
 )
 from promptkit.compaction.summarizers.quirks import Quirks
-from promptkit.compaction.summarizers.summarizer import SECTIONS
+from promptkit.compaction.summarizers.summarizer import SECTIONS, TEMPLATE
 from promptkit.elements import element_from_message
 from promptkit.errors import SummaryError, TemplateError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
-from promptkit.testing import ScriptedModel
+from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.transcript.log.view import escape_block_tags, escape_closing_tag
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import (
@@ -92,36 +93,38 @@ def test_the_request_behind_the_conversation(prompt_snapshot: PromptSnapshot) ->
     ] == prompt_snapshot
 
 
-def text(instructions: SummaryInstructions) -> str:
-    (message,) = render(UserMessage()[instructions], tokenizer=TOKENIZER).messages
+def text(instructions: str | None = None, *, live: bool = False, template: Path = TEMPLATE) -> str:
+    task = task_of(parser_talk(), instructions=instructions)
+    asked = write_instructions(task, template, live=live)
+    (message,) = render(UserMessage()[asked], tokenizer=TOKENIZER).messages
     return message.text
 
 
 @pytest.mark.parametrize("live", [True, False])
 # pytest gives it by its name
 def test_the_eight_sections_are_asked_for_in_order(live: bool) -> None:
-    asked = text(SummaryInstructions(live=live))
+    asked = text(live=live)
 
     places = [asked.index(f"{number}. {section}:") for number, section in enumerate(SECTIONS, 1)]
     assert places == sorted(places)
 
 
 def test_what_the_user_wants_is_data_and_no_template() -> None:
-    asked = text(SummaryInstructions(instructions="{{ live }} {% raise %} <b>"))
+    asked = text("{{ live }} {% raise %} <b>")
 
     assert "{{ live }} {% raise %} <b>" in asked
 
 
 def test_without_what_the_user_wants_nothing_is_said_of_it() -> None:
-    assert "heed this" not in text(SummaryInstructions())
-    assert "heed this" in text(SummaryInstructions(instructions="x"))
+    assert "heed this" not in text()
+    assert "heed this" in text("x")
 
 
 def test_a_template_of_ones_own_has_the_same_values(tmp_path: Path) -> None:
     file = tmp_path / "mine.j2"
     file.write_text("{{ instructions }} {{ live }} {{ say_no_tools }}", encoding="utf-8")
 
-    assert text(SummaryInstructions(instructions="x", live=True, template=file)) == "x True False"
+    assert text("x", live=True, template=file) == "x True False"
 
 
 def test_a_template_with_a_mistake_says_where(tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ def test_a_template_with_a_mistake_says_where(tmp_path: Path) -> None:
     file.write_text("\n{{ nobody }}", encoding="utf-8")
 
     with pytest.raises(TemplateError, match=r"mine\.j2:2"):
-        text(SummaryInstructions(template=file))
+        text(template=file)
 
 
 OURS = [
@@ -241,6 +244,24 @@ def test_long_arguments_are_cut() -> None:
     assert text == "x" * MAX_ARGUMENT_CHARACTERS + "…"
 
 
+def test_a_blank_result_and_a_call_without_arguments_are_shown() -> None:
+    said = ConversationBuilder()
+    said.user("Look.")
+    said.say(Message(role="assistant", tool_calls=(ToolCall(id="c", name="look", arguments=""),)))
+    said.result("c", "\n")
+    said.answer("Nothing.")
+    said.user("Well.")
+
+    request = render(
+        SummaryOfText(task=task_of(said), max_result_tokens=60), budget=5_000, tokenizer=TOKENIZER
+    )
+
+    assert (
+        '<call tool="look">\n</call>\n<result tool="look">\n(empty)\n</result>'
+        in request.messages[1].text
+    )
+
+
 @pytest.mark.spec("E110")
 def test_how_many_images_are_not_shown_is_said() -> None:
     image = ImagePart(url="data:image/png;base64,AA==")
@@ -264,8 +285,18 @@ def test_a_providers_own_part_is_never_written_out() -> None:
     assert list(serialize_message(Message(role="assistant", content=(thought,)), {})) == []
 
 
+class Remembering(WordTokenizer):
+    """Keeps the texts that it counted."""
+
+    texts: ClassVar[set[str]] = set()
+
+    def count(self, text: str) -> int:
+        self.texts.add(text)
+        return super().count(text)
+
+
 class TestMessagesThatCannotFit:
-    """Only the newest messages that may fit become elements, and the request is the one of all of them."""
+    """Only the newest messages that may fit become elements, those that surely fit a few, and the request is the one of all of them."""
 
     @pytest.mark.parametrize("window", [260, 400, 600, 1_000, 1_500, 2_500, 9_000])
     @pytest.mark.parametrize("kind", [SummaryOfMessages, SummaryOfText])
@@ -300,12 +331,37 @@ class TestMessagesThatCannotFit:
             return 1_000_000
 
         monkeypatch.setattr(prompts, "count_that_may_fit", count_all)
+        monkeypatch.setattr(prompts, "JOINED", 1)
         try:
             whole: object = render()
         except SummaryError as error:
             whole = error.reason
 
         assert shown == whole
+
+    def test_are_few_texts_that_a_second_request_does_not_count_again(self) -> None:
+        talk = ConversationBuilder()
+        for number in range(300):
+            talk.user(words(9, f"w{number}"))
+            talk.answer(words(9, f"a{number}"))
+        talk.user("last")
+        tokenizer = Remembering()
+
+        def read(instructions: str | None) -> tuple[int, int, int]:
+            before = sum(map(len, tokenizer.texts))
+            task = task_of(talk, instructions=instructions)
+            made = render(
+                SummaryOfText(task=task, max_result_tokens=60), budget=5_000, tokenizer=tokenizer
+            )
+            new = sum(map(len, tokenizer.texts)) - before
+            return count_shown(made)[0], len(made.metadata), new
+
+        shown, texts, characters = read(None)
+        fewer, _, again = read(words(40, "more"))
+
+        assert shown > fewer > 300
+        assert texts < shown / 5
+        assert again < characters / 5
 
     def test_are_not_rendered(self) -> None:
         sizes = iter([30, 30, 50, 70, 90])

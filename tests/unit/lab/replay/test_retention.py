@@ -83,7 +83,7 @@ def test_a_line_is_shown_where_it_stands_whole_and_a_printed_number_is_no_part_o
     assert kept([user_message(f"so {CODE}")]).lines_shown == 0
 
 
-def test_what_needs_no_memory_is_counted_apart() -> None:
+def test_what_needs_no_memory_is_not_counted() -> None:
     talk = [
         user_message("Mend /home/me/work/src/io.py with run_tool; ValueError, os.path.join"),
         run_call("c", path="/home/me/work/src/io.py", other="/home/me/work/tests/row.py"),
@@ -94,8 +94,7 @@ def test_what_needs_no_memory_is_counted_apart() -> None:
             "In home/me/work I called run_tool, os.path.join and ValueError on src/io.py."
         ),
     ]
-    found = kept([], talk=talk)
-    assert (found.names_used, found.names_apart) == (1, 4)
+    assert kept([], talk=talk).names_used == 1
     assert find_working_directory(talk) == "home/me/work"
     # a path is the same with the working directory and without it
     for text in ("It is /home/me/work/src/io.py.", "It is src/io.py."):
@@ -123,10 +122,6 @@ def test_messages_that_come_and_go_are_counted_as_they_are_shown() -> None:
     retention.on_request(pieces.count_messages(TALK[4:5]), LAST)
     assert (retention.counts.names_used, retention.counts.names_shown) == (2, 0)
     assert (retention.counts.user_messages, retention.counts.user_messages_known) == (4, 3)
-    assert (retention.counts.last_user_messages, retention.counts.last_user_messages_known) == (
-        2,
-        1,
-    )
 
 
 def test_a_users_message_is_reachable_only_where_the_request_says_where_the_transcript_is() -> None:

@@ -40,7 +40,6 @@ FIELDS = {
     "named_share",
     "lines_used",
     "names_used",
-    "names_apart",
 }
 
 
