@@ -204,7 +204,7 @@ class BudgetExceededError(PromptKitError):
         listed = "; ".join(f"{path} {tokens:,}" for path, tokens in largest.items())
         limit = f"the limit of {budget:,} at {where}" if where else f"a budget of {budget:,}"
         if last_message:
-            kind = f"last {last_role} message" if last_role else "last message"
+            kind = " ".join(filter(None, ("last", last_role, "message")))
             problem = f"{required:,} tokens do not fit {limit} (over by {over:,}), and what would be pruned next is the {kind}, {last_message}."
             advice = (
                 advice

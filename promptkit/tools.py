@@ -331,13 +331,15 @@ def read_definition(given: object) -> ToolDefinition | None:
     fields = as_wire_object(record.get("function") or record.get("json_schema")) or record
     name, description, strict = (fields.get(key) for key in ("name", "description", "strict"))
     schema = fields.get("parameters") or fields.get("input_schema") or fields.get("schema")
-    if not isinstance(name, str) or not (schema or description or record.get("type") == "function"):
-        return None
-    return ToolDefinition(
-        name=name,
-        description=description if isinstance(description, str) else None,
-        parameters=as_wire_object(schema),
-        strict=strict if isinstance(strict, bool) else None,
+    return (
+        ToolDefinition(
+            name=name,
+            description=description if isinstance(description, str) else None,
+            parameters=as_wire_object(schema),
+            strict=strict if isinstance(strict, bool) else None,
+        )
+        if isinstance(name, str) and (schema or description or record.get("type") == "function")
+        else None
     )
 
 
@@ -535,7 +537,7 @@ def _describe_errors(error: ValidationError) -> str:
     problems = error.errors(include_url=False, include_context=False)
     lines: list[str] = []
     for problem in problems[:MAX_ERRORS]:
-        place = ".".join(str(part) for part in problem["loc"]) or "the arguments"
+        place = ".".join(map(str, problem["loc"])) or "the arguments"
         given = (
             ""
             if problem["type"] in {"missing", "extra_forbidden"}
@@ -629,13 +631,11 @@ def _read_docstring(function: Function) -> tuple[str | None, Mapping[str, str]]:
     import docstring_parser
 
     read = docstring_parser.parse(text)
-    parts = [part for part in (read.short_description, read.long_description) if part]
-    about = {
+    parts = filter(None, (read.short_description, read.long_description))
+    about = ("\n\n" if read.blank_after_short_description else "\n").join(parts)
+    return about or None, {
         each.arg_name.lstrip("*"): each.description for each in read.params if each.description
     }
-    return "\n\n".join(parts) if read.blank_after_short_description else "\n".join(
-        parts
-    ) or None, about
 
 
 def _build_model(
@@ -735,12 +735,13 @@ def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
     definitions: dict[str, Any] = {}  # Any: create_model's keywords
     for alias, field in fields.items():
         default: object = field.default
-        made = (
-            {"default_factory": tuple}
+        given: dict[str, Any] = (  # Any: keywords of Field
+            {}
+            if default is attrs.NOTHING
+            else {"default_factory": tuple}
             if type(default) is type(attrs.Factory(tuple))
             else {"default": default}
         )
-        given: dict[str, Any] = {} if default is attrs.NOTHING else made  # Any: keywords of Field
         # Any: without an annotation
         annotation = _replace_attrs(hints.get(field.name, Any), known)
         definitions[f"field_{alias}"] = annotation, Field(alias=alias, **given)

@@ -299,11 +299,8 @@ class _RequestReader:
 
 
 def _find_name(model: BaseChatModel) -> str:
-    for name in _NAMES:
-        value: object = getattr(model, name, None)
-        if isinstance(value, str) and value:
-            return value
-    return type(model).__name__
+    values = (getattr(model, name, None) for name in _NAMES)
+    return next((each for each in values if isinstance(each, str) and each), type(model).__name__)
 
 
 def _read_tool(tool: object) -> list[ToolDefinition]:
@@ -412,12 +409,14 @@ def _find_thread() -> str:
 
 def _read_usage(message: AIMessage) -> Usage | None:
     used = message.usage_metadata
-    if not used:
-        return None
-    return Usage(
-        input_tokens=used["input_tokens"],
-        output_tokens=used["output_tokens"],
-        cached_tokens=used.get("input_token_details", {}).get("cache_read", 0) or 0,
+    return (
+        Usage(
+            input_tokens=used["input_tokens"],
+            output_tokens=used["output_tokens"],
+            cached_tokens=used.get("input_token_details", {}).get("cache_read", 0) or 0,
+        )
+        if used
+        else None
     )
 
 

@@ -233,9 +233,11 @@ class WindowMemory(BaseChatStoreMemory):
     def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # the framework's
         """Return the messages for a request."""
         messages = list(self.get_all())
-        if self._windows is None:
-            return self._fit_messages(messages)
-        return self._show(self._windows.loop.wait(self._prepare(self._windows, messages)))
+        return (
+            self._fit_messages(messages)
+            if self._windows is None
+            else self._show(self._windows.loop.wait(self._prepare(self._windows, messages)))
+        )
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # as above
         """Return the messages for a request, in an event loop.
@@ -244,10 +246,12 @@ class WindowMemory(BaseChatStoreMemory):
         """
         await self._take_turn()
         messages = list(await self.aget_all())
-        if self._windows is None:
-            return self._fit_messages(messages)
-        return self._show(
-            await self._windows.loop.wait_async(self._prepare(self._windows, messages))
+        return (
+            self._fit_messages(messages)
+            if self._windows is None
+            else self._show(
+                await self._windows.loop.wait_async(self._prepare(self._windows, messages))
+            )
         )
 
     def recover(self, error: BaseException) -> bool:

@@ -281,9 +281,7 @@ class TranscriptSession:
 
 def _find_name(agent: Agent[Any]) -> str:  # Any: the program's context
     model = agent.model
-    if isinstance(model, str):
-        return model
-    name: object = get_default_model() if model is None else getattr(model, "model", None)
+    name: object = get_default_model() if model is None else getattr(model, "model", model)
     return name if isinstance(name, str) else type(model).__name__
 
 

@@ -179,7 +179,7 @@ def check_summarizer(
         tokens = counter.count(summary.text)
         _check(summary, tokens <= task.max_tokens, f"has {tokens:,} tokens", task)
         _check(summary, summary.usage is None or summary.model, "has a usage and no model", task)
-        json.dumps([dict(summary.facts), dict(summary.data)])  # a transcript keeps them
+        json.dumps([summary.facts.to_json(), dict(summary.data)])  # a transcript keeps them
     _check(errors, len(errors) < len(tasks), "are all that it has made of", tasks)
 
 

@@ -66,7 +66,6 @@ class Policy(Protocol):
         once, and carries out `Compact`, `Promote` and `Prune`; after a reply, only
         `StartBackground`.
         """
-        ...
 
 
 Rule: TypeAlias = Callable[[PolicyState], Decision | None]
@@ -170,9 +169,11 @@ def compact_on_demand(state: PolicyState) -> Compact | None:
 
 def discard_stale(state: PolicyState) -> Decision | None:
     """Discard a background summary whose source messages have changed."""
-    if not state.stale or state.background not in {"running", "ready"}:
-        return None
-    return DiscardSummary(reason=Reason(why="the history changed after the summary was started"))
+    return (
+        DiscardSummary(reason=Reason(why="the history changed after the summary was started"))
+        if state.stale and state.background in {"running", "ready"}
+        else None
+    )
 
 
 def apply_or_discard(threshold: float = 0.65) -> Rule:
@@ -184,12 +185,13 @@ def apply_or_discard(threshold: float = 0.65) -> Rule:
         ratio = state.ratio
         if not state.enabled:
             return DiscardSummary(reason=Reason(why="automatic compaction is off", ratio=ratio))
-        reason = Reason(why="a summary is ready", ratio=ratio, threshold=threshold)
         why = "the conversation is small enough without the summary"
         return (
-            DiscardSummary(reason=attrs.evolve(reason, why=why))
+            DiscardSummary(reason=Reason(why=why, ratio=ratio, threshold=threshold))
             if ratio is None or ratio < threshold
-            else ApplySummary(reason=reason)
+            else ApplySummary(
+                reason=Reason(why="a summary is ready", ratio=ratio, threshold=threshold)
+            )
         )
 
     return rule
@@ -252,13 +254,11 @@ def _use_background(
 
 def _ignore_refusal(state: PolicyState) -> NoAction | None:
     """Ignore the refusal of a model that the conversation no longer uses: it says nothing about the current model's window."""
-    if state.refused_by is None or state.refused_by == state.model:
-        return None
-    return NoAction(
-        reason=Reason(
-            why=f"{state.refused_by} refused the request, but the model is now {state.model}",
-            ratio=state.ratio,
-        )
+    why = f"{state.refused_by} refused the request, but the model is now {state.model}"
+    return (
+        None
+        if state.refused_by in {None, state.model}
+        else NoAction(reason=Reason(why=why, ratio=state.ratio))
     )
 
 
@@ -315,9 +315,15 @@ def _find_obstacle(state: PolicyState, target_ratio: float, breaker: int) -> str
     """Return why a background summary that is due cannot start, or None if it can."""
     if state.background in {"running", "ready"}:
         return f"a summary is {state.background}"
+    return state.unreachable(_take_share(state, target_ratio)) or state.attempts_exhausted(
+        1, breaker, ignore_failed=True
+    )
+
+
+def _take_share(state: PolicyState, ratio: float) -> int | None:
+    """Return a ratio of the size from which on a request overflows, in tokens. None: unknown."""
     full = state.budget.render_budget
-    target = None if full is None else int(full * target_ratio)
-    return state.unreachable(target) or state.attempts_exhausted(1, breaker, ignore_failed=True)
+    return None if full is None else int(full * ratio)
 
 
 def start_background_at(threshold: float, *, breaker: int = 3) -> Rule:
@@ -365,9 +371,11 @@ def block_at(
         reason = Reason(
             why="a summary is needed before the next request", ratio=ratio, threshold=threshold
         )
-        compact = Compact(trigger=THRESHOLD, reason=reason, seconds=wait_seconds)
         return _use_background(state, reason, wait_seconds) or _limit(
-            compact, state, attempts, breaker
+            Compact(trigger=THRESHOLD, reason=reason, seconds=wait_seconds),
+            state,
+            attempts,
+            breaker,
         )
 
     return rule
@@ -416,13 +424,16 @@ def compact_at(
             or state.background in {"running", "ready"}
         ):
             return None
-        compact = Compact(
-            trigger=THRESHOLD,
-            reason=Reason(why="at the threshold", ratio=ratio, threshold=threshold),
+        return _limit(
+            Compact(
+                trigger=THRESHOLD,
+                reason=Reason(why="at the threshold", ratio=ratio, threshold=threshold),
+            ),
+            state,
+            attempts,
+            breaker,
+            target_tokens=_take_share(state, threshold),
         )
-        full = state.budget.render_budget
-        target = None if full is None else int(full * threshold)
-        return _limit(compact, state, attempts, breaker, target_tokens=target)
 
     return rule
 
@@ -461,13 +472,14 @@ def compact_above(
             or (state.tokens == limit and not inclusive)
         ):
             return None
-        compact = Compact(
-            trigger=trigger,
-            reason=Reason(
-                why=f"{state.tokens:,} tokens, the limit is {int(limit):,}", ratio=state.ratio
-            ),
+        why = f"{state.tokens:,} tokens, the limit is {int(limit):,}"
+        return _limit(
+            Compact(trigger=trigger, reason=Reason(why=why, ratio=state.ratio)),
+            state,
+            attempts,
+            breaker,
+            target_tokens=int(limit),
         )
-        return _limit(compact, state, attempts, breaker, target_tokens=int(limit))
 
     return rule
 
@@ -495,11 +507,10 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
             or (state.phase == "model_switch" and not state.to_smaller_window)
         ):
             return None
-        compact = Compact(
-            trigger=state.phase,
-            reason=Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio),
+        reason = Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio)
+        return _ignore_refusal(state) or _limit(
+            Compact(trigger=state.phase, reason=reason), state, attempts, breaker
         )
-        return _ignore_refusal(state) or _limit(compact, state, attempts, breaker)
 
     return rule
 
@@ -544,16 +555,14 @@ def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rul
 
     def rule(state: PolicyState) -> Decision | None:
         ratio, saved, superseded = state.ratio, state.prunable_tokens, state.superseded_tokens
+        all_of_them = saved >= max(1, least_saving)
         if (
             state.phase != "before_render"
             or not state.enabled
             or state.background in {"running", "ready"}
+            or (state.warm and (ratio is None or ratio < warm_ratio))
+            or not (all_of_them or (superseded and not state.warm))
         ):
-            return None
-        if state.warm and (ratio is None or ratio < warm_ratio):
-            return None
-        all_of_them = saved >= max(1, least_saving)
-        if not all_of_them and (state.warm or not superseded):
             return None
         what, tokens = ("tool", saved) if all_of_them else ("superseded", superseded)
         return Prune(
@@ -593,20 +602,16 @@ def render_pruned_if_too_large(state: PolicyState) -> Decision | None:
     if state.phase not in TOO_LARGE:
         return None
     reason = Reason(why="this policy does not summarize", ratio=state.ratio)
-    return _ignore_refusal(state) or (
-        Fail(reason=reason) if state.pruned else RenderPruned(reason=reason)
-    )
+    return _ignore_refusal(state) or (Fail if state.pruned else RenderPruned)(reason=reason)
 
 
 def fail_if_too_large(state: PolicyState) -> Decision | None:
     """Fail where a request is too large, and change nothing."""
-    if state.phase not in TOO_LARGE:
-        return None
-    return _ignore_refusal(state) or Fail(
-        reason=Reason(
-            why="the request is too large, and this policy does not reduce requests",
-            ratio=state.ratio,
-        )
+    why = "the request is too large, and this policy does not reduce requests"
+    return (
+        _ignore_refusal(state) or Fail(reason=Reason(why=why, ratio=state.ratio))
+        if state.phase in TOO_LARGE
+        else None
     )
 
 

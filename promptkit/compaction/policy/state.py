@@ -39,13 +39,12 @@ class Reason:
 
     def __str__(self) -> str:
         figures = [
-            f"{name} {value:.3f}"
-            for name, value in (("ratio", self.ratio), ("threshold", self.threshold))
-            if value is not None
+            None if self.ratio is None else f"ratio {self.ratio:.3f}",
+            None if self.threshold is None else f"threshold {self.threshold:.3f}",
+            None if self.warm is None else "warm" if self.warm else "cold",
         ]
-        if self.warm is not None:
-            figures.append("warm" if self.warm else "cold")
-        return f"{self.why} ({', '.join(figures)})" if figures else self.why
+        shown = ", ".join(filter(None, figures))
+        return f"{self.why} ({shown})" if shown else self.why
 
 
 @attrs.frozen(kw_only=True)
@@ -217,9 +216,8 @@ def is_cache_warm(
     Returns:
         True if the cache is warm.
     """
-    if seconds_since_request is None or seconds_since_request > cache_seconds:
-        return False
-    return mid_turn if cached_share is None else cached_share >= CACHED_SHARE
+    is_kept = seconds_since_request is not None and seconds_since_request <= cache_seconds
+    return is_kept and (mid_turn if cached_share is None else cached_share >= CACHED_SHARE)
 
 
 @attrs.frozen(kw_only=True)
@@ -415,9 +413,11 @@ class PolicyState:
         # more.
         if tried.consecutive_unsuccessful >= breaker and tried.user_messages_since < breaker:
             return f"{tried.consecutive_unsuccessful} attempts in a row failed or did not help"
-        if tried.unsuccessful >= attempts and not (ignore_failed and tried.last == "failed"):
-            return f"an attempt since the last user message was unsuccessful: {tried.last}"
-        return None
+        return (
+            f"an attempt since the last user message was unsuccessful: {tried.last}"
+            if tried.unsuccessful >= attempts and not (ignore_failed and tried.last == "failed")
+            else None
+        )
 
 
 def judge_attempt(before: int, after: int, *, budget: ContextBudget) -> AttemptOutcome:

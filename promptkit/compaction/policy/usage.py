@@ -7,7 +7,9 @@ import statistics
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import accumulate
+from heapq import nlargest
+from itertools import accumulate, dropwhile
+from operator import itemgetter
 
 import attrs
 
@@ -158,16 +160,15 @@ class WindowUsage:
         view = self._view()
         key = (self.fixed_tokens, window, self._stale_leaf)
         if self._cached is None or self._cached[0] is not view or self._cached[1] != key:
-            self._cached = (
+            path = self._transcript.path()
+            stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
+            read = self._meter.read(
+                path if stale is None else path[stale + 1 :],
                 view,
-                key,
-                self._meter.read(
-                    self._path_since_stale_leaf(),
-                    view,
-                    fixed_tokens=self.fixed_tokens,
-                    window=window,
-                ),
+                fixed_tokens=self.fixed_tokens,
+                window=window,
             )
+            self._cached = (view, key, read)
         return self._cached[2]
 
     def on_rendered(self, tokens: int, window: int | None, *, items: int, pruned: bool) -> None:
@@ -215,11 +216,6 @@ class WindowUsage:
     def sizer(self) -> Sizer:
         """Counts messages, each once while it stays in the view."""
         return self._meter.sizer
-
-    def _path_since_stale_leaf(self) -> Sequence[Entry]:
-        path = self._transcript.path()
-        stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
-        return path if stale is None else path[stale + 1 :]
 
 
 class UsageMeter:
@@ -314,42 +310,32 @@ class UsageMeter:
         return self._first_sums[entry_id] + self._before[place + 1] - self._before[place]
 
     def _follow(self, items: Sequence[ViewItem]) -> None:
-        """Update the sums: keep those of the unchanged start of the view, look up or count the rest."""
+        """Update the sums: keep those of the unchanged start of the view, count the rest."""
         old = self._items
         same = count_unchanged(old, items, _is_same)
         if same == len(old) == len(items):
             return
         removed, added, sums = old[same:], items[same:], self._before
-        # After a change most messages are the same, only at another place.
-        known = {id(item.message): sums[at + 1] - sums[at] for at, item in enumerate(removed, same)}
-        count, find = self.sizer.count_message, known.get
-        messages = [item.message for item in added]
-        counts = (
-            [count(each) if (tokens := find(id(each))) is None else tokens for each in messages]
-            if known
-            else map(count, messages)
-        )
         for at, item in enumerate(removed, same):
             if self._places.get(item.entry_id) == at:
                 del self._places[item.entry_id]
+        counts = self.sizer.count_messages([item.message for item in added])
         sums[same:] = accumulate(counts, initial=sums[same])
         old[same:] = added
+        places, first = self._places, self._first_sums
         for at, item in enumerate(added, same):
             # a provider's count is of the request that an assistant message answered
-            if item.message.role == "assistant" and item.entry_id not in self._places:
-                self._places[item.entry_id] = at
-                self._first_sums.setdefault(item.entry_id, sums[at])
+            if item.message.role == "assistant" and item.entry_id not in places:
+                places[item.entry_id] = at
+                first.setdefault(item.entry_id, sums[at])
         for item in removed:
             if item.entry_id not in self._places:
                 self._first_sums.pop(item.entry_id, None)
 
     def _update_factor(self, newest: dict[str, float]) -> float:
         """Return the median of the newest factors, filled up with those known from before where the view has few."""
-        for entry, factor in reversed(newest.items()):
-            self._factors.pop(entry, None)
-            self._factors[entry] = factor
-        while len(self._factors) > MAX_FACTORS:
-            del self._factors[next(iter(self._factors))]
+        before = ((entry, factor) for entry, factor in self._factors.items() if entry not in newest)
+        self._factors = dict([*before, *reversed(newest.items())][-MAX_FACTORS:])
         return statistics.median(self._factors.values()) if self._factors else 1.0
 
 
@@ -396,25 +382,28 @@ def iter_provider_counts(
     Yields:
         Each count, or None for an unusable one.
     """
-    for at in range(len(path) - 1, -1, -1):
-        payload = path[at].payload
+    for entry in reversed(path):
+        payload = entry.payload
         if isinstance(payload, MessageEntry):
             usage = payload.usage
             if usage is None:
                 continue
-            own = model is None or payload.model in {None, model}
-            failed = payload.finish in UNREPLAYABLE_FINISHES
-            too_large = window is not None and _is_too_large(path, at, usage, model, window)
+            is_usable = (
+                (model is None or payload.model in {None, model})
+                and payload.finish not in UNREPLAYABLE_FINISHES
+                and usage.input_tokens >= max(1, usage.cached_tokens)
+                and not (window is not None and _is_too_large(path, entry, usage, model, window))
+            )
             # Cached tokens are part of the input tokens: they are not added again.
             yield (
-                None
-                if not own or failed or too_large or not _is_consistent(usage)
-                else ProviderCount(
-                    entry_id=path[at].id,
+                ProviderCount(
+                    entry_id=entry.id,
                     input_tokens=usage.input_tokens,
                     output_tokens=usage.output_tokens,
                     cached_tokens=usage.cached_tokens,
                 )
+                if is_usable
+                else None
             )
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
@@ -441,30 +430,22 @@ def find_summary_tokens(path: Sequence[Entry], model: str) -> int | None:
     return round(statistics.median(written)) if written else None
 
 
-def _is_consistent(usage: Usage) -> bool:
-    return (
-        usage.input_tokens > 0
-        and usage.output_tokens >= 0
-        and usage.cached_tokens <= usage.input_tokens
-    )
-
-
 def _is_too_large(
-    path: Sequence[Entry], at: int, usage: Usage, model: str | None, window: int
+    path: Sequence[Entry], reply: Entry, usage: Usage, model: str | None, window: int
 ) -> bool:
-    """Return whether the count of the reply at an index of a path cannot be that of a request in this window."""
+    """Return whether the count of a reply on a path cannot be that of a request in this window."""
     return (
         usage.output_tokens > window
         or usage.input_tokens > MAX_OVERFLOW * window
-        or (usage.input_tokens > window and _overflowed_before(path, at, model, window))
+        or (usage.input_tokens > window and _overflowed_before(path, reply, model, window))
     )
 
 
-def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window: int) -> bool:
-    """Return whether the last count before the last compaction before an index of a path was above the context window."""
+def _overflowed_before(path: Sequence[Entry], reply: Entry, model: str | None, window: int) -> bool:
+    """Return whether the last count before the last compaction before a reply on a path was above the context window."""
     compacted = False
-    for index in range(at - 1, -1, -1):
-        payload = path[index].payload
+    for entry in dropwhile(lambda each: each.id != reply.id, reversed(path)):
+        payload = entry.payload
         compacted = compacted or isinstance(payload, Checkpoint)
         if (
             compacted
@@ -659,8 +640,8 @@ def count_newest(items: Sequence[ViewItem], tokenizer: Tokenizer) -> int:
         ),
         None,
     )
-    sizer = Sizer(tokenizer)
-    return sum(sizer.count_message(items[at].message) for at in (last, reply) if at is not None)
+    count = Sizer(tokenizer).count_message
+    return sum(count(items[at].message) for at in (last, reply) if at is not None)
 
 
 def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
@@ -671,11 +652,10 @@ def describe_largest(messages: Sequence[Message], tokenizer: Tokenizer) -> str:
     """
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     count = Sizer(tokenizer).count_message
-    listed = [
-        (f"result of {tool}" if tool else message.role, count(message))
-        for message in messages
+    sizes = [(message, count(message)) for message in messages]
+    shown = ", ".join(
+        f"{f'result of {tool}' if tool else message.role} {tokens:,}"
+        for message, tokens in nlargest(3, sizes, key=itemgetter(1))
         for tool in [names.get(message.tool_call_id or "")]
-    ]
-    largest = sorted(listed, key=lambda each: -each[1])[:3]
-    shown = ", ".join(f"{name} {tokens:,}" for name, tokens in largest)
+    )
     return f"The largest messages: {shown}. Shorten them, or use a larger window or model."

@@ -403,9 +403,7 @@ def _create_component(
     Raises TemplateError if it is none, or does not take these props.
     """
     file, line = place
-    for value in (made, *args, *props.values()):
-        if isinstance(value, Undefined):
-            str(value)  # raises an error that names the undefined variable
+    _refuse_undefined(made, *args, *props.values())
     cls: object = getattr(made, "__element__", made)
     if not (isinstance(cls, type) and issubclass(cls, PromptElement)):
         raise TemplateError(
@@ -428,6 +426,12 @@ def _create_component(
         return create(*args, **own).replace(**layout)
     except PromptKitError as error:
         raise TemplateError(str(error), file=file, line=line) from error
+
+
+def _refuse_undefined(*values: object) -> None:
+    for value in values:
+        if isinstance(value, Undefined):
+            str(value)  # raises an error that names the undefined variable
 
 
 _LAYOUT = signature_names(PromptElement)
@@ -588,9 +592,7 @@ def _draft_tag(
 
     Raises TemplateError for an invalid value.
     """
-    for value in attributes.values():
-        if isinstance(value, Undefined):
-            str(value)  # raises an error that names the undefined variable
+    _refuse_undefined(*attributes.values())
     items = tuple(_collect_items(output, file, line))
     tag = TAGS[name]
     fields = tag.fields()
@@ -620,7 +622,7 @@ def _draft_tag(
         items = tuple(
             item for item in items if not isinstance(item, TagDraft) or item.kind != "call"
         )
-        props["tool_calls"] = tuple(_build_tool_call(call) for call in calls)
+        props["tool_calls"] = tuple(map(_build_tool_call, calls))
         props["keep_with"] = {
             call["id"]: call["keep_with"] for call in calls if call.get("keep_with") is not None
         }
@@ -642,9 +644,7 @@ def _build_tool_call(attributes: Mapping[str, object]) -> ToolCall:
     return ToolCall(
         id=str(attributes["id"]),
         name=str(attributes["name"]),
-        arguments=arguments
-        if isinstance(arguments, str)
-        else json.dumps(arguments, ensure_ascii=False),
+        arguments=arguments if isinstance(arguments, str) else _to_json(arguments),
     )
 
 

@@ -56,11 +56,7 @@ class Template(PromptElement):
     def __attrs_post_init__(self) -> None:
         if (self.file is None) == (self.source is None):
             raise BadPropError("a Template needs either a `file` or a `source`: give one of them.")
-        root = (
-            None
-            if self.root is None or not isinstance(self.root, str | os.PathLike)
-            else Path(self.root)
-        )
+        root = Path(self.root) if isinstance(self.root, str | os.PathLike) else None
         if root is not None and not root.is_absolute():
             raise BadPropError(
                 f"root={str(self.root)!r} depends on the current directory: write an absolute path, such as Path(__file__).parent."
@@ -86,13 +82,13 @@ class Template(PromptElement):
         """Render the template with its values, to messages or to text."""
         from promptkit.elements.template import jinja  # imports Jinja, which is slow
 
-        names = {
+        values = {
             "token_budget": lambda: sizing.token_budget,
             "count_tokens": sizing.count_tokens,
             "children": self.children,
+            **self.values,
         }
-        root, name = self._locate()
-        return jinja.render_template(root, name, self.source, {**names, **self.values})
+        return jinja.render_template(*self._locate(), self.source, values)
 
     def _locate(self) -> tuple[Path | Traversable | None, str]:
         root = Path(self.root) if isinstance(self.root, str | os.PathLike) else self.root

@@ -90,7 +90,6 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
     items = [as_wire_object(item) or {} for item in as_sequence(response.get("output"))]
     reasoning = as_tokens(as_mapping(usage.get("output_tokens_details")).get("reasoning_tokens"))
     reason = as_mapping(response.get("incomplete_details")).get("reason")
-    unexplained: Finish = "length" if response.get("status") == "incomplete" else "stop"
     refused = any(
         as_mapping(part).get("type") == "refusal"
         for item in items
@@ -103,7 +102,11 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
     ]
     reply = Reply(
         message=_build_message(_parse_parts(items, reasoning), calls),
-        finish="content_filter" if refused else _INCOMPLETE.get(str(reason), unexplained),
+        finish="content_filter"
+        if refused
+        else _INCOMPLETE.get(
+            str(reason), "length" if response.get("status") == "incomplete" else "stop"
+        ),
         usage=parse_usage(usage),
     )
     return _check_reply(reply, reason, model, has_all=None not in calls)

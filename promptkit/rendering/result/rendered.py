@@ -241,7 +241,7 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
             for removal in removals
         ),
     ]
-    *numbers, labels, reasons = [max(len(row[column]) for row in rows) for column in range(5)]
+    *numbers, labels, reasons = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = _WIDTH - sum(numbers) - len("  ") * len(rows[0])
     reasons = min(reasons, max(room // 2, room - labels))
     widths = [*numbers, min(labels, room - reasons), reasons]

@@ -7,7 +7,7 @@ from math import isfinite
 from time import perf_counter
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from promptkit.messages import Message, Part, Role
 from promptkit.rendering.expand.sizing import Sizer, resolve_reserve
@@ -46,14 +46,14 @@ from promptkit.tracing import (
 )
 
 
+@define(eq=False)
 class TraceRecorder:
     """Times the stages of one render and builds its trace."""
 
-    def __init__(self) -> None:
-        self.seconds: dict[Node, float] = {}
-        """The duration of each component's own `render`."""
-        self._timings: list[TraceTiming] = []
-        self._since = perf_counter()
+    seconds: dict[Node, float] = field(factory=dict[Node, float], init=False)
+    """The duration of each component's own `render`."""
+    _timings: list[TraceTiming] = field(factory=list[TraceTiming], init=False)
+    _since: float = field(factory=perf_counter, init=False)
 
     def end_stage(self, stage: str) -> None:
         """Record that a stage has ended."""
@@ -220,8 +220,9 @@ class _ItemBuilder:
             if message.role == "system"
             for item in self.items[message.id : message.end]
         ]
-        ends = {item.until + 1 for item in inside if item.until is not None}
-        return ends | {item.since for item in inside}
+        return {item.since for item in inside} | {
+            item.until + 1 for item in inside if item.until is not None
+        }
 
     def _build_items(self, root: Node) -> None:
         """Build the items in document order, each without the ids of what is below it."""
@@ -447,9 +448,8 @@ def _find_earlier(until: int | None, removed_at: int | None) -> int | None:
 
     None and NEVER_REMOVED are later than any.
     """
-    if removed_at is None or removed_at == NEVER_REMOVED:
-        return until
-    return removed_at if until is None else min(until, removed_at)
+    steps = (step for step in (until, removed_at) if step is not None and step != NEVER_REMOVED)
+    return min(steps, default=None)
 
 
 class _Marker(NamedTuple):
