@@ -125,8 +125,9 @@ def _lookup(module: ModuleType, name: str, place: str) -> object:
 def _find_only(module: ModuleType, place: str) -> Callable[..., object]:
     kind, known = _find_named(module)
     if len(known) != 1:
-        found = f"has {len(known)} {kind}" if known else "has no component and no function"
-        usage_error(f"{place} {found}: use {place}:NAME.{_listed(f'Its {kind}', known)}")
+        usage_error(
+            f"{place} {f'has {len(known)} {kind}' if known else 'has no component and no function'}: use {place}:NAME.{_listed(f'Its {kind}', known)}"
+        )
     return next(iter(known.values()))
 
 
