@@ -146,8 +146,9 @@ def _iter_children(
         match item:
             case TagDraft():
                 _check_place(item, in_message=in_message)
-                inside = in_message or item.kind == "message"
-                children = _iter_children(item.body, item, in_message=inside)
+                children = _iter_children(
+                    item.body, item, in_message=in_message or item.kind == "message"
+                )
                 yield _build_element(item, tuple(_join_text(children)))
             case PromptElement():
                 yield item
