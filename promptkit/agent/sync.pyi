@@ -13,10 +13,10 @@ from promptkit.agent.window.prompt import ContextUsage
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.window import ContextWindow
 from promptkit.agent.window.wire import AnyMessage, AnyReply
+from promptkit.compaction.planning.facts import Pin
 from promptkit.compaction.policy.usage import LeastSize
 from promptkit.compaction.run.controller import CompactionController
 from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
-from promptkit.compaction.summarizers.facts import Pin
 from promptkit.elements.element import Child
 from promptkit.messages import Message, Part, ToolCall, Usage
 from promptkit.providers.model import Model

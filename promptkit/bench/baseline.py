@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal
 
 import attrs
 
@@ -149,9 +149,9 @@ def _times(old: Sweep, new: Sweep, at: int) -> Iterator[tuple[Kind, float, float
         ("cold", old.over_floor(was.cold), new.over_floor(point.cold)),
         ("warm", old.over_floor(was.warm), new.over_floor(point.warm)),
     )
-    yield from (
-        (kind, before, now) for kind, before, now in times if before is not None and now is not None
-    )
+    for kind, before, now in times:
+        if before is not None and now is not None:
+            yield kind, before, now
 
 
 def _notes(before: Run, now: Run, *, timed: bool) -> Iterator[str]:
@@ -181,8 +181,6 @@ def _join(settings: Iterable[object]) -> str:
     return ", ".join(str(setting or "none") for setting in settings)
 
 
-Row: TypeAlias = "tuple[str, str, str]"
-
 MIN_SHARE = 0.01
 """Smaller shares are printed as "under 1%"."""
 
@@ -199,14 +197,14 @@ def format_comparison(comparison: Comparison) -> str:
 
     The notes follow the table.
     """
-    parts = [
-        *_table("Worse than the baseline", comparison.worse),
-        *_table("Better than the baseline", comparison.better),
-        *comparison.notes,
-    ]
-    if not (comparison.worse or comparison.better):
-        parts.insert(0, "As good as the baseline.")
-    return "\n".join(parts)
+    return "\n".join(
+        [
+            *([] if comparison.worse or comparison.better else ["As good as the baseline."]),
+            *_table("Worse than the baseline", comparison.worse),
+            *_table("Better than the baseline", comparison.better),
+            *comparison.notes,
+        ]
+    )
 
 
 def _table(title: str, changes: Sequence[Change]) -> list[str]:
@@ -216,10 +214,12 @@ def _table(title: str, changes: Sequence[Change]) -> list[str]:
     for change in changes:
         groups.setdefault((change.model, change.element or FIGURES[change.kind]), []).append(change)
     several = len({model for model, _ in groups}) > 1
-    rows: list[Row] = [("element or figure", "budgets", "largest difference")]
-    rows += [
-        (f"{model}: {what}" if several else what, _budgets(found), _largest_change(found))
-        for (model, what), found in groups.items()
+    rows = [
+        ("element or figure", "budgets", "largest difference"),
+        *(
+            (f"{model}: {what}" if several else what, _budgets(found), _largest_change(found))
+            for (model, what), found in groups.items()
+        ),
     ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     return [

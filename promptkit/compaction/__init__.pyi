@@ -1,3 +1,4 @@
+from .planning.facts import Pin as Pin
 from .planning.plan import (
     CarriedContext as CarriedContext,
     FailedAttempt as FailedAttempt,
@@ -102,7 +103,6 @@ from .summarizers.extractive import (
     ExtractiveSummarizer as ExtractiveSummarizer,
     PlaceholderSummarizer as PlaceholderSummarizer,
 )
-from .summarizers.facts import Pin as Pin
 from .summarizers.fallback import FallbackSummarizer as FallbackSummarizer
 from .summarizers.file_lists import FileListSummarizer as FileListSummarizer
 from .summarizers.losses import Losses as Losses

@@ -36,7 +36,6 @@ from promptkit.compaction.run.replacement import ReplacementMessages
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
-    MEMORIES,
     Summarizer,
     redact_summary,
     redact_task,
@@ -207,7 +206,7 @@ class MemoryExtractionHook(CompactionHooks):
         await asyncio.to_thread(directory.append, memories, key=key, now=self._now())
 
     async def _find_memories(self, checkpoint: Entry, facts: Mapping[str, Json]) -> tuple[str, ...]:
-        listed = facts.get(MEMORIES)
+        listed = facts.get("memories")
         if isinstance(listed, str):
             return parse_bullets(listed)
         items = find_covered_items(self._transcript.path(checkpoint.id), checkpoint.id)
@@ -290,7 +289,7 @@ class SummarizingMemoryExtractor:
             self.summarizer, task if redactor is None else redact_task(task, redactor)
         )
         facts = (summary if redactor is None else redact_summary(summary, redactor)).facts
-        return parse_bullets(str(facts.get(MEMORIES, "")))
+        return parse_bullets(facts.memories or "")
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -510,9 +510,9 @@ class Rounds(PromptElement):
     the messages would take them, and a round that had used them would leave again."""
 
 
-def iter_rounds(rounds: Sequence[Message | Sequence[Message]]) -> Iterator[Sequence[Message]]:
-    """Iterate over rounds, each as a sequence of messages."""
-    return ((each,) if isinstance(each, Message) else each for each in rounds)
+def iter_rounds(rounds: Sequence[Message | Sequence[Message]]) -> Iterator[tuple[Message, ...]]:
+    """Iterate over rounds, each as a tuple of messages."""
+    return ((each,) if isinstance(each, Message) else tuple(each) for each in rounds)
 
 
 def describe_rounds(rounds: Sequence[Message | Sequence[Message]]) -> list[str]:

@@ -124,7 +124,8 @@ def fit_history(  # noqa: PLR0913  # keywords
         most=max(budget, LONG),
         shorten=shorten,
     )
-    fixed_at = {at for at, role in enumerate(roles) if role == "system"}.union(whole)
+    systems = [at for at, role in enumerate(roles) if role == "system"] if "system" in roles else []
+    fixed_at = {*systems, *whole}
     fixed = {at: sizes.measure_exactly(at) for at in fixed_at}
     room = budget - overhead - sum(fixed.values())
     users, newest = _find_request(roles, fixed_at)
@@ -287,7 +288,7 @@ def _grant_older(
     # tokens that any older message may have
     short = budget * RESULT_EIGHTHS // UNIT if sizes.shorten == "any" else budget
     left = choice.left * UNIT
-    spent = 0
+    before = sum(granted.values())
     for start, end in blocks:
         if start in granted:
             continue
@@ -301,17 +302,17 @@ def _grant_older(
             else:
                 left -= tokens * UNIT
             granted[at] = tokens
-            spent += tokens
         if left < 0:
-            spent -= sum([granted.pop(at) for at in range(start, end)])
-            choice.left -= spent
+            for at in range(start, end):
+                del granted[at]
+            choice.left -= sum(granted.values()) - before
             if (
                 sizes.shorten == "any"
                 and sum(map(sizes.measure_useful, range(start, end))) <= room // UNIT
             ):
                 _divide(choice, sizes, range(start, end), room // UNIT)
             return
-    choice.left -= spent
+    choice.left -= sum(granted.values()) - before
 
 
 def _round_room(room: int, tokens: int, step: int) -> int:

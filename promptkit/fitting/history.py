@@ -184,7 +184,7 @@ class RecordedMessages(PromptElement):
         if not self.keep_system:
             given = [message for message in given if message.role != "system"]
         shown = list(map(show_message, given))
-        messages = [message for message in shown if message is not None]
+        messages = list(filter(None, shown))
         whole = self._find_whole(messages)
         if self.keep is not None:
             not_blank = compress(given, map(bool, shown))

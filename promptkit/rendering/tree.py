@@ -70,7 +70,7 @@ class MessageItem:
     element: MessageElement | None
     role: Role
     text: str
-    """The text of the message; of a round the text of its first message."""
+    """The text of the message; empty for a round."""
     priority: float
     """The priority of the element. That of a round is in its run."""
     name: str | None = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from heapq import nlargest
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, Never, TypeAlias
 
@@ -35,7 +36,7 @@ from promptkit.rendering.subtree import assemble_messages
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
 from promptkit.tokens import NamedModel, Tokenizer
 from promptkit.tools import AnyTool
-from promptkit.transcript import MessageEntry, Transcript
+from promptkit.transcript import Checkpoint, MessageEntry, Transcript
 
 if TYPE_CHECKING:
     from promptkit.agent import AgentSession, ContextWindow, SyncSession  # loads asyncio
@@ -209,23 +210,24 @@ def assert_stable_prefix(earlier: Rendered, later: Rendered, *, min_tokens: int)
     __tracebackhide__ = True
     same = _count_equal(earlier.messages, later.messages)
     tools = [_get_tools(rendered) for rendered in (earlier, later)]
-    sizer = Sizer(_get_pruned_tree(later).sizer.tokenizer)
-    tokens = sum(map(sizer.count_message, later.messages[:same])) if tools[0] == tools[1] else 0
+    count = Sizer(_get_pruned_tree(later).sizer.tokenizer).count_message
+    tokens = sum(map(count, later.messages[:same])) if tools[0] == tools[1] else 0
     if tokens >= min_tokens:
         return
-    headline = f"The first {tokens:,} tokens are stable, but at least {min_tokens:,} must be."
-    if tools[0] != tools[1]:
-        names = [", ".join(tool.name for tool in some) or "(none)" for some in tools]
-        _fail(
-            headline,
-            "The tools differ, in their names or elsewhere:",
-            [f"earlier  {names[0]}", f"later    {names[1]}"],
-            later,
+    heading, lines = (
+        (
+            f"Message {same} is the first to differ:",
+            _show_first_difference(earlier.messages, later.messages, same),
         )
-    lines = _show_first_difference(earlier.messages, later.messages, same)
+        if tools[0] == tools[1]
+        else (
+            "The tools differ, in their names or elsewhere:",
+            [", ".join(tool.name for tool in some) or "(none)" for some in tools],
+        )
+    )
     _fail(
-        headline,
-        f"Message {same} is the first to differ:",
+        f"The first {tokens:,} tokens are stable, but at least {min_tokens:,} must be.",
+        heading,
         [f"earlier  {lines[0]}", f"later    {lines[1]}"],
         later,
     )
@@ -295,7 +297,6 @@ def assert_summary_keeps(
     """
     __tracebackhide__ = True
     from promptkit import ContextWindow
-    from promptkit.transcript import Checkpoint
 
     window = session if isinstance(session, ContextWindow) else session.window
     view = window.view
@@ -313,9 +314,14 @@ def assert_summary_keeps(
             )
     losses = Losses.from_json(entry.payload.losses)
     if share is not None and losses.share < share:
-        lines = [f"  {_quote(text)}" for text in losses.missing]
-        headline = f"The summary shows {losses.share:.0%} of the facts, and must show {share:.0%}. The newest that it leaves out:"
-        raise AssertionError("\n".join([headline, *lines]))
+        raise AssertionError(
+            "\n  ".join(
+                [
+                    f"The summary shows {losses.share:.0%} of the facts, and must show {share:.0%}. The newest that it leaves out:",
+                    *map(_quote, losses.missing),
+                ]
+            )
+        )
 
 
 MAX_NEAR = 3
@@ -390,10 +396,6 @@ def _check_outcomes(rendered: Rendered, path: str, *, wrong: Outcome, empty: str
 
 def _describe_exceeded(error: BudgetExceededError) -> str:
     where = f" at {error.where}" if error.where else ""
-    lines = [
-        f"{error.required:,} tokens have to stay, and do not fit {error.budget:,}{where} (over by {error.over:,}). The largest:"
-    ]
-    lines += [f"  {tokens:>9,}  {path}" for path, tokens in error.largest.items()]
     rest = (
         f"The next to be removed would be the last message, {error.last_message}"
         if error.last_message
@@ -404,20 +406,20 @@ def _describe_exceeded(error: BudgetExceededError) -> str:
         if error.cache_breakpoint
         else ""
     )
-    return "\n".join([*lines, f"{rest}{pinned}; removed already: {len(error.removed):,}."])
+    return "\n".join(
+        [
+            f"{error.required:,} tokens have to stay, and do not fit {error.budget:,}{where} (over by {error.over:,}). The largest:",
+            *(f"  {tokens:>9,}  {path}" for path, tokens in error.largest.items()),
+            f"{rest}{pinned}; removed already: {len(error.removed):,}.",
+        ]
+    )
 
 
 def _list_largest(rendered: Rendered) -> list[str]:
-    sizer = Sizer(_get_pruned_tree(rendered).sizer.tokenizer)
+    sizes = map(Sizer(_get_pruned_tree(rendered).sizer.tokenizer).count_message, rendered.messages)
     return [
         f"{tokens:>9,}  {index}  {_format_message(rendered.messages[index])}"
-        for tokens, index in sorted(
-            [
-                (sizer.count_message(message), index)
-                for index, message in enumerate(rendered.messages)
-            ],
-            key=lambda pair: (-pair[0], pair[1]),
-        )[:MAX_NEAR]
+        for index, tokens in nlargest(MAX_NEAR, enumerate(sizes), key=lambda pair: pair[1])
     ]
 
 
@@ -451,7 +453,7 @@ def _find_near_lines(text: str, rendered: Rendered) -> list[str]:
         for index, message in enumerate(_assemble_unpruned(rendered))
         for line in message.text.splitlines()
     ]
-    return [line for shared, line in sorted(lines, key=lambda pair: -pair[0])[:MAX_NEAR] if shared]
+    return [line for shared, line in nlargest(MAX_NEAR, lines, key=lambda pair: pair[0]) if shared]
 
 
 def _show_first_difference(
@@ -508,8 +510,13 @@ def _find_elements_or_fail(rendered: Rendered, path: str) -> list[tuple[str, Out
     __tracebackhide__ = True
     found = _find_elements(rendered, path)
     if not found:
+        # the last steps of all paths without indices, each once
+        labels = dict.fromkeys(
+            re.sub(r"\[\d+\]$", "", format_label(parent, position))
+            for parent, position, _ in _iter_outcomes(rendered)
+        )
         near = difflib.get_close_matches(
-            path.rpartition(PATH_SEPARATOR)[2], _list_labels(rendered), n=MAX_NEAR, cutoff=0.5
+            path.rpartition(PATH_SEPARATOR)[2], labels, n=MAX_NEAR, cutoff=0.5
         )
         paths = [place for label in near for place, _ in _find_elements(rendered, label)[:MAX_NEAR]]
         _fail(f"No element is at {path!r}.", "Near:", paths, rendered)
@@ -544,33 +551,24 @@ def _find_paths_with_text(rendered: Rendered, text: str, outcome: Outcome) -> li
 
 
 def _list_texts(item: Item) -> Iterable[str]:
-    if isinstance(item, MessageItem):
-        return item.list_texts()
-    return [item.text] if isinstance(item, Leaf) else []
-
-
-def _list_labels(rendered: Rendered) -> list[str]:
-    """List the last steps of all paths without indices, each once."""
-    return list(
-        dict.fromkeys(
-            re.sub(r"\[\d+\]$", "", format_label(parent, position))
-            for parent, position, _ in _iter_outcomes(rendered)
-        )
+    return (
+        item.list_texts()
+        if isinstance(item, MessageItem)
+        else [item.text]
+        if isinstance(item, Leaf)
+        else []
     )
 
 
 def _path_ends_with(parent: Node, position: int, steps: list[re.Pattern[str]]) -> bool:
     """Return whether the last steps of an item's path match these patterns, the last step first."""
-    place: tuple[Node, int] | None = (parent, position)
+    node: Node | None = parent
     for step in steps:
-        if place is None:
-            return False
-        node, position = place
-        if not any(
-            step.fullmatch(spelling) for spelling in _list_spellings(format_label(node, position))
+        if node is None or not any(
+            map(step.fullmatch, _list_spellings(format_label(node, position)))
         ):
             return False
-        place = (node.parent, node.position) if node.parent is not None else None
+        position, node = node.position, node.parent
     return True
 
 
@@ -610,11 +608,7 @@ class _TreeAtState:
         self._nodes: set[Node] = set()
         self._with_content: set[Node] = set()
         for node in nodes:  # parents come before their children
-            parent = node.parent
-            if parent is None or (
-                parent in self._nodes
-                and is_item_alive(node, parent.removed_at[node.position], state)
-            ):
+            if node.parent is None or self.contains(node.parent, node.position):
                 self._nodes.add(node)
         for node in reversed(nodes):
             if (

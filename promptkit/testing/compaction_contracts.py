@@ -175,15 +175,12 @@ def check_summarizer(
             continue
         _check(task, repr(attrs.asdict(task)) == before, "was changed by the summarizer", summary)
         _check(summary, is_instance(summary, Summary), "is no Summary", task)
-        _check_summary(summary, task, counter.count(summary.text))
+        _check(summary, summary.text.strip() and summary.mode, "has no text, or no mode", task)
+        tokens = counter.count(summary.text)
+        _check(summary, tokens <= task.max_tokens, f"has {tokens:,} tokens", task)
+        _check(summary, summary.usage is None or summary.model, "has a usage and no model", task)
+        json.dumps([summary.facts.to_json(), dict(summary.data)])  # a transcript keeps them
     _check(errors, len(errors) < len(tasks), "are all that it has made of", tasks)
-
-
-def _check_summary(summary: Summary, task: SummaryTask, tokens: int) -> None:
-    _check(summary, summary.text.strip() and summary.mode, "has no text, or no mode", task)
-    _check(summary, tokens <= task.max_tokens, f"has {tokens:,} tokens", task)
-    _check(summary, summary.usage is None or summary.model, "has a usage and no model", task)
-    json.dumps([dict(summary.facts), dict(summary.data)])  # a transcript keeps them
 
 
 def _list_tasks(tokenizer: Tokenizer, max_tokens: int) -> Iterator[SummaryTask]:

@@ -109,11 +109,9 @@ def describe_refusals(refused: Sequence[Refusal]) -> str:
     times = Counter(refusal.what for refusal in refused)
     # the first of each
     for refusal in {refusal.what: refusal for refusal in reversed(refused)}.values():
-        count = times[refusal.what]
-        again = f", {count} times" if count > 1 else ""
+        again = f", {times[refusal.what]} times" if times[refusal.what] > 1 else ""
         thread = "" if refusal.thread == "MainThread" else f", in thread {refusal.thread}"
-        lines.append(f"  {refusal.what}{again}{thread}")
-        lines += [f"    {place}" for place in refusal.where]
+        lines += [f"  {refusal.what}{again}{thread}", *(f"    {each}" for each in refusal.where)]
     lines.append(
         "Give it a model, a client or a server that stays on this machine: promptkit.testing.ScriptedModel, or one on 127.0.0.1."
     )
@@ -147,9 +145,8 @@ def _refuse_beyond_loopback(
     what = describe(*arguments)
     if what is None:
         return
-    refusal = Refusal(what=what, thread=current_thread().name, where=_innermost_calls())
     for watched in _watches[-1:]:
-        watched.append(refusal)
+        watched.append(Refusal(what=what, thread=current_thread().name, where=_innermost_calls()))
     raise NotLoopbackError(f"{what} was refused: nothing but loopback may be reached in this test.")
 
 
@@ -181,22 +178,21 @@ def _describe_connection(sock: socket.socket, address: object) -> str | None:
             else f"a connection to {address!r}"
         )
     host, port = _host_and_port(address)
-    if host is None or _is_this_machine(host):
-        return None
-    return f"a {'datagram' if sock.type == socket.SOCK_DGRAM else 'connection'} to {host}:{port}"
+    kind = "datagram" if sock.type == socket.SOCK_DGRAM else "connection"
+    return None if host is None or _is_this_machine(host) else f"a {kind} to {host}:{port}"
 
 
 def _describe_look_up(host: object, *_: object) -> str | None:
     name = _host_text(host)
     # An IP address is not looked up, and servers ask for the name of their own machine.
-    if (
-        name is None
+    return (
+        None
+        if name is None
         or parse_ip_address(name)
         or _is_this_machine(name)
         or name == socket.gethostname()
-    ):
-        return None
-    return f"a look-up of {name}"
+        else f"a look-up of {name}"
+    )
 
 
 def _describe_reverse_look_up(address: object) -> str | None:
@@ -234,9 +230,8 @@ def _host_and_port(address: object) -> tuple[str | None, object]:
 
 
 def _host_text(host: object) -> str | None:
-    if isinstance(host, bytes | bytearray):
-        return host.decode("ascii", "replace")
-    return host if isinstance(host, str) else None
+    text = host.decode("ascii", "replace") if isinstance(host, bytes | bytearray) else host
+    return text if isinstance(text, str) else None
 
 
 def parse_ip_address(host: str) -> IPv4Address | IPv6Address | None:
@@ -249,8 +244,7 @@ def parse_ip_address(host: str) -> IPv4Address | IPv6Address | None:
 
 
 def _is_this_machine(host: str) -> bool:
-    number = parse_ip_address(host)
-    if number is not None:
+    if (number := parse_ip_address(host)) is not None:
         return number.is_loopback or number.is_unspecified
     # some systems ask DNS servers for `localhost.` and `x.localhost`
     return host.casefold() in {"", "localhost"}

@@ -75,9 +75,13 @@ class NotRecordedError(AssertionError):
     """The lines that differ, each place under the headings of its message, part or tool."""
 
     def __str__(self) -> str:
-        advice = f"{self.folder} has no record of this request. If the request is right, delete the folder and record it again."
-        nearest = f"Compared with the nearest record, {self.nearest}:"
-        return "\n".join((advice, nearest, *show_first(self.difference, MAX_LINES)))
+        return "\n".join(
+            (
+                f"{self.folder} has no record of this request. If the request is right, delete the folder and record it again.",
+                f"Compared with the nearest record, {self.nearest}:",
+                *show_first(self.difference, MAX_LINES),
+            )
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -192,7 +196,11 @@ class RecordedModel:
                 if request not in self._records:
                     return await self._record(request, self._model, messages, tools)
         if (record := self._records.get(request)) is None:
-            raise self._describe_miss(request)
+            difference, path = min(
+                [(diff_lines(each.request, request), each.path) for each in self._records.values()],
+                key=lambda each: len(each[0]),
+            )
+            raise NotRecordedError(self.folder, path, tuple(difference))
         return pass_text(record.answer.replay(), self.options)
 
     async def _record(
@@ -217,9 +225,8 @@ class RecordedModel:
 
     def _write(self, request: str, answer: _Answer) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
-        number = len(self._records) + 1
         key = sha256(request.encode(errors="surrogatepass")).hexdigest()[:12]
-        path = self.folder / f"{number:03}-{key}.md"
+        path = self.folder / f"{len(self._records) + 1:03}-{key}.md"
         text = f"{request}{REPLY}{fence_json(_convert.unstructure(answer))}\n"
         write_output(path, lambda file: file.write(text.encode()), mode=0o666)
         self._records[request] = _Record(path, request, answer)
@@ -230,9 +237,15 @@ class RecordedModel:
                 functions=(_hide_location,), ids=True, dates=True, find_folders=_find_folders
             )
         )
+        # The limit of a summary is what the window leaves: it varies with the ids in the conversation.
+        left_out = "max_output_tokens" if self.options.get("purpose") == COMPACTION else None
         body = {
             "model": self.name,
-            **self._select_options(),
+            **{
+                name: value
+                for name, value in self.options.items()
+                if name in KEY_OPTIONS and name != left_out
+            },
             "tools": [attrs.asdict(tool) for tool in tools],
             "messages": [
                 message_to_json(message) for message in stabilizer.stabilize_messages(messages)
@@ -240,29 +253,6 @@ class RecordedModel:
         }
         request = HttpRequest(body=json.loads(json.dumps(body), object_pairs_hook=shorten_media))
         return format_request(request, stabilizer, redactor=self._redactor)
-
-    def _select_options(self) -> dict[str, object]:
-        """Return the options that count.
-
-        The limit of a summary is what the window leaves: it varies with the ids in the conversation.
-        """
-        is_summary = self.options.get("purpose") == COMPACTION
-        return {
-            name: value
-            for name, value in self.options.items()
-            if name in KEY_OPTIONS and not (is_summary and name == "max_output_tokens")
-        }
-
-    def _describe_miss(self, request: str) -> NotRecordedError:
-        """Compare a request with each record, and take the one with the fewest lines that differ."""
-        difference, path = min(
-            [
-                (diff_lines(record.request, request), record.path)
-                for record in self._records.values()
-            ],
-            key=lambda each: len(each[0]),
-        )
-        return NotRecordedError(self.folder, path, tuple(difference))
 
 
 def _read_record(path: Path) -> _Record:

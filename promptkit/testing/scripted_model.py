@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeAlias, TypeGuard, Unpack
+from typing import Self, TypeAlias, Unpack
 
 import attrs
 
@@ -94,8 +94,7 @@ class StepsLeftError(AssertionError):
     def __str__(self) -> str:
         left = "\n".join(f"  {shorten(repr(step))}" for step in self.steps)
         last = f" The last request:\n{self.requests[-1]}" if self.requests else ""
-        requests = "1 request" if len(self.requests) == 1 else f"{len(self.requests)} requests"
-        return f"ScriptedModel received {requests}, but {len(self.steps)} of its steps are left:\n{left}{last}"
+        return f"ScriptedModel received {len(self.requests)} request{'s' * (len(self.requests) != 1)}, but {len(self.steps)} of its steps are left:\n{left}{last}"
 
 
 class ScriptedModel:
@@ -169,10 +168,9 @@ class ScriptedModel:
     async def _answer(self, request: Request) -> Reply:
         """Return the next step as the reply to a request, and record the request."""
         self.requests.append(request)
-        number = len(self.requests)
-        if number > len(self._steps):
+        if len(self.requests) > len(self._steps):
             raise NoStepLeftError(request, len(self._steps))
-        step = _read_step(self._steps[number - 1])
+        step = _read_step(self._steps[len(self.requests) - 1])
         # before anything is awaited, so that requests are remembered in their order
         read, cached = self._count_input(request)
         while callable(step):
@@ -180,17 +178,19 @@ class ScriptedModel:
             step = _read_step(await answer if inspect.isawaitable(answer) else answer)
         if isinstance(step, BaseException):
             raise step
-        if isinstance(step, Reply):
-            return step
-        return Reply(
-            message=step,
-            usage=self._usage
-            or Usage(
-                input_tokens=read,
-                output_tokens=self._counts.count_messages([step])[0].tokens,
-                cached_tokens=cached,
-            ),
-            finish="tool_calls" if step.tool_calls else "stop",
+        return (
+            step
+            if isinstance(step, Reply)
+            else Reply(
+                message=step,
+                usage=self._usage
+                or Usage(
+                    input_tokens=read,
+                    output_tokens=self._counts.count_messages([step])[0].tokens,
+                    cached_tokens=cached,
+                ),
+                finish="tool_calls" if step.tool_calls else "stop",
+            )
         )
 
     def check(self) -> None:
@@ -238,8 +238,7 @@ class ScriptedModel:
 def _read_step(step: object) -> Message | Reply | BaseException | Callable[[Request], object]:
     if isinstance(step, Reply | BaseException) or callable(step):
         return step
-    message = read_message(step)
-    if message is None:
+    if (message := read_message(step)) is None:
         raise TypeError(
             f"a step is text, a ToolCall or several, an assistant Message, a Reply, an error, or a function of the request, not {step!r}."
         )
@@ -255,16 +254,10 @@ def read_message(answer: object) -> Message | None:
             return Message(role="assistant", content=answer)
         case ToolCall():
             return Message(role="assistant", tool_calls=(answer,))
-        case _ if _is_sequence(answer):
+        case [ToolCall(), *_]:
             calls = [call for call in answer if isinstance(call, ToolCall)]
             return (
-                Message(role="assistant", tool_calls=calls)
-                if calls and len(calls) == len(answer)
-                else None
+                Message(role="assistant", tool_calls=calls) if len(calls) == len(answer) else None
             )
         case _:
             return None
-
-
-def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, Sequence)

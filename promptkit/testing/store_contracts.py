@@ -120,10 +120,8 @@ class StoreContract:
             "x" * 5_000,
         ]
         store = open_store()
-        last = ""
-        for entry_id in ids:
+        for last, entry_id in pairwise(["", *ids]):
             store.append([_entry(entry_id, "text")], expect=last)
-            last = entry_id
         assert [entry.id for entry in open_store().load().entries] == ids
 
     def test_refreshing_returns_what_others_appended(
@@ -244,12 +242,10 @@ class StoreContract:
         for number in range(4):
             line = killed.stdout.readline()
             assert line, "the process ended before it was killed"
-            acknowledged += json.loads(line)
+            other = Message(role="user", name="other", content=(str(number),))
             acknowledged += [
-                entry.id
-                for entry in transcript.append_messages(
-                    Message(role="user", name="other", content=(str(number),))
-                )
+                *json.loads(line),
+                *(entry.id for entry in transcript.append_messages(other)),
             ]
         killed.kill()
         acknowledged += [
@@ -295,13 +291,10 @@ class StoreContract:
             except TranscriptError:
                 continue
             raise AssertionError(f"archive(through={unknown!r}) must be refused")
-        late = open_store()
-        assert [entry.id for entry in late.load().entries] == [
-            *(entry.id for entry in entries),
-            "f",
-        ]
+        late, ids = open_store(), [*(entry.id for entry in entries), "f"]
+        assert [entry.id for entry in late.load().entries] == ids
         late.append([_entry("g", "x")], expect="f")
-        assert _new(reader.refresh().entries, [*(entry.id for entry in entries), "f"]) == ["g"]
+        assert _new(reader.refresh().entries, ids) == ["g"]
 
     def test_the_index_finds_every_message_with_a_word(
         self, open_store: Callable[[], TranscriptStore]
@@ -322,22 +315,14 @@ class StoreContract:
             "修改parser.py里的端口",
             "ปุ่มสีน้ำเงิน 설정을 色 ボタン",
         ]
-        entries = [_entry(f"e{at}", text) for at, text in enumerate(texts)]
-        entries.append(
-            Entry(
-                id="call",
-                parent_id=None,
-                time=1.0,
-                payload=MessageEntry(
-                    message=Message(
-                        role="assistant",
-                        tool_calls=(
-                            ToolCall(id="c", name="grep_files", arguments='{"q": "needle"}'),
-                        ),
-                    )
-                ),
-            )
+        call = Message(
+            role="assistant",
+            tool_calls=(ToolCall(id="c", name="grep_files", arguments='{"q": "needle"}'),),
         )
+        entries = [
+            *(_entry(f"e{at}", text) for at, text in enumerate(texts)),
+            Entry(id="call", parent_id=None, time=1.0, payload=MessageEntry(message=call)),
+        ]
         store.append(entries)
         words = {
             entry.id: frozenset[str]().union(*map(extract_words, list_lines(entry)))
@@ -361,9 +346,8 @@ class StoreContract:
         """The address is part of summaries."""
         store = open_store()
         address = store.address
-        assert address == open_store().address
         store.append([_entry("a", "one")])
-        assert store.address == address
+        assert store.address == address == open_store().address
         assert address is None or (address and len(address.splitlines()) == 1)
 
 
@@ -380,9 +364,12 @@ def start_writer(
     """
     code = "import sys; from promptkit.testing.store_contracts import write_messages; write_messages(*sys.argv[1:])"
     work = base64.b64encode(pickle.dumps(open_store)).decode()
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-c", code, work, name, str(batches), str(pause)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)  # noqa: S603  # this interpreter
+    return subprocess.Popen(  # noqa: S603  # this interpreter
+        [sys.executable, "-c", code, work, name, str(batches), str(pause)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    )
 
 
 def write_messages(work: str, name: str, batches: str, pause: str) -> None:

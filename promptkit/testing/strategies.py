@@ -12,7 +12,8 @@ hypothesis can remove it when it shrinks an example.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import count
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import attrs
@@ -94,11 +95,9 @@ FEATURES_PER_DRAW = 6
 """Features that one number turns on and off: hypothesis draws small numbers evenly, and prefers the
 low ones of a wide range."""
 
-DrawnCall: TypeAlias = "tuple[str, str, str]"
-"""Name of a tool, arguments of the call, text of the result."""
-
-DrawnTurn: TypeAlias = "tuple[Message, list[tuple[str, list[DrawnCall]]], str | None]"
-"""The user message; the rounds, each with the model's text and its tool calls; the answer."""
+DrawnTurn: TypeAlias = "tuple[Message, list[tuple[str, list[tuple[str, str, str]]]], str | None]"
+"""The user message; the rounds, each with the model's text and its tool calls (name, arguments,
+text of the result); the answer."""
 
 
 @st.composite
@@ -120,8 +119,7 @@ def prompts(
     Raises:
         ValueError: A feature is unknown.
     """
-    unknown = [feature for feature in features if feature not in FEATURES]
-    if unknown:
+    if unknown := [feature for feature in features if feature not in FEATURES]:
         raise ValueError(f"unknown feature {unknown[0]!r}: use some of {', '.join(FEATURES)}.")
     enabled: set[Feature] = set()
     for start in range(0, len(features), FEATURES_PER_DRAW):
@@ -224,9 +222,8 @@ _TOOLS: SearchStrategy[str] = st.sampled_from(("read", "search"))
 _ARGUMENTS: SearchStrategy[str] = st.sampled_from(
     ("{}", '{"path": "a.py"}', '{ "query": "\\u00e9", "limit": 3 }', "")
 )
-_CALLS = st.builds(
-    ToolCall, id=st.integers(1, 99).map("c{}".format), name=_TOOLS, arguments=_ARGUMENTS
-)
+_CALL_IDS = st.integers(1, 99).map("c{}".format)
+_CALLS = st.builds(ToolCall, id=_CALL_IDS, name=_TOOLS, arguments=_ARGUMENTS)
 _PARTS: SearchStrategy[Part] = st.sampled_from(
     (
         ImagePart(url="https://example.org/a.png", width=640, height=480),
@@ -237,52 +234,39 @@ _PARTS: SearchStrategy[Part] = st.sampled_from(
 
 
 def _generate_message(role: Role, texts: SearchStrategy[str]) -> SearchStrategy[Message]:
-    content: SearchStrategy[tuple[Part, ...]] = texts.map(lambda text: (text,))
-    match role:
-        case "user":
-            content = st.tuples(texts, st.lists(_PARTS, max_size=2)).map(
-                lambda pair: (pair[0], *pair[1])
-            )
-            return st.builds(
-                Message,
-                role=st.just(role),
-                content=content,
-                name=st.sampled_from((None, None, "ada")),
-            )
-        case "assistant":
-            return st.builds(
-                Message,
-                role=st.just(role),
-                content=content,
-                tool_calls=st.lists(_CALLS, max_size=2, unique_by=lambda call: call.id).map(tuple),
-            )
-        case "tool":
-            return st.builds(
-                Message,
-                role=st.just(role),
-                content=content,
-                tool_call_id=st.integers(1, 99).map("c{}".format),
-            )
-        case _:
-            return st.builds(Message, role=st.just(role), content=content)
+    parts = st.lists(_PARTS, max_size=2 if role == "user" else 0)
+    others: Mapping[str, Mapping[str, SearchStrategy[object]]] = {
+        "user": {"name": st.sampled_from((None, None, "ada"))},
+        "assistant": {
+            "tool_calls": st.lists(_CALLS, max_size=2, unique_by=lambda call: call.id).map(tuple)
+        },
+        "tool": {"tool_call_id": _CALL_IDS},
+    }
+    return st.builds(
+        Message,
+        role=st.just(role),
+        content=st.tuples(texts, parts).map(lambda pair: (pair[0], *pair[1])),
+        **others.get(role, {}),
+    )
 
 
 def _build_conversation(drawn: tuple[str | None, list[DrawnTurn]]) -> tuple[Message, ...]:
     system, turns = drawn
     messages = [] if system is None else [Message(role="system", content=(system,))]
-    number = 0
+    numbers = count(1)
     for index, (question, rounds, answer) in enumerate(turns):
         messages.append(question)
         for text, drawn_calls in rounds:
-            calls: list[ToolCall] = []
-            results: list[Message] = []
-            for name, arguments, result in drawn_calls:
-                number += 1
-                calls.append(ToolCall(id=f"c{number}", name=name, arguments=arguments))
-                results.append(Message(role="tool", content=(result,), tool_call_id=f"c{number}"))
+            calls = tuple(
+                ToolCall(id=f"c{next(numbers)}", name=name, arguments=arguments)
+                for name, arguments, _ in drawn_calls
+            )
             messages += [
-                Message(role="assistant", content=(text,) if text else (), tool_calls=tuple(calls)),
-                *results,
+                Message(role="assistant", content=(text,) if text else (), tool_calls=calls),
+                *(
+                    Message(role="tool", content=(result,), tool_call_id=call.id)
+                    for call, (_, _, result) in zip(calls, drawn_calls, strict=True)
+                ),
             ]
         if answer is not None or index < len(turns) - 1:
             messages.append(Message(role="assistant", content=(answer or "Done.",)))
@@ -294,10 +278,6 @@ TEXTS = ("{}", "{} ", " {}", "{}\n", "{}.{}", "{} b c", "long{}words 12")
 MAX_DEPTH = 3
 Props = dict[str, Any]  # Any: keyword arguments of different types
 T = TypeVar("T")
-
-_KEEPS: SearchStrategy[Literal["head", "tail", "middle"]] = st.sampled_from(
-    ("head", "tail", "middle")
-)
 
 
 @st.composite
@@ -506,12 +486,8 @@ class PromptGenerator:
         """Generate the content of a message."""
         children = self._generate_several(lambda: self._generate_inline(0))
         if self._draw_chance(20, "breakpoint"):
-            breakpoint_ = (
-                CacheBreakpoint()
-                if self._draw_chance(70)
-                else CacheBreakpoint(kind="ephemeral", ttl="1h")
-            )
-            children.insert(self.draw(st.integers(0, len(children))), breakpoint_)
+            long: Props = {} if self._draw_chance(70) else {"kind": "ephemeral", "ttl": "1h"}
+            children.insert(self.draw(st.integers(0, len(children))), CacheBreakpoint(**long))
         self.left -= not children
         return children
 
@@ -600,7 +576,7 @@ class PromptGenerator:
 
     def _generate_truncate(self) -> Child:
         return Truncate(
-            keep=self.draw(_KEEPS),
+            keep=self._draw_one_of("head", "tail", "middle"),
             max_tokens=self._draw_one_of(None, 0, 1, 3),
             marker=self._draw_one_of("[…]", ""),
             **self._generate_props(inside=True),
@@ -656,12 +632,12 @@ class PromptGenerator:
 
     def _generate_tool_round(self) -> Child:
         calls = self._generate_calls()
-        results: dict[str, Child] = {
-            call.id: self._generate_content() if self._draw_chance(80) else None for call in calls
-        }
         return ToolRound(
             calls=calls,
-            results=results,
+            results={
+                call.id: self._generate_content() if self._draw_chance(80) else None
+                for call in calls
+            },
             text=self._generate_content() if self._draw_chance(50) else None,
             **self._generate_props(inside=False),
         )
@@ -670,10 +646,8 @@ class PromptGenerator:
         if not self._draw_chance(25):
             return child
         props = {**self._generate_props(inside=False), **self._generate_container_props()}
-        kinds: list[PromptElement] = [Chunk(**props), Group(**props)]
-        if "keep" in self.features:
-            kinds.append(KeepWith(group=1, **props))
-        return self._draw_one_of(*kinds)[child]
+        keep: list[PromptElement] = [KeepWith(group=1, **props)] if "keep" in self.features else []
+        return self._draw_one_of(Chunk(**props), Group(**props), *keep)[child]
 
 
 _SHOWS_ITS_CHILDREN = (

@@ -60,10 +60,10 @@ class WordTokenizer(Tokenizer):
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """Count the tokens of an image, a document or an opaque part."""
-        if isinstance(part, ImagePart):
-            return Count(self.per_image)
         return Count(
-            count_opaque(part, self.count).tokens
+            self.per_image
+            if isinstance(part, ImagePart)
+            else count_opaque(part, self.count).tokens
             if isinstance(part, OpaquePart)
             else part.tokens or 0
         )

@@ -374,9 +374,8 @@ class CountCache:
         size = text.__sizeof__() + _ENTRY
         if size > self._max_text:
             return
-        room = self._room - size
-        if room < 0:
+        self._room -= size
+        if self._room < 0:
             self.counts.clear()
-            room = self._max_bytes - size
-        self._room = room
+            self._room = self._max_bytes - size
         self.counts[text] = tokens

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import chain, compress, count, repeat, zip_longest
+from operator import is_not
 from typing import TypeAlias
 
 import attrs
@@ -51,9 +52,10 @@ def find_first_difference(
     ... )
     FirstDifference(message=0, block=1, before='It is long.', after='It is short.')
     """
-    for place, earlier in enumerate(before):
-        later = after[place] if place < len(after) else None
-        if earlier is later or earlier == later:
+    # a conversation that grows has mostly the same objects: they are passed over in C
+    for place in compress(count(), map(is_not, before, chain(after, repeat(None)))):
+        earlier, later = before[place], after[place] if place < len(after) else None
+        if earlier == later:
             continue
         if later is None or _head(earlier) != _head(later):
             return FirstDifference(message=place, before=earlier, after=later)

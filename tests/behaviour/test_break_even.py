@@ -69,7 +69,7 @@ class Talk:
             Message(
                 role="tool",
                 tool_call_id=call.id,
-                content=(f"load_row_{self.rounds} " + "word " * ROUND,),
+                content=(f"load_row_{self.rounds - 1} load_row_{self.rounds} " + "word " * ROUND,),
             )
         )
 
@@ -158,7 +158,7 @@ def test_names_that_were_seen_stand_beside_the_summary_within_their_tokens(
         names = line.split(", ")
         assert 0 < len(names) <= names_tokens
         assert all(text.count(name) == 1 for name in names)  # what the summary says is not repeated
-        assert "load_row_1" not in names  # a tool printed it once, long ago
+        assert "load_row_1" not in names  # a tool printed it long ago
 
 
 def test_old_tool_results_leave_where_the_prompt_cache_is_cold_and_only_there() -> None:

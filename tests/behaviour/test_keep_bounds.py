@@ -34,7 +34,7 @@ from promptkit.compaction import (
     on_overflow,
 )
 from promptkit.compaction.planning.blocks import unmark_request
-from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.planning.facts import Facts
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer
 from promptkit.transcript.log.entries import Checkpoint
 

@@ -27,7 +27,8 @@ from promptkit.compaction import (
     SummaryTask,
     recall_tool,
 )
-from promptkit.compaction.summarizers.facts import Facts, extend_facts
+from promptkit.compaction.planning.facts import Facts
+from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.compaction.summarizers.losses import Losses, MeasuredFact, measure_facts
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer, assert_summary_keeps

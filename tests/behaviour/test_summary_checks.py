@@ -14,10 +14,10 @@ import pytest
 from benchmarks.conversation_script import is_summary_request
 from promptkit import AgentSession, ContextBudget, Message, ToolCall, ToolDefinition
 from promptkit.compaction import Events, SummaryAttemptFailed
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import Summary
 from promptkit.compaction.policy.rules import Thresholds, default_policy
 from promptkit.compaction.presets import PRESETS
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.errors import SummaryError
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing import ScriptedModel, WordTokenizer

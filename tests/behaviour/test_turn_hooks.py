@@ -17,7 +17,8 @@ from promptkit import Message, Tool, ToolCall, ToolDefinition
 from promptkit.agent import ToolDecision, TurnHooks
 from promptkit.agent.session.session import AgentSession
 from promptkit.agent.session.tools import CANCELLED, NOT_STARTED
-from promptkit.compaction.summarizers.facts import Facts, extend_facts
+from promptkit.compaction.planning.facts import Facts
+from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.errors import ToolError
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tools import ToolResult, is_error_result

@@ -24,6 +24,7 @@ from promptkit.compaction import (
     Summary,
     SummaryTask,
 )
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.user_messages import (
     MARKER,
     SHORTENED_TOKENS,
@@ -31,7 +32,7 @@ from promptkit.compaction.planning.user_messages import (
     rank_requests,
 )
 from promptkit.compaction.run.replacement import carry_from_facts
-from promptkit.compaction.summarizers.facts import Facts, extend_facts
+from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.compaction.summarizers.prompts import write_instructions
 from promptkit.compaction.summarizers.summarizer import HANDOFF_TEMPLATE, SECTIONS, TEMPLATE
 from promptkit.testing import ScriptedModel, WordTokenizer
@@ -481,7 +482,7 @@ def test_the_files_and_errors_of_the_dropped_part_stand_beside_a_summary_that_sa
 
 
 def test_what_a_summary_lists_itself_is_not_repeated() -> None:
-    facts = Facts(changed=("a.py",), errors=("TypeError: x",)).to_json()
+    facts = Facts(changed=("a.py",), errors=("TypeError: x",))
     listed = "S\n\n<modified-files>\na.py\n</modified-files>"
     assert (
         carry_from_facts(Plan(leaf="x"), Summary(text=listed, mode="simple", facts=facts)).files

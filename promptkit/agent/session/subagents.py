@@ -13,8 +13,9 @@ import attrs
 
 from promptkit.agent.session.tools import TurnResult
 from promptkit.agent.window.continuation import find_pending_calls
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.run.branches import PARENT_SETTING, build_branch_items
-from promptkit.compaction.summarizers.facts import Facts, extend_facts
+from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.compaction.summarizers.summarizer import sum_usage
 from promptkit.elements.element import Child
 from promptkit.errors import ToolError

@@ -14,11 +14,11 @@ from promptkit.agent.window.prompt import ContextUsage, ConversationPrompt, Conv
 from promptkit.agent.window.wire import is_recorded
 from promptkit.compaction import LastRequest, RequestPruned, UsageByPart
 from promptkit.compaction.planning.blocks import find_last_user_request
+from promptkit.compaction.planning.facts import thinking_from_json
 from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.policy.usage import count_parts, find_summary_ids
 from promptkit.compaction.pruning.processors import RequestLimits, ViewProcessor
 from promptkit.compaction.summarizers.defaults import UNLIMITED
-from promptkit.compaction.summarizers.facts import thinking_from_facts
 from promptkit.compaction.summarizers.quirks import (
     Quirks,
     adapt_messages,
@@ -410,7 +410,7 @@ class RequestBuilder:
             new, shown = messages, ()
         shown = (*shown, *filter(None, map(show_message, new)))
         self._shown = messages, shown
-        tokens = self.count_fixed(messages, target).total + target.sizer.count_messages(shown)
+        tokens = self.count_fixed(messages, target).total + sum(target.sizer.count_messages(shown))
         return (*self._system, *shown), tokens
 
     def measure(self, view: TranscriptView, target: RequestTarget) -> UsageByPart:
@@ -577,7 +577,7 @@ def find_adaptation(
     payload = None if checkpoint is None else transcript.get(checkpoint).payload
     facts = payload.facts if isinstance(payload, Checkpoint) else dict[str, Json]()
     is_own = facts.get("thinking_model") in {None, model}
-    thinking = thinking_from_facts(facts) if is_own else None
+    thinking = thinking_from_json(facts) if is_own else None
     quirks = find_quirks(model)
     tokens = count_added_tokens(quirks, thinking=thinking, tokenizer=tokenizer) if checkpoint else 0
     return RequestAdaptation(quirks, thinking, tokens)

@@ -39,8 +39,8 @@ class ToolList:
         A request that shows calls needs tools: without given ones, those of before the checkpoint.
         """
         announced, announcement = None, None
-        for at in range(len(path) - 1, -1, -1):
-            payload = path[at].payload
+        for entry in reversed(path):
+            payload = entry.payload
             if not isinstance(payload, (MessageEntry, CustomMessage)):
                 if isinstance(payload, Checkpoint | Reset) and (given or not shows_calls):
                     break
@@ -57,7 +57,7 @@ class ToolList:
                     sent=True,
                 )
             if announced is None:
-                announced, announcement = tools, path[at].id
+                announced, announcement = tools, entry.id
         return cls(offered=given, given=given, announced=given)
 
     def offer(self) -> ToolList:

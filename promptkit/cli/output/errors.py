@@ -6,15 +6,13 @@ import errno
 import sysconfig
 import traceback
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, TypeGuard
 
 from promptkit import PromptKitError
 from promptkit.errors import TemplateError, UnknownModelError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from types import FrameType
-
     from jinja2 import Template as JinjaTemplate
 
 PACKAGE = Path(__file__).resolve().parents[2]
@@ -42,21 +40,17 @@ def explain_failure(error: BaseException) -> str:
         return f"the output cannot be written: {error.strerror}. Free some space, or write to another disk."
     if isinstance(error, UnknownModelError) and not place:
         return f"{error.problem} Give --budget, such as --budget 8k, or another --model."
+    notes: list[str] = getattr(error, "__notes__", [])
     message = (
         str(error)
         if isinstance(error, PromptKitError)
-        else "".join(traceback.format_exception_only(error)[-1:])
+        else f"{type(error).__name__}: {error}"
+        if notes
+        else traceback.format_exception_only(error)[-1]
     )
-    notes: Iterable[str] = getattr(error, "__notes__", ())
-    if not isinstance(error, PromptKitError) and notes:
-        message = f"{type(error).__name__}: {error}"
     if isinstance(error, TemplateError):
         message = message.replace(error.file, _short_path(error.file), 1)
-    return " ".join(
-        " ".join(part.split())
-        for part in [place, message, *(f"({note})" for note in notes)]
-        if part
-    )
+    return " ".join(" ".join([place, message, *(f"({note})" for note in notes)]).split())
 
 
 def is_full_disk(error: BaseException) -> TypeGuard[OSError]:
@@ -94,11 +88,13 @@ def _is_user_code(filename: str) -> bool:
     if filename.startswith("<"):
         return False
     path = Path(filename).resolve()
-    installed = {"site-packages", "dist-packages"} & set(path.parts) or path.is_relative_to(
-        sysconfig.get_path("stdlib")
-    )
     # The console script is outside the library folders, but it is not user code either.
-    return not (installed or path.is_relative_to(PACKAGE) or path.name == "promptkit")
+    return not (
+        {"site-packages", "dist-packages"} & set(path.parts)
+        or path.is_relative_to(sysconfig.get_path("stdlib"))
+        or path.is_relative_to(PACKAGE)
+        or path.name == "promptkit"
+    )
 
 
 def _short_path(filename: str) -> str:

@@ -12,7 +12,12 @@ from rich.text import Text
 
 from promptkit.bench import Element, Point, Run, Sweep
 from promptkit.bench.plot import format_share, format_size, select_largest
-from promptkit.cli.output.terminal import escape_control_chars, print_legend, print_table
+from promptkit.cli.output.terminal import (
+    count_nouns,
+    escape_control_chars,
+    print_legend,
+    print_table,
+)
 from promptkit.lab.replay import FileResult, PolicyResult, ReplayOptions
 from promptkit.tokens import BilledTokens
 
@@ -81,7 +86,7 @@ def print_run(run: Run) -> None:
             )
         )
         console.print(
-            f"{sweep.whole:,} tokens in {sweep.messages:,} message{'s' * (sweep.messages != 1)} without a budget"
+            f"{sweep.whole:,} tokens in {count_nouns(sweep.messages, 'message')} without a budget"
             + (f"; tokenising alone {_milliseconds(sweep.floor)}" if sweep.floor else "")
         )
         console.print()
@@ -148,16 +153,13 @@ def _print_heat_map(console: Console, sweep: Sweep) -> None:
     )
     for element in elements:
         line = Text(f"{_fit_name(element.path, width)}  {element.whole:>7,} ")
-        for at in shown:
-            mark = _mark(element, at)
+        for mark in [_mark(element, at) for at in shown]:
             line.append(marks[mark] * cell, STYLES[mark])
         console.print(line, soft_wrap=True)
-    legend = [
-        f"{marks[0]} nothing is kept   {marks[1]} to {marks[STEPS]} a part is kept   {marks[STEPS + 1]} everything is kept",
-        f"{marks[-1]} the budget is too small for what is required",
-    ]
-    exceeded = any(point.required is not None for point in sweep.points)
-    console.print(Text("\n".join(legend[: 1 + exceeded]), style="bright_black"))
+    legend = f"{marks[0]} nothing is kept   {marks[1]} to {marks[STEPS]} a part is kept   {marks[STEPS + 1]} everything is kept"
+    if any(point.required is not None for point in sweep.points):
+        legend += f"\n{marks[-1]} the budget is too small for what is required"
+    console.print(Text(legend, style="bright_black"))
 
 
 def _header(budgets: Sequence[int], cell: int) -> str:
@@ -225,13 +227,11 @@ def print_replay(
 
 
 def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
-    conversations, messages = file.conversations, file.messages
-    counts = f": {conversations:,} conversation{'s' * (conversations != 1)}, {messages:,} message{'s' * (messages != 1)}"
+    counts = f": {count_nouns(file.conversations, 'conversation')}, {count_nouns(file.messages, 'message')}"
     console.print(Text.assemble((escape_control_chars(file.file), "bold"), counts), soft_wrap=True)
     if file.bill is not None:
-        model = escape_control_chars(file.model)
         console.print(
-            f"{file.bill.describe()} At the prices of {model} it is ${file.bill.model_price:,.2f}.",
+            f"{file.bill.describe()} At the prices of {escape_control_chars(file.model)} it is ${file.bill.model_price:,.2f}.",
             soft_wrap=True,
         )
     if file.lower_bound is not None:
@@ -257,7 +257,6 @@ cells of a policy."""
 def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
     from promptkit.lab.replay.results import SHOWN
 
-    several = "s" * (options.lookups != 1)
     return (
         ("policy", "", True, lambda each: (each.policy,)),
         ("req", "requests", True, lambda each: (f"{each.totals.requests:,}",)),
@@ -314,7 +313,7 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
         ),
         (
             "look-ups $",
-            f"the price with {options.lookups:,} look-up{several} for each answer that lacks a line",
+            f"the price with {count_nouns(options.lookups, 'look-up')} for each answer that lacks a line",
             options.lookups > 0,
             lambda each: (f"{each.price_with_lookups:,.3f}",),
         ),

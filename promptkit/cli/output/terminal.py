@@ -28,8 +28,6 @@ DANGEROUS = re.compile(
 )
 
 
-LAST_BYTE = 0xFF
-
 QUIET = "promptkit.quiet"
 """The key in the context of a command that was called with `--quiet`."""
 
@@ -71,8 +69,7 @@ def show_text(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    code = ord(match[0])
-    return f"\\x{code:02x}" if code <= LAST_BYTE else f"\\u{code:04x}"
+    return f"\\x{ord(match[0]):02x}" if match[0] <= "\xff" else f"\\u{ord(match[0]):04x}"
 
 
 def describe_part(part: Part) -> str:
@@ -143,9 +140,8 @@ def print_legend(entries: Sequence[tuple[str, str]], *, width: int, indent: int 
     column = indent + max(len(name) for name, _ in entries) + 2
     for name, meaning in entries:
         start = f"{'':{indent}}{name}".ljust(column)
-        for line in wrap(meaning, max(width - column, 20), break_on_hyphens=False):
-            click.echo(f"{start}{line}")
-            start = " " * column
+        lines = wrap(meaning, max(width - column, 20), break_on_hyphens=False)
+        click.echo(start + f"\n{'':{column}}".join(lines))
 
 
 def print_table(
@@ -169,7 +165,7 @@ def print_table(
         gap: The characters between two columns.
         first: How the first column is aligned. All others are aligned to the right.
     """
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
     texts = [[cell if isinstance(cell, Text) else Text(cell) for cell in row] for row in rows]
@@ -185,13 +181,15 @@ def print_table(
         if number:
             console.print()
         table = Table(
+            *(
+                Column(headings[column], justify="right" if column else first, no_wrap=True)
+                for column in columns
+            ),
             box=None,
             pad_edge=False,
             padding=(0, gap, 0, 0),
             width=sum(widths[column] + gap for column in columns) - gap,
         )
-        for column in columns:
-            table.add_column(headings[column], justify="right" if column else first, no_wrap=True)
         for row in texts:
             table.add_row(*(row[column] for column in columns if column < len(row)))
         console.print(table, crop=False)

@@ -16,6 +16,7 @@ import click
 from promptkit import Message, OpaquePart, Part
 from promptkit.cli.output.terminal import (
     clip,
+    count_nouns,
     describe_part,
     escape_control_chars,
     read_width,
@@ -90,28 +91,19 @@ def show_entries(
     tree = outline.tree
     end = _find_leaf(outline, leaf, file)
     path = set(tree.walk_to_root(end)) if end else set[str]()
-    shown = len(tree) if everything else len(path)
+    shown = tree if everything else path
+    items = read_entries(file, shown)
     if as_json:
-        for item in read_entries(file, tree if everything else path):
-            where = (
-                {"line": item.line}
-                if item.archive is None
-                else {"line": item.line, "archive": item.archive}
-            )
+        for item in items:
+            where = {"line": item.line} | ({"archive": item.archive} if item.archive else {})
             click.echo(json.dumps(where | entry_to_json(item.entry)))
         return
-    branches = len(tree.leaves())
     name = escape_control_chars(str(file))
     click.echo(
-        f"{name}: {len(tree):,} entries, {branches:,} {'branch' if branches == 1 else 'branches'}, leaf {short_id(end)}{' (its entries are marked with *)' if everything else ''}"
+        f"{name}: {len(tree):,} entries, {count_nouns(len(tree.leaves()), 'branch', 'branches')}, leaf {short_id(end)}{' (its entries are marked with *)' if everything else ''}"
     )
     click.echo(f"{'line':>6}  {'id':<8}  {'role':<10}  text")
-    _print_entries(
-        read_entries(file, tree if everything else path),
-        outline,
-        path if everything else None,
-        fold=None if full else shown,
-    )
+    _print_entries(items, outline, path if everything else None, fold=None if full else len(shown))
     if outline.problems:
         click.echo(
             f"problems: {outline.problems:,}; list them with: promptkit transcript validate {name}"
@@ -161,9 +153,9 @@ def _print_entries(
     items: Iterator[StoredEntry], outline: _FileOutline, path: set[str] | None, *, fold: int | None
 ) -> None:
     width = read_width(160)
-    labels: defaultdict[str, list[str]] = defaultdict(list)
+    labels: defaultdict[str, str] = defaultdict(str)
     for label, target in outline.labels.items():
-        labels[target].append(label)
+        labels[target] += f"[{escape_control_chars(label)}] "
     hidden = (
         range(FIRST_ENTRIES, fold - LAST_ENTRIES)
         if fold is not None and fold > FIRST_ENTRIES + LAST_ENTRIES + 1
@@ -188,18 +180,13 @@ def _print_entries(
             )
         before = entry.id
         mark = "*" if path is not None and entry.id in path else " "
-        names = "".join(f"[{escape_control_chars(label)}] " for label in labels.get(entry.id, ()))
         start = f"{item.line:>6}{mark} {short_id(entry.id):<8}  {entry_role(entry):<10}  "
         if fold is not None:
-            click.echo(
-                click.style(start, fg=STYLES.get(entry_role(entry)))
-                + clip(names + first_line(entry), max(width - len(start), 20))
-            )
-            continue
-        click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + names)
-        for text in entry_texts(entry):
-            for line in text.split("\n"):
-                click.echo(f"{'':9}{escape_control_chars(line)}")
+            text = clip(labels[entry.id] + first_line(entry), max(width - len(start), 20))
+        else:
+            lines = (line for text in entry_texts(entry) for line in text.split("\n"))
+            text = "\n         ".join([labels[entry.id], *map(escape_control_chars, lines)])
+        click.echo(click.style(start, fg=STYLES.get(entry_role(entry))) + text)
 
 
 def short_id(entry_id: str | None) -> str:
@@ -217,8 +204,8 @@ def entry_role(entry: Entry) -> str:
 
 def first_line(entry: Entry) -> str:
     """Return the text of an entry in one line."""
-    parts = (" ".join(text[:MAX_LINE_CHARACTERS].split()) for text in entry_texts(entry))
-    return escape_control_chars(" ".join(part for part in parts if part)) or "(empty)"
+    parts = (text[:MAX_LINE_CHARACTERS] for text in entry_texts(entry))
+    return escape_control_chars(" ".join(" ".join(parts).split())) or "(empty)"
 
 
 def entry_texts(entry: Entry) -> Iterator[str]:

@@ -9,7 +9,7 @@ import attrs
 import click
 
 from promptkit.agent.session.subagents import SUBAGENT
-from promptkit.cli.output.terminal import clip, escape_control_chars, print_json
+from promptkit.cli.output.terminal import clip, count_nouns, escape_control_chars, print_json
 from promptkit.compaction.policy.state import HANDOFF
 from promptkit.compaction.run.branches import PARENT_SETTING
 from promptkit.errors import TranscriptError
@@ -40,8 +40,7 @@ def show_tree(address: str, *, as_json: bool) -> None:
     if as_json:
         print_json(attrs.asdict(root))
         return
-    for line in _format(root, ""):
-        click.echo(line)
+    click.echo("\n".join(_format(root, "")))
 
 
 def _read(conversation: Conversation, seen: set[str]) -> None:
@@ -79,23 +78,23 @@ def _read(conversation: Conversation, seen: set[str]) -> None:
 
 def _find_moved(address: str, parent: str) -> str:
     """Return the address of a file, beside its parent's if it is no longer where it was."""
-    if is_url(address) or Path(address).exists():
-        return address
     beside = Path(parent).with_name(Path(address).name)
-    return str(beside) if beside.exists() else address
+    return (
+        address if is_url(address) or Path(address).exists() or not beside.exists() else str(beside)
+    )
 
 
 def _format(conversation: Conversation, indent: str) -> Iterator[str]:
     """Yield the lines of a conversation and of those below it."""
-    if (place := conversation.transcript) is None:
-        where = "in memory"
-    elif conversation.messages is None:
-        where = f"{place}: cannot be read"
-    else:
-        count = conversation.messages
-        where = f"{place}: {count:,} message{'' if count == 1 else 's'}"
-    task = " ".join((conversation.task or "").split())
-    what = f"{conversation.mode} {clip(task, 60)!r}, " if conversation.mode else ""
+    where = (
+        "in memory"
+        if conversation.transcript is None
+        else f"{conversation.transcript}: cannot be read"
+        if conversation.messages is None
+        else f"{conversation.transcript}: {count_nouns(conversation.messages, 'message')}"
+    )
+    task = clip(" ".join((conversation.task or "").split()), 60)
+    what = f"{conversation.mode} {task!r}, " if conversation.mode else ""
     yield escape_control_chars(f"{indent}{what}{where}")
     for child in conversation.children:
         yield from _format(child, f"{indent}  ")

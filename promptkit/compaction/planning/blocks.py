@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import starmap
+from itertools import compress, count, starmap
+from operator import is_not
 from typing import NamedTuple
 
 import attrs
@@ -68,11 +69,10 @@ def count_unchanged(
     is_same: Callable[[ViewItem, ViewItem], bool],
 ) -> int:
     """Count the items at the start of a view that are the same as in an earlier one."""
-    # usually items were appended: one comparison
-    if tuple(now[: len(before)]) == tuple(before):
-        return len(before)
-    pairs = enumerate(zip(before, now, strict=False))
-    return next((at for at, pair in pairs if not is_same(*pair)), min(len(before), len(now)))
+    shorter = min(len(before), len(now))
+    # usually items were appended, and the others are the same objects
+    start = next(compress(count(), map(is_not, before, now)), shorter)
+    return next((at for at in range(start, shorter) if not is_same(before[at], now[at])), shorter)
 
 
 def is_checkpoint_item(item: ViewItem) -> bool:

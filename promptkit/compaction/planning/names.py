@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from promptkit.messages import Message, as_mapping, as_sequence
+from promptkit.messages import Message, ToolCall, as_mapping, as_sequence
 
 # A run of characters without the punctuation around it. The pattern matches every character at most
 # once: text between two matches is not searched again.
@@ -19,10 +19,11 @@ _RUN = re.compile(r"[\w~@]++(?:[./+\-]++[\w~@]++)*+")
 # The same after words of letters alone, which are no names and most of what is said: they are passed
 # over in one match. Something matches everywhere, so that no word is passed over twice.
 _CANDIDATE = re.compile(
-    r"(?:[A-Za-z][a-z]*+[^\w~@./+\-]++)*+(?:([\w~@]++(?:[./+\-]++[\w~@]++)*+)|[^\w~@]++|\Z)"
+    r"(?:[A-Za-z][a-z]*+[^\w~@./+\-]++)*+(?:([\w~@]++(?:[./+\-]++[\w~@]++)*+)[^\w~@]*+|[^\w~@]++|\Z)"
 )
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 
+_MARKS = frozenset("/_@")
 _PUNCTUATION = "(~).,;:!?"
 _DIGIT = re.compile(r"\d")
 _FIGURE = re.compile(r"[($€£~]*\d[\d.,_:]*(?:%|[^\W\d_]{0,4})[).,;:!?]*")
@@ -56,11 +57,12 @@ def find_names(text: str) -> set[str]:
     `Why does load_file in src/io.py fail? ValueError: no such row` has `load_file`, `src/io.py` and
     `ValueError`.
     """
-    return {
-        word
-        for word in set(_CANDIDATE.findall(text))
-        if MIN_LENGTH <= len(word) <= MAX_LENGTH and _is_identifier(word)
-    }
+    return set(filter(is_name, find_candidates(text)))
+
+
+def find_candidates(text: str) -> set[str]:
+    """Return the words of a text that may be names: most of those of letters alone are not among them."""
+    return set(_CANDIDATE.findall(text))
 
 
 def find_words(text: str) -> list[str]:
@@ -68,9 +70,19 @@ def find_words(text: str) -> list[str]:
     return _RUN.findall(text)
 
 
+@lru_cache(KNOWN_RUNS)  # names and words recur in each message of a conversation
 def is_name(word: str) -> bool:
-    """Return whether a word is an identifier or a path."""
-    return MIN_LENGTH <= len(word) <= MAX_LENGTH and _is_identifier(word)
+    """Return whether a word is an identifier or a path, rather than a word of a language or a number."""
+    return (
+        MIN_LENGTH <= len(word) <= MAX_LENGTH
+        and any(map(str.isalpha, word))
+        and (
+            not _MARKS.isdisjoint(word[1:-1])
+            or _is_dotted(word)
+            or _CAMEL_CASE.search(word) is not None
+            or any(map(str.isdigit, word))
+        )
+    )
 
 
 def is_common(name: str) -> bool:
@@ -84,35 +96,39 @@ def iter_texts(message: Message) -> Iterator[str]:
     yield message.text
     for call in message.tool_calls:
         yield call.name
-        yield from _argument_texts(call.arguments)
+        for _, text in _iter_arguments(call):
+            yield text
 
 
-def _argument_texts(arguments: str) -> Iterator[str]:
-    """Yield the strings in a tool call's arguments, or the arguments themselves if they are not JSON."""
+def find_replaced_names(message: Message) -> set[str]:
+    """Return the names that an edit removes: the text that it replaces has them, and nothing else in the message does.
+
+    That text is in arguments such as `old_string` and `oldText`.
+    """
+    if not any('"old' in call.arguments for call in message.tool_calls):
+        return set()
+    arguments = [each for call in message.tool_calls for each in _iter_arguments(call)]
+    old = (text for name, text in arguments if name.startswith("old"))
+    others = (text for name, text in arguments if not name.startswith("old"))
+    removed = set[str]().union(*map(find_names, old))
+    return removed.difference(*map(find_names, (message.text, *others)))
+
+
+def _iter_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
+    """Yield the strings in a tool call's arguments, each with the name of its argument.
+
+    Arguments that are not JSON are one string.
+    """
     try:
-        left: list[object] = [json.loads(arguments)]
+        left: list[tuple[str, object]] = [("", json.loads(call.arguments))]
     except (ValueError, RecursionError):
-        yield arguments
+        yield "", call.arguments
         return
     while left:
-        value = left.pop()
+        name, value = left.pop()
         if isinstance(value, str):
-            yield value
-        left.extend(as_mapping(value).values() or as_sequence(value))
-
-
-@lru_cache(KNOWN_RUNS)  # names and words recur in each message of a conversation
-def _is_identifier(run: str) -> bool:
-    """Return whether a run of characters is a name, rather than a word of a language or a number."""
-    if not any(character.isalpha() for character in run):
-        return False
-    inside = run[1:-1]
-    return (
-        any(mark in inside for mark in "/_@")
-        or _is_dotted(run)
-        or _CAMEL_CASE.search(run) is not None
-        or any(map(str.isdigit, run))
-    )
+            yield name, value
+        left.extend(as_mapping(value).items() or ((name, each) for each in as_sequence(value)))
 
 
 def _is_dotted(run: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import attrs
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.messages import Json, Message, ToolDefinition, Usage
 from promptkit.providers import Model
@@ -81,7 +82,7 @@ class KnownFacts:
     """The facts of what a plan drops, the earlier ones among them. They are found once for all summarizers."""
 
     plan: Plan
-    facts: Mapping[str, Json]
+    facts: Facts
 
     def belong_to(self, plan: Plan) -> bool:
         """Return whether they are the facts of what this plan drops."""
@@ -100,7 +101,7 @@ class SummaryTask:
     last_request: LastRequest | None = None
     tools: Sequence[ToolDefinition] = ()
     """The tools of the conversation."""
-    facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
+    facts: Facts = attrs.field(factory=Facts)
     """The facts that the earlier checkpoint recorded."""
     known_facts: KnownFacts | None = attrs.field(default=None, repr=False, eq=False)
     """The facts of what is dropped, with the earlier ones, where they were found already."""
@@ -230,8 +231,8 @@ class Summary:
     replacement: tuple[Message, ...] | None = None
     """Messages of the provider's own compaction that replace the dropped ones. `text` is used where
     these cannot be read."""
-    facts: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])
-    """Facts for the next checkpoint."""
+    facts: Facts = attrs.field(factory=Facts)
+    """Facts for the next checkpoint. Those that have a value replace the ones of the messages."""
     author: Author = "model"
     """Who wrote it. Of a summary that a hook gives it becomes `hook`."""
     data: Mapping[str, Json] = attrs.field(factory=dict[str, "Json"])

@@ -119,13 +119,7 @@ def find_file_call(
     >>> find_file_call("mcp__files__read_many_files", {"paths": ["a.py", "b.py"]})
     FileCall(use='read', paths=('a.py', 'b.py'))
     """
-    name = SERVER_PREFIX.split(tool)[-1]
-    matching = (
-        rule
-        for rule in rules
-        if re.search(rule.tools, name, re.IGNORECASE) and _holds(rule, arguments)
-    )
-    rule = next(matching, None)
+    rule = next((each for each in list_rules(tool, rules) if _holds(each, arguments)), None)
     paths = _find_paths(arguments, rule) if rule else ()
     if not paths:
         patched = tuple(
@@ -136,6 +130,12 @@ def find_file_call(
         if patched:
             return FileCall("change", patched)
     return FileCall(rule.use, paths) if rule else None
+
+
+def list_rules(tool: str, rules: Iterable[FileRule] = FILE_RULES) -> list[FileRule]:
+    """Return the rules for a tool, by its name with or without the prefix of an MCP server."""
+    name = SERVER_PREFIX.split(tool)[-1]
+    return [rule for rule in rules if re.search(rule.tools, name, re.IGNORECASE)]
 
 
 def parse_arguments(text: str) -> Mapping[str, Json] | None:

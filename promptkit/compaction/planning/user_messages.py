@@ -323,7 +323,9 @@ class UserMessageHistory:
             for mark, text in zip(marks, texts, strict=True)
         ]
         text = _format_history([each.mark + each.text for each in lines], omitted=0)
-        over = tokenizer.count(text) - self.max_tokens
+        over = sum(each.tokens for each in lines) - 2 * self.max_tokens
+        if over <= 0:  # far too much is not tokenized once more
+            over = tokenizer.count(text) - self.max_tokens
         room = self.max_tokens - tokenizer.count(_format_history((), omitted=len(lines)))
         order = rank_requests(messages)
         while over > 0:
@@ -380,11 +382,20 @@ def mask_quoted(text: str) -> str:
 @lru_cache(KNOWN_TEXTS)
 def forbids(text: str) -> bool:
     """Return whether a text has words that forbid something."""
+    clued = _find_clued(text, _PROHIBITIONS)
+    return any(_has_prohibition(line, clued) for line in text.split("\n")) if clued else False
+
+
+def _find_clued(text: str, known: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    """Return the prohibitions whose clues a text has."""
     folded = text.casefold()
-    return any(
-        clue in folded and _compile_prohibition(pattern).search(text)
-        for clue, pattern in _PROHIBITIONS
-    )
+    return [each for each in known if each[0] in folded]
+
+
+def _has_prohibition(line: str, clued: Sequence[tuple[str, str]]) -> bool:
+    """Return whether a line, or a part of one, has one of these prohibitions."""
+    found = _find_clued(line, clued)
+    return any(_compile_prohibition(pattern).search(line) for _, pattern in found)
 
 
 @cache
@@ -403,17 +414,18 @@ def find_constraints(texts: Iterable[str]) -> tuple[str, ...]:
 
 @lru_cache(KNOWN_TEXTS)
 def _find_constraints(text: str) -> tuple[str, ...]:
+    clued = _find_clued(text, _PROHIBITIONS)
     sentences = (
         sentence.strip()
-        for line in mask_quoted(text).split("\n")
-        if not _is_code(line.strip())
+        for line in (mask_quoted(text).split("\n") if clued else ())
+        if _find_clued(line, clued) and not _is_code(line.strip())
         for sentence in _SENTENCE_END.split(line)
     )
     return tuple(
         sentence
         for sentence in sentences
         if len(sentence) <= MAX_CONSTRAINT_CHARACTERS
-        and forbids(sentence)
+        and _has_prohibition(sentence, clued)
         and not _STATEMENT.search(_ASSENT.sub("", sentence))
     )
 

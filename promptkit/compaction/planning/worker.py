@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
@@ -32,6 +33,11 @@ MUCH = 100_000
 MESSAGE = 500
 """Characters that a message counts for besides its own."""
 
+FEW = 32
+"""Messages that are read between two looks at the clock."""
+
+TURN = 0.005
+"""Seconds after which the event loop goes on."""
 
 _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 
@@ -106,3 +112,20 @@ async def take_turn() -> None:
     else:
         turns.taken = True
         loop.call_soon(turns.pass_on)
+
+
+async def run_in_turns(
+    function: Callable[[Sequence[Message]], object], messages: Sequence[Message]
+) -> None:
+    """Call a function with a few messages at a time: with much text in the worker, or else in the event loop, which goes on in between."""
+    turn_ends = 0.0
+    for at in range(0, len(messages), FEW):
+        few = messages[at : at + FEW]
+        texts = [part for message in few for part in message.content if isinstance(part, str)]
+        if sum(map(len, texts)) > MUCH:
+            await run_in_worker(function, few)
+        else:
+            if time.perf_counter() > turn_ends:
+                await take_turn()
+                turn_ends = time.perf_counter() + TURN
+            function(few)

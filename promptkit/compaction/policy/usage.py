@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import nlargest
-from itertools import accumulate
+from itertools import accumulate, dropwhile
 from operator import itemgetter
 
 import attrs
@@ -310,31 +310,24 @@ class UsageMeter:
         return self._first_sums[entry_id] + self._before[place + 1] - self._before[place]
 
     def _follow(self, items: Sequence[ViewItem]) -> None:
-        """Update the sums: keep those of the unchanged start of the view, look up or count the rest."""
+        """Update the sums: keep those of the unchanged start of the view, count the rest."""
         old = self._items
         same = count_unchanged(old, items, _is_same)
         if same == len(old) == len(items):
             return
         removed, added, sums = old[same:], items[same:], self._before
-        # After a change most messages are the same, only at another place.
-        known = {id(item.message): sums[at + 1] - sums[at] for at, item in enumerate(removed, same)}
-        count, find = self.sizer.count_message, known.get
-        messages = [item.message for item in added]
-        counts = (
-            [count(each) if (tokens := find(id(each))) is None else tokens for each in messages]
-            if known
-            else map(count, messages)
-        )
         for at, item in enumerate(removed, same):
             if self._places.get(item.entry_id) == at:
                 del self._places[item.entry_id]
+        counts = self.sizer.count_messages([item.message for item in added])
         sums[same:] = accumulate(counts, initial=sums[same])
         old[same:] = added
+        places, first = self._places, self._first_sums
         for at, item in enumerate(added, same):
             # a provider's count is of the request that an assistant message answered
-            if item.message.role == "assistant" and item.entry_id not in self._places:
-                self._places[item.entry_id] = at
-                self._first_sums.setdefault(item.entry_id, sums[at])
+            if item.message.role == "assistant" and item.entry_id not in places:
+                places[item.entry_id] = at
+                first.setdefault(item.entry_id, sums[at])
         for item in removed:
             if item.entry_id not in self._places:
                 self._first_sums.pop(item.entry_id, None)
@@ -389,8 +382,8 @@ def iter_provider_counts(
     Yields:
         Each count, or None for an unusable one.
     """
-    for at in range(len(path) - 1, -1, -1):
-        payload = path[at].payload
+    for entry in reversed(path):
+        payload = entry.payload
         if isinstance(payload, MessageEntry):
             usage = payload.usage
             if usage is None:
@@ -399,12 +392,12 @@ def iter_provider_counts(
                 (model is None or payload.model in {None, model})
                 and payload.finish not in UNREPLAYABLE_FINISHES
                 and usage.input_tokens >= max(1, usage.cached_tokens)
-                and not (window is not None and _is_too_large(path, at, usage, model, window))
+                and not (window is not None and _is_too_large(path, entry, usage, model, window))
             )
             # Cached tokens are part of the input tokens: they are not added again.
             yield (
                 ProviderCount(
-                    entry_id=path[at].id,
+                    entry_id=entry.id,
                     input_tokens=usage.input_tokens,
                     output_tokens=usage.output_tokens,
                     cached_tokens=usage.cached_tokens,
@@ -438,21 +431,21 @@ def find_summary_tokens(path: Sequence[Entry], model: str) -> int | None:
 
 
 def _is_too_large(
-    path: Sequence[Entry], at: int, usage: Usage, model: str | None, window: int
+    path: Sequence[Entry], reply: Entry, usage: Usage, model: str | None, window: int
 ) -> bool:
-    """Return whether the count of the reply at an index of a path cannot be that of a request in this window."""
+    """Return whether the count of a reply on a path cannot be that of a request in this window."""
     return (
         usage.output_tokens > window
         or usage.input_tokens > MAX_OVERFLOW * window
-        or (usage.input_tokens > window and _overflowed_before(path, at, model, window))
+        or (usage.input_tokens > window and _overflowed_before(path, reply, model, window))
     )
 
 
-def _overflowed_before(path: Sequence[Entry], at: int, model: str | None, window: int) -> bool:
-    """Return whether the last count before the last compaction before an index of a path was above the context window."""
+def _overflowed_before(path: Sequence[Entry], reply: Entry, model: str | None, window: int) -> bool:
+    """Return whether the last count before the last compaction before a reply on a path was above the context window."""
     compacted = False
-    for index in range(at - 1, -1, -1):
-        payload = path[index].payload
+    for entry in dropwhile(lambda each: each.id != reply.id, reversed(path)):
+        payload = entry.payload
         compacted = compacted or isinstance(payload, Checkpoint)
         if (
             compacted

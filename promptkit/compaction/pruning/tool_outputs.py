@@ -475,9 +475,6 @@ class CappedView:
         self._limits = limits or ResultLimits()
         self._builder = ViewBuilder()
         self._source = self._view = TranscriptView()
-        self._tools: dict[str, str] = {}
-        """The name of the tool by the id of each call of the view. If ids repeat, the newest call
-        counts."""
 
     def set_limits(self, tokenizer: Tokenizer, *, result_tokens: int | None) -> None:
         """Use the tokenizer and the limit (tokens) of another model. None: only tools have limits."""
@@ -528,46 +525,56 @@ class CappedView:
         same = count_unchanged(self._source.items, items, is_)
         if same and items[same - 1].message.role == "user":
             same -= 1  # another message may follow it now
-        capped = map(self._cap, items[same:], (*items[same + 1 :], None))
-        return attrs.evolve(source, items=(*self._view.items[:same], *capped))
+        capped = [*self._view.items[:same], *items[same:]]
+        for at in range(same, len(items)):
+            item = items[at]
+            role, kind = item.message.role, item.kind
+            if role == "tool":
+                capped[at] = self._cap_result(items, at)
+            elif kind == "summary":
+                capped[at] = self._check_breadcrumb(item)
+            # what a checkpoint repeats was shown before
+            elif (
+                role == "user"
+                and kind == "message"
+                and any(map(is_user_request, items[at + 1 : at + 2]))
+            ):
+                capped[at] = self._cap_request(item)
+        return attrs.evolve(source, items=tuple(capped))
 
-    def _cap(self, item: ViewItem, following: ViewItem | None) -> ViewItem:
+    def _check_breadcrumb(self, item: ViewItem) -> ViewItem:
+        """Remove an example call of a tool that is not offered from a summary."""
         message, tools = item.message, self._limits.tools
-        if item.kind == "summary" and tools is not None:
-            content = tuple(
-                remove_missing_call(part, tools) if isinstance(part, str) else part
-                for part in message.content
-            )
-            return (
-                item
-                if content == message.content
-                else attrs.evolve(item, message=attrs.evolve(message, content=content))
-            )
-        for call in message.tool_calls:
-            self._tools[call.id] = call.name
-        if message.role == "assistant":
+        if tools is None:
             return item
-        if message.role != "tool":
-            has_failed = (
-                item.kind == "message"  # what a checkpoint repeats was shown before
-                and is_user_request(item)
-                and following is not None
-                and is_user_request(following)
-            )
-            return self._cap_request(item) if has_failed else item
-        tool = self._tools.get(message.tool_call_id or "")
-        limit, own = self._result_tokens, self._limits.by_tool.get(tool or "")
+        content = tuple(
+            remove_missing_call(part, tools) if isinstance(part, str) else part
+            for part in message.content
+        )
+        return (
+            item
+            if content == message.content
+            else attrs.evolve(item, message=attrs.evolve(message, content=content))
+        )
+
+    def _cap_result(self, items: Sequence[ViewItem], at: int) -> ViewItem:
+        """Truncate a tool result that is longer than its limit."""
+        item, tokenizer, by_tool = items[at], self._tokenizer, self._limits.by_tool
+        limit, own = (
+            self._result_tokens,
+            by_tool.get(_find_tool(items, at) or "") if by_tool else None,
+        )
         if limit is None or (own is not None and own < limit):
             limit = own
-        if limit is None or count_texts(message, self._tokenizer.count) <= limit:
+        if limit is None or _fits(item.message, limit, tokenizer):
             return item
-        rest = self._limits.describe_rest(tool, item)
+        rest = self._limits.describe_rest(_find_tool(items, at), item)
         marker = CUT_MARKER if rest is None else format_cut_marker(rest)
         # the output itself is worth more
-        if self._tokenizer.count(marker) > limit // 2:
+        if tokenizer.count(marker) > limit // 2:
             marker = CUT_MARKER
         return attrs.evolve(
-            item, message=cap_result(message, limit, tokenizer=self._tokenizer, marker=marker)
+            item, message=cap_result(item.message, limit, tokenizer=tokenizer, marker=marker)
         )
 
     def _cap_request(self, item: ViewItem) -> ViewItem:
@@ -589,3 +596,19 @@ class CappedView:
                 named, max(1, limit // MESSAGE_SHARE), tokenizer=tokenizer, marker=MESSAGE_MARKER
             ),
         )
+
+
+def _find_tool(items: Sequence[ViewItem], at: int) -> str | None:
+    """Return the name of the tool whose result the item at an index is: in a view it directly follows its call."""
+    result = items[at].message.tool_call_id
+    earlier = (items[before].message for before in range(at - 1, -1, -1))
+    calls = (call for message in earlier for call in message.tool_calls)
+    return next((call.name for call in calls if call.id == result), None)
+
+
+def _fits(message: Message, limit: int, tokenizer: Tokenizer) -> bool:
+    """Return whether the texts of a message have at most `limit` tokens. Most are too short to have more, and are not counted."""
+    bounds = [tokenizer.upper_bound(part) for part in message.content if isinstance(part, str)]
+    return (None not in bounds and sum(filter(None, bounds)) <= limit) or (
+        count_texts(message, tokenizer.count) <= limit
+    )

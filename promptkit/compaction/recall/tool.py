@@ -17,9 +17,10 @@ from typing import Any, NamedTuple, TypeAlias
 import attrs
 
 from promptkit.compaction.planning.breadcrumb import format_call
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.tool_calls import SERVER_PREFIX
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.messages import Json, Message, ToolCall, ToolDefinition, as_sequence
+from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.pairing import ToolCallPairer
 from promptkit.sizes import read_tokens
 from promptkit.tokens import Tokenizer, tokenizer_for
@@ -625,7 +626,7 @@ def _group(pieces: Iterable[_Piece], tokenizer: Tokenizer, max_tokens: int) -> I
 
 def suggest_call(
     tools: Sequence[ToolDefinition],
-    facts: Mapping[str, Json],
+    facts: Facts,
     dropped: Sequence[Entry],
     *,
     read_tool: str = "read_file",
@@ -704,17 +705,15 @@ def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
     return RECALL.name if RECALL in tools else next(named, None)
 
 
-def _iter_queries(facts: Mapping[str, Json]) -> Iterator[str]:
+def _iter_queries(facts: Facts) -> Iterator[str]:
     """Yield what a model could look for: the newest files that were changed or read, then errors, then the words of requests."""
-    for name in ("changed", "read", "errors", "requests"):
-        texts = [value for value in as_sequence(facts.get(name)) if isinstance(value, str)]
-        for text in texts[: -MAX_EXAMPLES - 1 : -1]:
-            shown = (
-                text.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
-                if name in {"changed", "read"}
-                else text
-            )
-            yield " ".join(shown.split()[:6])[:80]
+    newest = slice(None, -MAX_EXAMPLES - 1, -1)
+    names = (
+        path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+        for path in (*facts.changed[newest], *facts.read[newest])
+    )
+    for text in (*names, *facts.errors[newest], *facts.requests[newest]):
+        yield " ".join(text.split()[:6])[:80]
 
 
 CONTEXT_LINES = 1

@@ -236,7 +236,7 @@ async def switch_branch(  # keywords
             BranchSummary(
                 summary=f"{PREFACE}{summary.text}",
                 leaf=leaf,
-                facts=summary.facts,
+                facts=summary.facts.to_json(),
                 model=summary.model,
                 author=summary.author,
                 usage=summary.usage,

@@ -16,6 +16,7 @@ from promptkit.compaction.planning.breadcrumb import (
     remove_breadcrumb_lines,
     strip_breadcrumb,
 )
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import (
     CarriedContext,
     KnownFacts,
@@ -27,7 +28,12 @@ from promptkit.compaction.planning.plan import (
 from promptkit.compaction.planning.selection import Keep, KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.user_messages import mark_invented_quotes
-from promptkit.compaction.planning.worker import is_much, run_beside, run_in_worker
+from promptkit.compaction.planning.worker import (
+    is_much,
+    run_beside,
+    run_in_turns,
+    run_in_worker,
+)
 from promptkit.compaction.policy.state import HANDOFF
 from promptkit.compaction.policy.usage import UsageByPart, count_parts, find_summary_ids
 from promptkit.compaction.pruning.tool_outputs import (
@@ -59,7 +65,6 @@ from promptkit.compaction.summarizers.extractive import (
     ExtractiveSummarizer,
     format_left_out,
 )
-from promptkit.compaction.summarizers.facts import Facts, pins_from_json, redact_facts
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.losses import (
     Losses,
@@ -93,16 +98,21 @@ from promptkit.transcript import (
     build_summary_message,
     redact_json,
 )
+from promptkit.transcript.log.entry_sequence import EntrySequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from promptkit.messages import Json, Message, ToolDefinition
+    from promptkit.messages import Message, ToolDefinition
     from promptkit.tokens import Tokenizer
     from promptkit.tools import Supersedes
     from promptkit.transcript import Redactor, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
+
+MANY = 4_000
+"""Entries whose view is built in the event loop at most, some 8 ms: that of more is built in the
+thread."""
 
 MAX_LOOK_UP = 5_000
 """Of the entries that are no longer shown, the newest, among which an example of a search is
@@ -189,7 +199,7 @@ class Compactor:
     request goes out as it was sent."""
     events: Events = attrs.field(factory=Events, kw_only=True)
     """Receive what happens."""
-    look_up: Callable[[Mapping[str, Json], Sequence[Entry]], str | None] | None = attrs.field(
+    look_up: Callable[[Facts, Sequence[Entry]], str | None] | None = attrs.field(
         default=None, kw_only=True
     )
     """Returns an example call with which the model looks up the transcript, for the breadcrumb of a
@@ -263,14 +273,21 @@ class Compactor:
         return self._capped_view.build_view(self.transcript.path())
 
     async def read_ahead(self) -> None:
-        """Build the view and count its messages beside the event loop, if much of it was not read before."""
+        """Build the view and count its messages while the event loop goes on, if much of it was not read before.
+
+        Texts are counted in the loop's own thread, a few at a time: in a second one each look-up in
+        tiktoken's patterns takes a lock, a tenth of the time.
+        """
         path, before = self.transcript.path(), self._capped_view
-        if not is_much(before.get_unread(path)):
+        unread = before.get_unread(path)
+        if not is_much(unread):
             return
-        view, count = before.copy_limits(), self.sizer.count_messages
-        await run_in_worker(lambda: count(view.build_view(path).messages))
-        if before is self._capped_view and before.limits == view.limits:
-            self._capped_view = view
+        if len(unread) > MANY or isinstance(unread, EntrySequence):  # that is read from a store
+            view = before.copy_limits()
+            await run_in_worker(view.build_view, path)
+            if before is self._capped_view and before.limits == view.limits:
+                self._capped_view = view
+        await run_in_turns(self.sizer.count_messages, self.view.messages)
 
     def find_cut_markers(self) -> dict[str, str]:
         """Return what replaces the middle of tool results of the view that a request shortens, by the ids of their calls."""
@@ -351,6 +368,7 @@ class Compactor:
         )
         progress.report_start(plan, self.count_request())
         with progress.reporting_errors():
+            await asyncio.sleep(0)  # the plan of thousands of messages took some milliseconds
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,
@@ -402,6 +420,7 @@ class Compactor:
             entry = self._write(draft, replaced, files)
         if entry is None:
             return None
+        await asyncio.sleep(0)  # so did the checkpoint of it
         await run_post_compact(self.hooks, entry)
         return entry
 
@@ -465,7 +484,7 @@ class Compactor:
         readable = task.plan
         check = _CheckOnce(
             lambda summary: self._check(
-                plan, attrs.evolve(summary, facts={**facts, **summary.facts}), readable
+                plan, attrs.evolve(summary, facts=facts.merge(summary.facts)), readable
             )
         )
         if result.summary is not None:
@@ -492,36 +511,35 @@ class Compactor:
 
     def _complete(self, plan: Plan, summary: Summary) -> Summary:
         """Return a checked summary with what it lost, completed by the extract if that is too much and there is room."""
-        facts = Facts.from_json(summary.facts)
-        measured = self._measure(plan, summary, facts)
+        measured = self._measure(plan, summary)
         left_out = () if summary.mode == EXTRACTIVE else find_left_out(measured)
         if left_out and summary.replacement is None:
-            extract = format_left_out(left_out, facts, EXTRACT_TOKENS, self.tokenizer)
+            extract = format_left_out(left_out, summary.facts, EXTRACT_TOKENS, self.tokenizer)
             carried = attrs.evolve(summary.carried or CarriedContext(), extract=extract)
             completed = attrs.evolve(summary, carried=carried)
             left = self.replacement.count_tokens(plan, completed, self.tokenizer)
             if left <= _most_left(self.count_replaced(plan)):
-                summary, measured = completed, self._measure(plan, completed, facts)
+                summary, measured = completed, self._measure(plan, completed)
         return attrs.evolve(summary, losses=Losses.from_facts(measured).to_json())
 
-    def _measure(self, plan: Plan, summary: Summary, facts: Facts) -> tuple[MeasuredFact, ...]:
+    def _measure(self, plan: Plan, summary: Summary) -> tuple[MeasuredFact, ...]:
         """Measure what the messages after a compaction show of the facts that those before it showed."""
         built = self.replacement.build(plan, summary, self.tokenizer)
         messages = built.messages if built.portable is None else built.portable
         return measure_facts(
-            facts,
+            summary.facts,
             before=[(item.unpruned or item.message) for item in (*plan.dropped, *plan.prefix)],
             after=[*messages, *(item.message for item in plan.kept)],
             has_way_back=strip_breadcrumb(summary.text) != summary.text,
         )
 
-    def _max_tokens(self, plan: Plan, facts: Mapping[str, Json]) -> int:
+    def _max_tokens(self, plan: Plan, facts: Facts) -> int:
         """Return the most tokens of a summary that saves enough of what it replaces.
 
         Raises SummaryError if there is no such summary.
         """
         replaced = self.count_replaced(plan)
-        empty = Summary(text=self._with_breadcrumb("", {}, plan), mode="", facts=facts)
+        empty = Summary(text=self._with_breadcrumb("", Facts(), plan), mode="", facts=facts)
         if self.replacement.carry is carry_from_facts:  # a program's own wants the summary itself
             empty = self.replacement.add_carried(plan, empty)
         frame = self.replacement.count_tokens(plan, empty, self.tokenizer)
@@ -538,7 +556,7 @@ class Compactor:
         """Return the tokens of the messages that a summary would replace."""
         return sum(self.sizer.count_message(item.message) for item in (*plan.dropped, *plan.prefix))
 
-    def _with_breadcrumb(self, text: str, facts: Mapping[str, Json], plan: Plan) -> str:
+    def _with_breadcrumb(self, text: str, facts: Facts, plan: Plan) -> str:
         """Append the breadcrumb to a summary's text.
 
         Everything that the summary replaces is already on the disk.
@@ -563,7 +581,7 @@ class Compactor:
         if summary.mode != EXTRACTIVE:
             shown = (*readable.kept, *readable.pinned, *readable.replayed)
             said = [item.message.text for item in shown if is_user_request(item)]
-            said += Facts.from_json(summary.facts).requests
+            said += summary.facts.requests
             if mark_invented_quotes(text, said) != text:
                 text = mark_invented_quotes(text, [*said, *self._find_said(plan.leaf)])
         summary = attrs.evolve(summary, text=text)
@@ -615,13 +633,13 @@ class Compactor:
 
     def _update_pins(self, draft: DraftSummary) -> DraftSummary:
         """Return a draft with the pins that hold now, or the same one if they have not changed."""
-        pins = _collect_pins(self.transcript.path(), draft.plan)
+        now = Facts(pins=list_pins(self.transcript.path(), _find_opening(draft.plan)))
         if self.redactor is not None:
-            pins = redact_facts(pins, self.redactor)
+            now = now.redact(self.redactor)
         facts = draft.summary.facts
-        if pins_from_json(pins) == pins_from_json(facts):
+        if now.pins == facts.pins:
             return draft
-        summary = attrs.evolve(draft.summary, facts=_replace_pins(facts, pins))
+        summary = attrs.evolve(draft.summary, facts=attrs.evolve(facts, pins=now.pins))
         return attrs.evolve(draft, summary=summary)
 
     def _write(
@@ -764,7 +782,7 @@ def build_checkpoint(
         author=draft.summary.author,
         usage=draft.summary.usage,
         data=draft.summary.data,
-        facts=draft.summary.facts,
+        facts=draft.summary.facts.to_json(),
         losses=draft.summary.losses,
         tokens_before=tokens,
         tokens_after=sum(map(count, opening)) + sum(count(item.message) for item in kept),
@@ -784,7 +802,7 @@ def attach_data(summary: Summary, hook: PreCompactResult, redactor: Redactor | N
     )
 
 
-def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
+def collect_facts(transcript: Transcript, plan: Plan) -> Facts:
     """Collect the facts that are carried over into the summary of a plan: those of the previous checkpoint.
 
     From abandoned branches only the files that were read and changed are added: the user's requests
@@ -792,8 +810,8 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
     """
     opening = _find_opening(plan)
     earlier = None if opening is None else transcript.get(opening).payload
-    facts: Mapping[str, Json] = earlier.facts if isinstance(earlier, Checkpoint) else {}
-    facts = _replace_pins(facts, _collect_pins(transcript.path(plan.leaf), plan))
+    facts = Facts.from_json(earlier.facts) if isinstance(earlier, Checkpoint) else Facts()
+    facts = attrs.evolve(facts, pins=list_pins(transcript.path(plan.leaf), opening))
     payloads = [
         transcript.get(item.entry_id).payload
         for item in (*plan.dropped, *plan.prefix)
@@ -806,25 +824,15 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Mapping[str, Json]:
     ]
     if not branches:
         return facts
-    known = Facts.from_json(facts)
-    read = _unique(path for each in (known, *branches) for path in each.read)
-    changed = _unique(path for each in (known, *branches) for path in each.changed)
-    return {**facts, **attrs.evolve(known, read=read, changed=changed).to_json()}
+    read = _unique(path for each in (facts, *branches) for path in each.read)
+    changed = _unique(path for each in (facts, *branches) for path in each.changed)
+    return attrs.evolve(facts, read=read, changed=changed)
 
 
 def _find_opening(plan: Plan) -> str | None:
     """Return the id of the checkpoint that the view of a plan begins with, or None."""
     items = (*plan.dropped, *plan.pinned, *plan.replayed)
     return next((item.entry_id for item in items if is_checkpoint_item(item)), None)
-
-
-def _collect_pins(path: Sequence[Entry], plan: Plan) -> dict[str, Json]:
-    """Return the pins that hold at the end of a path, as facts."""
-    return Facts(pins=list_pins(path, _find_opening(plan))).to_json()
-
-
-def _replace_pins(facts: Mapping[str, Json], pins: Mapping[str, Json]) -> dict[str, Json]:
-    return {**{name: value for name, value in facts.items() if name != "pins"}, **pins}
 
 
 def _unique(paths: Iterable[str]) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
+from promptkit.compaction.planning.facts import Pin, pin_from_json, pins_from_json
 from promptkit.compaction.planning.user_messages import mask_quoted
-from promptkit.compaction.summarizers.facts import Pin, pin_from_json, pins_from_json
 from promptkit.errors import InvalidArgumentError
 from promptkit.transcript import Checkpoint, CustomEntry, Entry, Reset, Transcript
 

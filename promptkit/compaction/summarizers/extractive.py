@@ -7,10 +7,11 @@ from typing import ClassVar
 
 import attrs
 
+from promptkit.compaction.planning.facts import Command, Facts
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.user_messages import forbids, rank_requests
 from promptkit.compaction.planning.worker import run_beside
-from promptkit.compaction.summarizers.facts import Command, Facts, extend_facts
+from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.compaction.summarizers.losses import MeasuredFact
 from promptkit.compaction.summarizers.prompts import neutralize_tags
 from promptkit.compaction.summarizers.summarizer import (
@@ -50,12 +51,11 @@ class ExtractiveSummarizer:
             SummaryError: There is nothing to summarize, or not even the headings fit.
         """
         tokenizer = self.tokenizer or tokenizer_for(None)
-        items, facts = collect_dropped_items(task), Facts.from_json(task.facts)
+        items, facts = collect_dropped_items(task), task.facts
         if any(item.recorded is not None for item in items):
             facts = extend_facts(facts, items, rules=task.file_rules)
         else:
-            found = Facts.from_json(updated_facts(task))
-            facts = attrs.evolve(found, earlier=facts.earlier)
+            facts = attrs.evolve(updated_facts(task), earlier=facts.earlier)
         if facts.earlier is None:
             facts = attrs.evolve(facts, earlier=get_previous_summary(task) or "")
         frame = tokenizer.count_framing("user").tokens
@@ -75,7 +75,7 @@ class ExtractiveSummarizer:
                 detail=f"{task.target_tokens:,} tokens are too few even for the headings.",
             ) from error
         text = "".join(message.text for message in rendered.messages)
-        return Summary(text=text, mode=EXTRACTIVE, author="extract", facts=facts.to_json())
+        return Summary(text=text, mode=EXTRACTIVE, author="extract", facts=facts)
 
 
 @attrs.frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""Facts that are read off the messages without a model, and carried from checkpoint to checkpoint.
+"""Find the facts of messages without a model.
 
 Facts only grow, up to fixed bounds. They keep what a summary of a summary would lose, above all the
 list of changed files.
@@ -9,16 +9,22 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeVar, cast
+from functools import cache, partial
+from itertools import chain
+from typing import TypeVar
 
 import attrs
 
 from promptkit.compaction.planning.blocks import is_user_request, unmark_request
+from promptkit.compaction.planning.facts import Command, Facts, Name, Skill, is_thinking
 from promptkit.compaction.planning.names import (
+    find_candidates,
     find_figures,
-    find_names,
+    find_replaced_names,
     is_common,
+    is_name,
     iter_texts,
 )
 from promptkit.compaction.planning.tool_calls import (
@@ -29,10 +35,10 @@ from promptkit.compaction.planning.tool_calls import (
     find_file_call,
     find_skill_name,
     is_rule_file,
+    list_rules,
     parse_arguments,
 )
 from promptkit.compaction.planning.user_messages import MARKER, rank_requests
-from promptkit.compaction.summarizers.quirks import is_thinking
 from promptkit.messages import (
     DocumentPart,
     ImagePart,
@@ -43,7 +49,7 @@ from promptkit.messages import (
     as_mapping,
 )
 from promptkit.tools import is_error_result
-from promptkit.transcript import Redactor, ViewItem, redact_json
+from promptkit.transcript import ViewItem
 
 MAX_ENTRIES = 400
 """Entries of each list."""
@@ -84,7 +90,7 @@ MAX_NAMES = 1_500
 """Names that are kept: those that are most likely to be used again. More than a list shows, so that
 what is known of a name counts when it is used again."""
 
-WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 1.5, 5
+WRITTEN_WEIGHT, REPEATED_WEIGHT, GRACE = 2, 4, 5
 """The weights in `rate_name` of a name that the model or the user wrote, and of one that more than
 one message contains; and the messages for which a name is about as likely as a new one."""
 
@@ -99,155 +105,6 @@ CLOSED_STATUSES = frozenset({"completed", "done", "cancelled"})
 
 
 Item = TypeVar("Item")
-
-
-@attrs.frozen
-class Command:
-    """A tool call that ran something, and the end of its result."""
-
-    name: str
-    """The tool's name."""
-    what: str
-    """The command, or the call's arguments."""
-    outcome: str = ""
-    """The last line of the result."""
-
-
-@attrs.frozen
-class Skill:
-    """A skill that was loaded: a set of instructions from the host for one kind of work, which the model continues to need."""
-
-    name: str
-    """The skill's name."""
-    text: str
-    """The instructions: the result of the call that loaded the skill. Empty where newer skills left
-    no room for it."""
-
-
-@attrs.frozen(kw_only=True)
-class Pin:
-    """A text of the conversation that no compaction drops."""
-
-    entry: str
-    """The id of the entry that it is from."""
-    text: str
-    """The text: a whole message, or a passage of one."""
-    by: str
-    """The author of the message: `user`, `assistant`, or `tool` for the result of a tool."""
-
-
-@attrs.frozen
-class Name:
-    """An identifier or a path, and how often it was used."""
-
-    text: str
-    """The name, as it was written."""
-    written: int
-    """The number of messages of the model and the user that contain it."""
-    seen: int
-    """The number of messages that contain it."""
-    last: int
-    """The number of the last of these messages, counted over all dropped messages."""
-
-
-@attrs.frozen(kw_only=True)
-class Facts:
-    """What is known about all messages dropped so far. Lists are ordered oldest first."""
-
-    requests: tuple[str, ...] = ()
-    """The user's messages, word for word."""
-    unanswered: int = 0
-    """The number of the newest of them that no final reply of the model has followed."""
-    read: tuple[str, ...] = ()
-    """Paths that were read and not changed."""
-    changed: tuple[str, ...] = ()
-    """Paths that were changed."""
-    commands: tuple[Command, ...] = ()
-    """Commands and other tool calls, except reads, changes and searches of files."""
-    errors: tuple[str, ...] = ()
-    """Lines of tool results that report an error."""
-    figures: tuple[str, ...] = ()
-    """Figures that the user and the model wrote, each with the words beside it."""
-    plan: str = ""
-    """The last plan that the model presented."""
-    todos: tuple[str, ...] = ()
-    """The open items of the last list that the model wrote."""
-    pins: tuple[Pin, ...] = ()
-    """What was pinned."""
-    skills: tuple[Skill, ...] = ()
-    """The skills that were loaded, each once."""
-    rules: tuple[Skill, ...] = ()
-    """The files with rules for agents that were read, such as `AGENTS.md`, each once."""
-    tools: tuple[tuple[str, int], ...] = ()
-    """The tools that were called, each with its number of calls."""
-    names: tuple[Name, ...] = ()
-    """Identifiers and paths, the one that is most likely to be used again first
-    (docs/economics.md)."""
-    last_reply: str = ""
-    """The text of the model's last message."""
-    messages: int = 0
-    """Number of dropped messages."""
-    thinking: OpaquePart | None = None
-    """The model's last thinking block, for models that require one at the start of the
-    conversation."""
-    thinking_model: str = ""
-    """The model that wrote it. Empty: unknown."""
-    earlier: str | None = None
-    """None: a model wrote the summary that belongs to these facts. Otherwise the summary was made
-    from the facts, and this is the last summary that a model wrote, or an empty text if there was
-    none."""
-
-    def to_json(self) -> dict[str, Json]:
-        """Return the facts as they are stored in a checkpoint. Unknown fields are omitted."""
-        return {
-            name: value
-            for name, value in attrs.asdict(self, value_serializer=_tuples_to_lists).items()
-            if value not in (None, [], 0) and (value or name == "earlier")
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Json]) -> Facts:
-        """Read the facts of a checkpoint.
-
-        Values of an unexpected type, as another program may have written them, are ignored.
-        """
-        return cls(
-            requests=_read_texts(data.get("requests")),
-            unanswered=_read_count(data.get("unanswered")),
-            # pi's names, in imported sessions
-            read=_read_texts(data.get("read")) or _read_texts(data.get("readFiles")),
-            changed=_read_texts(data.get("changed")) or _read_texts(data.get("modifiedFiles")),
-            commands=_read_rows(
-                data.get("commands"),
-                lambda row: Command(
-                    _read_text(row.get("name")),
-                    _read_text(row.get("what")),
-                    _read_text(row.get("outcome")),
-                ),
-            ),
-            errors=_read_texts(data.get("errors")),
-            figures=_read_texts(data.get("figures")),
-            plan=_read_text(data.get("plan")),
-            todos=_read_texts(data.get("todos")),
-            pins=pins_from_json(data),
-            skills=_read_rows(data.get("skills"), _read_skill),
-            rules=_read_rows(data.get("rules"), _read_skill),
-            tools=_read_counts(data.get("tools")),
-            names=_read_rows(
-                data.get("names"),
-                lambda row: Name(
-                    _read_text(row.get("text")),
-                    _read_count(row.get("written")),
-                    _read_count(row.get("seen")),
-                    _read_count(row.get("last")),
-                ),
-            ),
-            last_reply=_read_text(data.get("last_reply")),
-            messages=_read_count(data.get("messages")),
-            thinking=thinking_from_facts(data),
-            thinking_model=_read_text(data.get("thinking_model")),
-            earlier=earlier if isinstance(earlier := data.get("earlier"), str) else None,
-        )
 
 
 def extend_facts(
@@ -275,56 +132,20 @@ def rate_name(name: Name, *, messages: int) -> float:
     `messages` is the number of the newest message.
     """
     weight = 1 + WRITTEN_WEIGHT * math.log1p(name.written)
-    weight *= REPEATED_WEIGHT if name.seen > 1 else 1.0
+    weight *= REPEATED_WEIGHT if name.seen > 1 else 1
     return weight / (max(0, messages - name.last) + GRACE)
-
-
-def pin_from_json(data: Mapping[str, Json]) -> Pin:
-    """Read a pin as facts and the entries of pins store it. Values of another type are empty."""
-    return Pin(**{name: _read_text(data.get(name)) for name in ("entry", "text", "by")})
-
-
-def pins_from_json(facts: Mapping[str, Json]) -> tuple[Pin, ...]:
-    """Return the pins in the facts of a checkpoint."""
-    return _read_rows(facts.get("pins"), pin_from_json)
-
-
-def thinking_from_facts(facts: Mapping[str, Json]) -> OpaquePart | None:
-    """Return the last thinking block in the facts of a checkpoint, or None."""
-    value = facts.get("thinking")
-    if not isinstance(value, Mapping):
-        return None
-    tokens, provider = value.get("tokens"), value.get("provider")
-    part = OpaquePart(
-        value=value.get("value"),
-        tokens=tokens if isinstance(tokens, int) else None,
-        provider=provider if isinstance(provider, str) else None,
-    )
-    return part if is_thinking(part) else None
-
-
-def redact_facts(facts: Mapping[str, Json], redactor: Redactor) -> dict[str, Json]:
-    """Remove secrets from all texts of the facts.
-
-    A thinking block with a secret is removed whole, because it is signed.
-    """
-    clean = {name: redact_json(value, redactor) for name, value in facts.items()}
-    return {
-        name: value for name, value in clean.items() if name != "thinking" or value == facts[name]
-    }
 
 
 class _FactCollector:
     """Collects facts message by message."""
 
     def __init__(self, known: Facts, rules: Sequence[FileRule]) -> None:
-        self._rules = rules
+        self._list_rules = cache(partial(list_rules, rules=rules))
         self.requests = list(known.requests)
         self.read = dict.fromkeys(known.read)
         self.changed = dict.fromkeys(known.changed)
         self.commands = list(known.commands)
         self.errors = dict.fromkeys(known.errors)
-        self.figures = dict.fromkeys(known.figures)
         self.tools = dict(known.tools)
         self.known = known
         self.todos, self.last_reply, self.messages, self.thinking = (
@@ -337,7 +158,12 @@ class _FactCollector:
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.rules = {rule.name: rule.text for rule in known.rules}
-        self.names = {name.text: (name.written, name.seen, name.last) for name in known.names}
+        self.written = Counter({name.text: name.written for name in known.names})
+        self.seen = Counter({name.text: name.seen for name in known.names})
+        self.last = {name.text: name.last for name in known.names}
+        self._said = list[str]()  # the texts of the user and the model
+        # words of messages, and those of them that are names
+        self._words, self._names = set[str](), set[str]()
         self._running: dict[str, int] = {}  # call id → index of its command
         # call id → where the text of its skill or rules belongs, and its name
         self._loading: dict[str, tuple[dict[str, str], str]] = {}
@@ -359,13 +185,13 @@ class _FactCollector:
             if is_user_request(item) and (request := _describe_request(message)):
                 self.requests.append(request)
                 self.unanswered += 1
-                self._add_figures(text)
+                self._said.append(text)
         elif message.role == "assistant":
             self._add_thinking(item)
             if text.strip():
                 self.last_reply = _clip(text.strip())
                 self._add_markdown_todos(text)
-                self._add_figures(text)
+                self._said.append(text)
             if not message.tool_calls:
                 self.unanswered = 0
             for call in message.tool_calls:
@@ -388,7 +214,9 @@ class _FactCollector:
             self._list_files(call_id)
         requests = _keep_requests(self.requests)
         first_open = len(self.requests) - self.unanswered
-        names = (Name(text, *used) for text, used in self.names.items())
+        names = (
+            Name(text, self.written[text], self.seen[text], at) for text, at in self.last.items()
+        )
         ranked = sorted(
             names, key=lambda name: (-rate_name(name, messages=self.messages), name.text)
         )
@@ -402,7 +230,7 @@ class _FactCollector:
                 lambda command: len(command.name) + len(command.what) + len(command.outcome),
             ),
             errors=_keep_newest(list(self.errors), len),
-            figures=tuple(self.figures)[-MAX_FIGURES:],
+            figures=self._find_figures(),
             plan=self.plan,
             todos=_keep_newest(self.todos, len),
             pins=self.known.pins,
@@ -420,15 +248,26 @@ class _FactCollector:
         )
 
     def _add_names(self, message: Message) -> None:
-        found = set[str]().union(*map(find_names, iter_texts(message)))
-        names = {name for name in found if not is_common(name)}
-        for text in sorted(names):
-            written, seen, _ = self.names.get(text, (0, 0, 0))
-            self.names[text] = written + (message.role != "tool"), seen + 1, self.messages
+        words = find_candidates("\n".join(iter_texts(message)))
+        new = words - self._words
+        self._words |= new
+        self._names.update(word for word in new if is_name(word) and not is_common(word))
+        names = words & self._names
+        self.seen.update(names)
+        self.last.update(dict.fromkeys(names, self.messages))
+        self.last.update(dict.fromkeys(names & find_replaced_names(message), 0))
+        if message.role != "tool":
+            self.written.update(names)
 
-    def _add_figures(self, text: str) -> None:
-        for figure in find_figures(text):
-            _move_to_end(self.figures, figure)
+    def _find_figures(self) -> tuple[str, ...]:
+        """Return the newest figures. Older texts than theirs are not searched."""
+        found = (reversed(list(find_figures(text))) for text in reversed(self._said))
+        newest = dict[str, None]()
+        for figure in chain(chain.from_iterable(found), reversed(self.known.figures)):
+            newest[figure] = None
+            if len(newest) == MAX_FIGURES:
+                break
+        return tuple(reversed(newest))
 
     def _add_call(self, call: ToolCall) -> None:
         name = _clip(call.name, 100)
@@ -445,7 +284,9 @@ class _FactCollector:
         if skill is not None:
             self._loading[call.id] = self.skills, _clip(skill, 100)
             return
-        files = find_file_call(call.name, arguments, self._rules) or FileCall("other")
+        files = find_file_call(call.name, arguments, self._list_rules(call.name)) or FileCall(
+            "other"
+        )
         lists_files = files.use in {"read", "change"} and bool(files.paths)
         if lists_files:
             self._list_files(call.id)  # of an earlier call with this id, which has no result
@@ -581,43 +422,3 @@ def _describe_request(message: Message) -> str:
 def _find_text(arguments: Mapping[str, object], names: Iterable[str]) -> str | None:
     """Return the first of the named arguments that is a text."""
     return next((value for name in names if isinstance(value := arguments.get(name), str)), None)
-
-
-def _tuples_to_lists(_: object, __: object, value: object) -> object:
-    if not isinstance(value, tuple):
-        return value
-    # of what facts hold
-    return [_tuples_to_lists(_, __, item) for item in cast("tuple[object, ...]", value)]
-
-
-def _read_skill(row: Mapping[str, Json]) -> Skill:
-    return Skill(_read_text(row.get("name")), _read_text(row.get("text")))
-
-
-def _read_count(value: Json) -> int:
-    return max(0, value) if isinstance(value, int) else 0
-
-
-def _read_text(value: Json) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _read_texts(value: Json) -> tuple[str, ...]:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
-
-
-def _read_rows(value: Json, read: Callable[[Mapping[str, Json]], Item]) -> tuple[Item, ...]:
-    """Read the objects of a list."""
-    rows = value if isinstance(value, list) else []
-    return tuple(read(row) for row in rows if isinstance(row, Mapping))
-
-
-def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:
-    counts: list[tuple[str, int]] = []
-    for row in value if isinstance(value, list) else []:
-        match row:
-            case [name, int(number)]:
-                counts.append((str(name), number))
-            case _:
-                pass
-    return tuple(counts)

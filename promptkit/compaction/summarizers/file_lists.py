@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import Summary, SummaryTask
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.summarizer import Summarizer, updated_facts
 from promptkit.tokens import Tokenizer
 
@@ -32,7 +32,7 @@ class FileListSummarizer:
             SummaryError: The other summarizer made no summary.
         """
         # before the model is asked, because the lists reduce its token limit
-        facts = Facts.from_json(updated_facts(task))
+        facts = updated_facts(task)
         limit = task.max_tokens // LIST_SHARE
         blocks = render_file_lists(facts, max_tokens=limit, tokenizer=self.tokenizer)
         if not blocks:

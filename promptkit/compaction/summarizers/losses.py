@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from typing import Literal, TypeAlias
 
 import attrs
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.names import (
     NAMES_TAG,
     find_words,
@@ -16,7 +17,6 @@ from promptkit.compaction.planning.names import (
     iter_texts,
     remove_name_list,
 )
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.messages import Json, Message, as_mapping, as_sequence
 
 FactKind: TypeAlias = Literal["paths", "commands", "figures", "errors", "requests"]
@@ -40,6 +40,9 @@ LEAST_FACTS = 8
 
 FIRST_SEARCH = 64
 """The texts that are searched at first, the newest. Each further search takes twice as many."""
+
+MAX_CLUES = 50
+"""With more words to look for than these, texts are not searched for one of them first."""
 
 MAX_MISSING = 20
 """The texts of facts that are no longer shown which a checkpoint names, the newest first."""
@@ -119,7 +122,7 @@ def measure_facts(
         The facts that `before` showed, of each kind the newest first.
     """
     found = list(_iter_facts(facts))
-    shown, earlier = _Shown(found), _Shown(found)
+    shown, earlier = _Shown(found), _Shown(())
     shown.add(chain.from_iterable(map(iter_texts, after)))
     texts = list(chain.from_iterable(map(iter_texts, before)))
     whole = {text.strip() for text in texts if NAMES_TAG not in text}
@@ -132,7 +135,12 @@ def measure_facts(
     # most facts are whole texts or stand in the newest messages, so that few are searched
     open_facts, size = [fact for fact in found if is_open(fact)], FIRST_SEARCH
     while open_facts and texts:
-        earlier.add(texts[-size:])
+        earlier.look_for(open_facts)
+        clues = {clue for fact in open_facts for clue in fact.clues}
+        few = len(clues) <= MAX_CLUES
+        earlier.add(
+            text for text in texts[-size:] if not few or any(clue in text for clue in clues)
+        )
         del texts[-size:]
         open_facts, size = [fact for fact in open_facts if is_open(fact)], 2 * size
     missing = {id(fact) for fact in open_facts if not earlier.shows(fact)}
@@ -191,29 +199,38 @@ class _Fact:
         self.pairs = frozenset(pairwise(self.words))
         self.forms: tuple[str, ...] = ()
         """The spellings of a path: as a whole, and from each of its folders on."""
-        numbers = frozenset(
-            word for word in self.words if not word.isalpha() and any(map(str.isdigit, word))
-        )
-        self.names = numbers.union(() if kind == "figures" else filter(is_name, self.words))
+        words = frozenset(self.words)
+        numbers = (word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
+        names = () if kind == "figures" else filter(is_name, words)
+        self.names = frozenset(chain(numbers, names))
         if kind == "figures":
             self.pairs = frozenset(pair for pair in self.pairs if not self.names.isdisjoint(pair))
         elif kind == "paths" and len(self.words) == 1:
             parts = self.words[0].split("/")
             self.forms = tuple("/".join(parts[at:]) for at in range(max(1, len(parts) - 1)))
 
+    @property
+    def clues(self) -> Collection[str]:
+        """Words of which a text has one, or else tells nothing of the fact."""
+        return self.forms[-1:] or (self.kind == "figures" and self.names) or self.words
+
 
 class _Shown:
     """The words of texts, as far as they can show facts."""
 
-    def __init__(self, facts: Iterable[_Fact]) -> None:
-        self._forms = {form for fact in facts for form in fact.forms}
-        self._wanted = {word for fact in facts for word in (*fact.words, *fact.names)} | self._forms
-        self._pairs = {pair for fact in facts for pair in fact.pairs}
+    def __init__(self, facts: Sequence[_Fact]) -> None:
+        self.look_for(facts)
         self.words = set[str]()
         self.pairs = set[tuple[str, str]]()
         self.beside = defaultdict[str, set[str]](set)
         """The words beside each spelling of a path."""
         self._texts, self._lines = list[str](), list[str]()
+
+    def look_for(self, facts: Sequence[_Fact]) -> None:
+        """Search texts for these facts from now on. What was found of others stays."""
+        self._forms = {form for fact in facts for form in fact.forms}
+        self._wanted = self._forms.union(*(fact.words for fact in facts))
+        self._pairs = set[tuple[str, str]]().union(*(fact.pairs for fact in facts))
 
     def add(self, texts: Iterable[str]) -> None:
         """Search more texts."""

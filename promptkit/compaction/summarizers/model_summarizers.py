@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import attrs
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
@@ -23,7 +24,6 @@ from promptkit.compaction.summarizers.prompts import (
 )
 from promptkit.compaction.summarizers.quirks import find_quirks
 from promptkit.compaction.summarizers.summarizer import (
-    MEMORIES,
     PARTIAL,
     TEMPLATE,
     collect_dropped_items,
@@ -43,7 +43,7 @@ from promptkit.errors import (
     SummaryError,
 )
 from promptkit.fitting.choose import split_blocks
-from promptkit.messages import Json, Message, ToolDefinition, Usage
+from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.rendering import Rendered, render
 from promptkit.rendering.expand.sizing import Sizer
@@ -361,7 +361,7 @@ class ChunkedSummarizer:
                     attrs.evolve(
                         task,
                         plan=plan,
-                        facts={},
+                        facts=Facts(),
                         check=None,
                         known_memories=(*task.known_memories, *memories),
                     ),
@@ -376,19 +376,18 @@ class ChunkedSummarizer:
             missed += part.missed
             usages.append(part.usage)
             summary = part.text
-            memories += filter(None, [str(part.facts.get(MEMORIES, ""))])
+            memories += filter(None, [part.facts.memories])
         if summary is None or not done:
             raise SummaryError(reason="every", detail="; ".join(failures), usage=sum_usage(usages))
         if tokenizer.count(summary) > task.max_tokens:
             detail = f"with its notes the summary has more than {task.max_tokens:,} tokens."
             raise SummaryError(reason="too_large", detail=detail, usage=sum_usage(usages))
-        facts: Mapping[str, Json] = {MEMORIES: "\n".join(memories)} if task.memories else {}
         return Summary(
             text=summary,
             mode=PARTIAL if missed else "chunked",
             model=self.model.name,
             usage=sum_usage(usages),
-            facts=facts,
+            facts=Facts(memories="\n".join(memories) if task.memories else None),
             missed=missed,
         )
 

@@ -95,7 +95,7 @@ QUESTION = (
 NO_TOOLS = "Call no tools. Answer with text alone."
 PREFACE = "The conversation to summarize, oldest first:"
 JOINED = 50
-"""Entries of a conversation that surely fit and are joined to one text."""
+"""Entries of a conversation that are joined to one text if they surely fit."""
 
 SLACK = 64
 """Tokens that entries leave of their room before they surely fit: for `OMITTED`, and for line breaks."""
@@ -163,9 +163,9 @@ class _SummaryRequest(PromptElement):
     task: SummaryTask
     quirks: Quirks = Quirks()
     """The quirks of the summarizing model."""
-    max_result_tokens: int | None = None
+    max_result_tokens: int
     """Token limit of each tool result, as text, or of the results of one round together, of which
-    each gets an equal share. None: no limit."""
+    each gets an equal share."""
     template: str | os.PathLike[str] = TEMPLATE
 
     def _instructions(self) -> Child:
@@ -216,11 +216,7 @@ class SummaryOfMessages(_SummaryRequest):
             if self.quirks.strip_orphans
             else pair_tool_calls(visible).messages
         )
-        messages = [
-            message
-            for message in paired
-            if message.text.strip() or message.tool_calls or message.role == "tool"
-        ]
+        messages = list(filter(_is_written, paired))
         blocks = [messages[start:end] for start, end in split_blocks(messages)]
 
         @cache
@@ -245,13 +241,10 @@ class SummaryOfMessages(_SummaryRequest):
 
     def _cap_results(self, block: Sequence[Message], tokenizer: Tokenizer) -> Sequence[Message]:
         """Cut the middle of the results of a round that are longer than its share of each."""
-        if self.max_result_tokens is None or block[-1].role != "tool":
-            return block
-        limit = max(1, self.max_result_tokens // sum(each.role == "tool" for each in block))
+        results = sum(message.role == "tool" for message in block)
+        limit = max(1, self.max_result_tokens // max(1, results))
         return [
-            _replace_text(
-                message, truncate_text(message.text, limit, head=HEAD_SHARE, tokenizer=tokenizer)
-            )
+            _replace_text(message, _cap_text(message.text, limit, tokenizer))
             if message.role == "tool"
             else message
             for message in block
@@ -280,6 +273,7 @@ class SummaryOfText(_SummaryRequest):
                     messages=collect_dropped_messages(self.task),
                     max_result_tokens=self.max_result_tokens,
                     pass_priority=True,
+                    flex_grow=0,
                 ),
                 _render_known_memories(self.task, sizing.token_budget),
                 _render_kept(self.task, sizing.token_budget, sizing.tokenizer),
@@ -297,10 +291,8 @@ class ConversationText(PromptElement):
     """
 
     messages: Sequence[Message]
-    max_result_tokens: int | None = None
-    """As in `SummaryOfText`."""
-    flex_grow: float | None = 0
-    """It is sized after what is required, and before what is removed first."""
+    max_result_tokens: int
+    """Token limit of each tool result."""
 
     def render(self, sizing: Sizing) -> Child:
         """Return the entries, oldest first, each with a mark of the messages that it shows."""
@@ -310,20 +302,20 @@ class ConversationText(PromptElement):
         room = sizing.token_budget
         oldest, *entries = write_newest(written, self.max_result_tokens, sizing.tokenizer, room)
         totals = accumulate(entry.tokens for entry in reversed(entries))
-        surely = len(entries) - bisect_right(list(totals), room - oldest.tokens - SLACK)
-        # counted from the newest, so that a request with less room has the same texts
-        ends = range(len(entries), surely, -JOINED)
+        surely = bisect_right(list(totals), room - oldest.tokens - SLACK)
+        # whole blocks from the newest on, so that a request with less room has the same texts
+        older = len(entries) - surely // JOINED * JOINED
         blocks = [
-            *([entry] for entry in entries[:surely]),
-            *(entries[max(surely, end - JOINED) : end] for end in reversed(ends)),
+            *([entry] for entry in entries[:older]),
+            *(entries[at : at + JOINED] for at in range(older, len(entries), JOINED)),
         ]
         chunks = [
-            Chunk(fallback=TextChunk(required=True)[OMITTED] if number == 1 else None)[
+            TextChunk(fallback=TextChunk(required=True)[OMITTED] if number == 1 else None)[
                 Metadata(
                     value=NewContent(range(block[0].place, block[-1].place + 1), len(written)),
                     local=True,
                 ),
-                TextChunk()["\n".join(entry.text for entry in block)],
+                "\n".join(entry.text for entry in block),
             ]
             for number, block in enumerate([[oldest], *blocks])
         ]
@@ -495,7 +487,7 @@ class Entry:
 
 
 def write_newest(
-    messages: Sequence[Message], result_tokens: int | None, tokenizer: Tokenizer, room: int
+    messages: Sequence[Message], result_tokens: int, tokenizer: Tokenizer, room: int
 ) -> list[Entry]:
     """Write messages as entries, oldest first: the first two messages, and of the others the newest that may fit."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
@@ -505,10 +497,7 @@ def write_newest(
     def write(place: int) -> Sequence[Entry]:
         entries: list[Entry] = []
         for tag, attributes, text in serialize_message(messages[place], names):
-            if tag == "result" and result_tokens is not None:
-                shown = truncate_text(text, result_tokens, head=HEAD_SHARE, tokenizer=tokenizer)
-            else:
-                shown = text
+            shown = _cap_text(text, result_tokens, tokenizer) if tag == "result" else text
             parts = _tag_section(tag, attributes, shown)
             tokens = tokenizer.scale(sum(map(count, parts)))
             entries.append(Entry(place, "".join(parts), tokens))
@@ -518,6 +507,11 @@ def write_newest(
     sizes = (sum(entry.tokens - PARTING for entry in write(place)) for place in reversed(places))
     first = len(messages) - count_that_may_fit(sizes, room)
     return [entry for place in places if place <= 1 or place >= first for entry in write(place)]
+
+
+def _cap_text(text: str, tokens: int, tokenizer: Tokenizer) -> str:
+    """Limit a text to a number of tokens: the first 40 % and the last 60 % of what fits."""
+    return truncate_text(text, tokens, head=HEAD_SHARE, tokenizer=tokenizer)
 
 
 def _make_portable(message: Message) -> Message:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 
 from promptkit.compaction.planning.blocks import extract_summary_text
+from promptkit.compaction.planning.facts import is_thinking
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import Tokenizer
@@ -114,12 +115,6 @@ def count_added_tokens(
     return reminder + (
         sizer.count_part(thinking) if quirks.keep_thinking and thinking is not None else 0
     )
-
-
-def is_thinking(part: object) -> bool:
-    """Tell whether a part is a thinking block of a Claude model, signed or redacted."""
-    value = part.value if isinstance(part, OpaquePart) else None
-    return isinstance(value, Mapping) and value.get("type") in {"thinking", "redacted_thinking"}
 
 
 def remove_orphans(messages: Sequence[Message]) -> tuple[Message, ...]:

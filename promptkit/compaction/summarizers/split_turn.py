@@ -7,6 +7,7 @@ import asyncio
 import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.summarizers.summarizer import (
     PARTIAL,
@@ -110,7 +111,7 @@ class SplitTurnSummarizer:
             instructions=instructions,
             headings=False,
             last_request=None,
-            facts={},
+            facts=Facts(),
             check=None,
         )
         return await self.summarizer.summarize(subtask)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Protocol
@@ -13,10 +13,11 @@ import attrs
 
 from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import CarriedContext, Plan, Summary, SummaryTask
-from promptkit.compaction.summarizers.facts import Facts, extend_facts, redact_facts
+from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.errors import SummaryError, UnknownModelError
-from promptkit.messages import Json, Message, Usage
+from promptkit.messages import Message, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.anthropic.capabilities import default_output_tokens
 from promptkit.providers.model import COMPACTION
@@ -146,10 +147,6 @@ PARTIAL = "partial"
 """The mode of a summary by a model that was not shown all of the messages that it replaces."""
 
 
-MEMORIES = "memories"
-"""The fact that holds a list of memories, which the answer with the summary had beside it."""
-
-
 class Summarizer(Protocol):
     """Writes a summary of the messages that a plan drops."""
 
@@ -191,7 +188,7 @@ def get_previous_summary(task: SummaryTask) -> str | None:
     return None if task.plan.previous is None else strip_breadcrumb(task.plan.previous)
 
 
-def updated_facts(task: SummaryTask) -> Mapping[str, Json]:
+def updated_facts(task: SummaryTask) -> Facts:
     """Return the facts for the next checkpoint: those of the previous one, extended by what is dropped now.
 
     For summaries that a model wrote. `Facts.earlier` is cleared, because the model has read the
@@ -201,8 +198,8 @@ def updated_facts(task: SummaryTask) -> Mapping[str, Json]:
     if known is not None and known.belong_to(task.plan):
         return known.facts
     items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
-    facts = extend_facts(Facts.from_json(task.facts), items, rules=task.file_rules)
-    return attrs.evolve(facts, earlier=None).to_json()
+    facts = extend_facts(task.facts, items, rules=task.file_rules)
+    return attrs.evolve(facts, earlier=None)
 
 
 def add_facts(summary: Summary, task: SummaryTask) -> Summary:
@@ -210,7 +207,7 @@ def add_facts(summary: Summary, task: SummaryTask) -> Summary:
 
     The summary's own facts win.
     """
-    return attrs.evolve(summary, facts={**updated_facts(task), **summary.facts})
+    return attrs.evolve(summary, facts=updated_facts(task).merge(summary.facts))
 
 
 def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) -> Model:
@@ -300,10 +297,9 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
                 reason="untagged", detail="the reply has no <summary> tags.", usage=usage
             )
         text = strip_analysis(reply.message.text)
-    facts: Mapping[str, Json] = {}
+    memories = None
     if task.memories:
-        listed, text = split_memories(reply.message.text, text)
-        facts = {MEMORIES: listed}
+        memories, text = split_memories(reply.message.text, text)
     if not text:
         raise SummaryError(reason="empty", detail="the model wrote an empty summary.", usage=usage)
     _check_sections(text, sections if task.headings else (), usage)
@@ -320,7 +316,7 @@ def summary_from_reply(  # noqa: PLR0913  # keywords
         model=model,
         usage=reply.usage,
         request_id=reply.request_id,
-        facts=facts,
+        facts=Facts(memories=memories),
         missed=missed,
     )
 
@@ -435,16 +431,14 @@ def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
         plan=_redact_whole_plan(task.plan, redactor),
         instructions=None if task.instructions is None else redactor(task.instructions),
         known_memories=tuple(map(redactor, task.known_memories)),
-        facts=redact_facts(task.facts, redactor),
+        facts=task.facts.redact(redactor),
         redactor=redactor,
     )
 
 
 def redact_summary(summary: Summary, redactor: Redactor) -> Summary:
     """Remove secrets from a summary and its facts."""
-    return attrs.evolve(
-        summary, text=redactor(summary.text), facts=redact_facts(summary.facts, redactor)
-    )
+    return attrs.evolve(summary, text=redactor(summary.text), facts=summary.facts.redact(redactor))
 
 
 def redact_carried(carried: CarriedContext, redactor: Redactor) -> CarriedContext:

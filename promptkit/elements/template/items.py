@@ -112,17 +112,32 @@ def trim_last_break(items: tuple[TemplateItem, ...]) -> tuple[TemplateItem, ...]
     """Remove the line break before an end tag, also if it is at the end of an inner tag."""
     if is_blank(items):
         return ()
-    *others, last = items
-    if isinstance(last, TemplateText) and last.literal:
-        last = last._replace(text=_LAST_BREAK.sub("", last.text))
-    elif isinstance(last, TagDraft) and (
-        last.kind in {"layout", "items"} or last.tag in {"text", "truncate"}
+    path: list[tuple[tuple[TemplateItem, ...], TagDraft]] = []
+    while (
+        items
+        and isinstance(last := items[-1], TagDraft)
+        and (last.kind in {"layout", "items"} or last.tag in {"text", "truncate"})
     ):
-        last = attrs.evolve(last, body=trim_last_break(last.body))
-    return (*others, last)
+        path.append((items, last))
+        items = last.body
+    if items and isinstance(end := items[-1], TemplateText) and end.literal:
+        items = (*items[:-1], end._replace(text=_LAST_BREAK.sub("", end.text)))
+    for outer, draft in reversed(path):
+        items = (*outer[:-1], attrs.evolve(draft, body=items))
+    return items
 
 
 _LAST_BREAK = re.compile(r"\n[ \t]*\Z")
+
+
+@attrs.define
+class _OpenTag:
+    """A tag whose children are being built; `draft` is None for the template itself."""
+
+    draft: TagDraft | None
+    items: Iterator[TemplateItem]
+    in_message: bool
+    children: list[str | PromptElement]
 
 
 def build_children(items: tuple[TemplateItem, ...]) -> Children:
@@ -135,37 +150,38 @@ def build_children(items: tuple[TemplateItem, ...]) -> Children:
     makes_messages = holds_messages(items) or any(
         isinstance(item, TemplateText) and item.in_message_template for item in items
     )
-    return tuple(_join_text(_iter_children(items, None, in_message=not makes_messages)))
-
-
-def _iter_children(
-    items: Iterable[TemplateItem], around: TagDraft | None, *, in_message: bool
-) -> Iterator[str | PromptElement]:
-    """Yield the children that items become, in the tag `around` them."""
-    for item in items:
-        match item:
-            case TagDraft():
-                _check_place(item, in_message=in_message)
-                children = _iter_children(
-                    item.body, item, in_message=in_message or item.kind == "message"
-                )
-                yield _build_element(item, tuple(_join_text(children)))
-            case PromptElement():
-                yield item
-            case TemplateText() if around is not None and around.kind == "items":
-                _reject_text(
-                    item,
-                    f"text directly in {{% {around.tag} %}}",
-                    "Put each item into {% text %} or {% group %}.",
-                )
-            case TemplateText() if in_message:
-                yield item.text
-            case TemplateText():
-                _reject_text(
-                    item,
-                    "text outside a message",
-                    "Put it into {% user %} or another message, or remove it.",
-                )
+    stack = [_OpenTag(None, iter(items), not makes_messages, [])]
+    while True:
+        top = stack[-1]
+        for item in top.items:
+            match item:
+                case TagDraft():
+                    _check_place(item, in_message=top.in_message)
+                    in_message = top.in_message or item.kind == "message"
+                    stack.append(_OpenTag(item, iter(item.body), in_message, []))
+                    break
+                case PromptElement():
+                    top.children.append(item)
+                case TemplateText() if top.draft is not None and top.draft.kind == "items":
+                    _reject_text(
+                        item,
+                        f"text directly in {{% {top.draft.tag} %}}",
+                        "Put each item into {% text %} or {% group %}.",
+                    )
+                case TemplateText() if top.in_message:
+                    top.children.append(item.text)
+                case TemplateText():
+                    _reject_text(
+                        item,
+                        "text outside a message",
+                        "Put it into {% user %} or another message, or remove it.",
+                    )
+        else:
+            stack.pop()
+            children = tuple(_join_text(top.children))
+            if top.draft is None:
+                return children
+            stack[-1].children.append(_build_element(top.draft, children))
 
 
 def _check_place(draft: TagDraft, *, in_message: bool) -> None:

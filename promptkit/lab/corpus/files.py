@@ -29,9 +29,11 @@ _WILD = re.compile(r"[*?\[]")
 def is_pattern(address: Path | str) -> bool:
     """Return whether an address names several files: a glob, or all conversations of a database."""
     text = str(address)
-    if is_conversation(text):
-        return "#" not in text
-    return _WILD.search(text) is not None and (is_remote(text) or not Path(text).exists())
+    return (
+        "#" not in text
+        if is_conversation(text)
+        else _WILD.search(text) is not None and (is_remote(text) or not Path(text).exists())
+    )
 
 
 def list_inputs(address: Path | str) -> Iterator[str]:

@@ -56,6 +56,7 @@ class CorpusJob(Protocol):
 
     def run(self, file: str) -> FileRows:
         """Work on a file. An exception becomes a row with the file's name and an `error`."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -135,15 +136,10 @@ class FitJob:
             )
         except PromptKitError as error:
             return {"error": str(error)}
-        row: dict[str, object] = {"messages": window} if isinstance(window, list) else {**window}
-        if recording.tools:
-            row["tools"] = (
-                tools_to_chat(recording.tools)
-                if self.to == "chat"
-                else tools_to_anthropic(recording.tools)
-            )
+        convert_tools = tools_to_chat if self.to == "chat" else tools_to_anthropic
         return {
-            **row,
+            **({"messages": window} if isinstance(window, list) else window),
+            **({"tools": convert_tools(recording.tools)} if recording.tools else {}),
             "tokens": fitted.tokens,
             # The tokenizer has counted most of these messages already, and keeps the counts.
             "tokens_before": count_overhead(tokenizer, recording.tools, recording.system)

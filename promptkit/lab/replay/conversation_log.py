@@ -92,9 +92,13 @@ class LoggedMessage:
     @property
     def part(self) -> str:
         """The part of a request that its tokens belong to."""
-        if self.kind == "summary":
-            return "summary"
-        return "unrecorded" if is_unrecorded(self.message) else _PART_OF_ROLE[self.message.role]
+        return (
+            "summary"
+            if self.kind == "summary"
+            else "unrecorded"
+            if is_unrecorded(self.message)
+            else _PART_OF_ROLE[self.message.role]
+        )
 
 
 @attrs.frozen(kw_only=True)
@@ -364,10 +368,9 @@ class CountedMessageFinder:
         # The newest messages are a tail of the conversation, so each place is found from the end.
         next_number = reply
         for at in range(len(counts) - 1, start - 1, -1):
-            if (places := self._numbers.get(counts[at].number)) is None:
-                continue
-            index = bisect_left(places, next_number)
-            found[at] = next_number = places[index - 1] if index else places[-1]
+            if places := self._numbers.get(counts[at].number):
+                index = bisect_left(places, next_number)
+                found[at] = next_number = places[index - 1] if index else places[-1]
         others = [at for at in range(start, len(counts)) if found[at] < 0]
         for at in others:
             known_number = self._others.get(counts[at].number)
@@ -403,10 +406,12 @@ class CountedMessageFinder:
 def _describe(count: MessageCount, covers: tuple[int, int], *, checkpoint: bool) -> LoggedMessage:
     """Describe a message that is not part of the conversation: a summary of the messages that the request lacks, or any other."""
     other = LoggedMessage(message=count.message, tokens=count.tokens, kind="added")
-    is_summary = extract_summary_text(count.message) is not None or (
-        checkpoint and count.message.role == "user"
+    return (
+        attrs.evolve(other, kind="summary", covers=covers)
+        if extract_summary_text(count.message) is not None
+        or (checkpoint and count.message.role == "user")
+        else other
     )
-    return attrs.evolve(other, kind="summary", covers=covers) if is_summary else other
 
 
 def _find_covered(messages: LogMessages, shown: Sequence[int], reply: int) -> tuple[int, int]:
@@ -618,10 +623,9 @@ class _Logger:
         policy = find_policy(name)
         recording = recording_from_path(self._said, path=self._path, tools=self._tools)
         places = pair_tool_calls([message for _, message in self._said]).sources
-        window = self._budget.window
         rules = ReplayRules(
             model=self._model,
-            window=UNLIMITED if window is None else window,
+            window=self._budget.window or UNLIMITED,
             cache=self._cache_rule,
             max_tokens=self._most_tokens,
             fixed_tokens=None,

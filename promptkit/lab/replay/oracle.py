@@ -101,18 +101,17 @@ def measure_requests(
     for at, message in enumerate(messages):
         if message.role == "user":
             user_tokens = message.tokens
-        if message.role != "assistant" or at == 0:
-            continue
-        requests.append(
-            RequestSize(
-                tokens=sums[at],
-                output_tokens=output_tokens[at],
-                user_tokens=user_tokens if message.call_ids else 0,
-                sent=known[at],
-                replied=known[at + 1],
-                counted=at >= shared,
+        if message.role == "assistant" and at:
+            requests.append(
+                RequestSize(
+                    tokens=sums[at],
+                    output_tokens=output_tokens[at],
+                    user_tokens=user_tokens if message.call_ids else 0,
+                    sent=known[at],
+                    replied=known[at + 1],
+                    counted=at >= shared,
+                )
             )
-        )
     return tuple(requests)
 
 

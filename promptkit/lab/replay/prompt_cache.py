@@ -159,25 +159,30 @@ class PromptCache:
         self, messages: Sequence[MessageCount], request_tokens: int, now: float
     ) -> int:
         """Return how many messages are cached as Anthropic does it, and cache the rest up to the last breakpoint."""
-        nodes = self.prefixes.nodes
         breakpoints = find_breakpoints(messages)
-        found = (self._find_cached(messages, place, now) for place in reversed(breakpoints))
-        cached = next((place for place in found if place is not None), None)
+        cached = next(
+            (
+                place
+                for end in reversed(breakpoints)
+                if (place := self._find_cached(messages, end, now)) is not None
+            ),
+            None,
+        )
         used = [
             place
             for place in breakpoints
             if request_tokens + self._sums[place + 1] >= self._minimum
         ]
         used += [] if cached is None else [cached]
-        self.prefixes.last_used.update((nodes[place], now) for place in used)
+        self.prefixes.last_used.update((self.prefixes.nodes[place], now) for place in used)
         return 0 if cached is None else cached + 1
 
     def _find_cached(self, messages: Sequence[MessageCount], place: int, now: float) -> int | None:
         """Return the last place at or before a breakpoint at which a cached prefix ends, or None."""
-        nodes = self.prefixes.nodes
         blocks = 0
         for at in range(place, -1, -1):
-            if now - self.prefixes.last_used.get(nodes[at], -math.inf) <= self._lifetime:
+            last_used = self.prefixes.last_used.get(self.prefixes.nodes[at], -math.inf)
+            if now - last_used <= self._lifetime:
                 return at
             blocks += messages[at].blocks
             if blocks > LOOK_BACK:

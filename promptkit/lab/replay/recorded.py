@@ -287,12 +287,11 @@ def _iter_sent(
     views = RecordedViews(path, counter)
     now, before = 0.0, 0
     for at, entry in enumerate(path):
-        if entry.message is None or not is_shown(entry.message):
-            continue
         if before and is_reply(entry):
             views.show(at)
             yield entry.id, now, views.counts
-        now, before = max(now, entry.time), before + 1
+        if entry.message is not None and is_shown(entry.message):
+            now, before = max(now, entry.time), before + 1
 
 
 class _Caches:

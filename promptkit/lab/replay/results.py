@@ -12,9 +12,6 @@ from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.reprs import describe_fields
 from promptkit.tokens import BilledTokens
 
-MAX_FAULTS = 3
-"""Faults that are kept as examples."""
-
 SHOWN = {
     "quoted": "share of the earlier lines that answers quote word for word which the request shows",
     "in context": "share of the earlier names in answers that the request shows next to a word next to which they were recorded",
@@ -153,8 +150,6 @@ class ReplayTotals:
     """Tokens of one look-up for each answer that lacks a line. They are not part of the
     requests."""
     retention: RetentionCounts = attrs.field(factory=RetentionCounts)
-    faults: tuple[str, ...] = ()
-    """Descriptions of the first invalid requests."""
 
     __repr__ = describe_fields
 
@@ -171,7 +166,6 @@ class ReplayTotals:
             summaries_billed=self.summaries_billed + other.summaries_billed,
             lookups_billed=self.lookups_billed + other.lookups_billed,
             retention=self.retention + other.retention,
-            faults=(*self.faults, *other.faults)[:MAX_FAULTS],
         )
 
 
@@ -200,8 +194,14 @@ def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult)
     A file that could not be played has its reason as `error`. `total` has the sums over all files,
     and the name of none.
     """
-    lines = [_format_file(file) for file in files]
-    return _format_list("files", lines, before=f'"total": {_format_file(total)}') + "\n"
+    return (
+        _format_list(
+            "files",
+            [_format_file(file) for file in files],
+            before=f'"total": {_format_file(total)}',
+        )
+        + "\n"
+    )
 
 
 def _format_file(file: FileResult | FailedFile) -> str:

@@ -349,7 +349,6 @@ class _RequestRecorder:
                     lookups_billed=self._bill_lookup(billed.input_tokens)
                     if lacks_line
                     else BilledTokens(),
-                    faults=() if fault is None else (fault,),
                 ),
                 retention=self._retention.counts,
             )
@@ -389,8 +388,7 @@ class _RequestRecorder:
 
     def bill_summaries(self) -> None:
         """Bill the summaries that were made since the last call."""
-        calls = self._run.summary_calls
-        for call in calls[self._billed_summaries :]:
+        for call in self._run.summary_calls[self._billed_summaries :]:
             if (billed := call.billed) is None:
                 request = self._terms.counts.count_messages(call.request)
                 billed = (
@@ -407,7 +405,7 @@ class _RequestRecorder:
                 self.totals = attrs.evolve(
                     self.totals, summaries_billed=self.totals.summaries_billed + billed
                 )
-        self._billed_summaries = len(calls)
+        self._billed_summaries = len(self._run.summary_calls)
 
 
 def find_fault(messages: Sequence[MessageCount], *, first_message: int | None = None) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import isnan
 
 import attrs
@@ -140,14 +139,10 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     return MessageItem(element, role, text, read_priority(element, parent), element.name)
 
 
-def build_round(messages: Sequence[Message]) -> MessageItem:
+def build_round(sources: tuple[Message, ...]) -> MessageItem:
     """Build the item of a round of a recorded conversation."""
-    sources = messages if isinstance(messages, tuple) else tuple(messages)
-    kept = tuple(filter(None, map(show_message, sources)))
-    kept = sources if kept == sources else kept
-    item = MessageItem(None, sources[0].role, kept[0].text if kept else "", HIGHEST_PRIORITY)
-    item.sources, item.messages = sources, kept
-    return item
+    shown = tuple(filter(None, map(show_message, sources)))
+    return MessageItem(None, sources[0].role, "", HIGHEST_PRIORITY, None, -1, shown, sources)
 
 
 def show_message(message: Message) -> Message | None:
@@ -156,17 +151,18 @@ def show_message(message: Message) -> Message | None:
     Cache breakpoints are dropped: the prompt sets its own.
     """
     role, call_id = message.role, message.tool_call_id
-    if len(message.content) == 1 and message.name != "":
-        # most messages are one text and need no change
-        text = message.content[0]
-        if (
-            isinstance(text, str)
-            and text
-            and not text.isspace()
-            and (role == "assistant" or not message.tool_calls)
-            and (call_id is None) is (role != "tool")
-        ):
-            return message
+    # most messages are one text, or calls alone, and need no change
+    text = message.content[0] if message.content else message.tool_calls and "calls"
+    if (
+        len(message.content) <= 1
+        and isinstance(text, str)
+        and text
+        and not text.isspace()
+        and (role == "assistant" or not message.tool_calls)
+        and (call_id is None) is (role != "tool")
+        and message.name != ""
+    ):
+        return message
     calls = message.tool_calls if role == "assistant" else ()
     call_id = (call_id or "") if role == "tool" else None
     content: list[Part] = []

@@ -40,10 +40,11 @@ from promptkit.elements.builtin import (
     Provided,
     Reference,
     Rounds,
+    iter_rounds,
 )
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
 from promptkit.errors import TreeError
-from promptkit.messages import CacheBreakpointPart, Message
+from promptkit.messages import CacheBreakpointPart
 from promptkit.rendering.expand.build import (
     LEAF_ELEMENTS,
     build_leaf,
@@ -63,7 +64,7 @@ from promptkit.rendering.expand.event_loop import (
     PendingAwaitables,
     close_coroutines,
 )
-from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns, find_key
+from promptkit.rendering.expand.render_cache import ComponentRun, RenderCache, RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.paths import format_path
 from promptkit.rendering.subtree import measure
@@ -228,20 +229,18 @@ class Expansion:
     def _add_rounds(self, node: Node, element: Rounds) -> None:
         """Append the items of the rounds of a recorded conversation to the items of a node.
 
-        Renders share an item by the identity of its messages.
+        Renders share an item by the identity of its first message, if the others are equal.
         """
         is_loose = node.in_fallback
         cached = {} if is_loose else self.cache.message_items
         find = cached.get
         items: list[MessageItem] = []
-        for each in element.rounds:
-            key = id(each) if isinstance(each, Message) else find_key(each)
-            item = find(key)
-            if item is None:
-                item = build_round((each,) if isinstance(each, Message) else each)
+        for sources in iter_rounds(element.rounds):
+            item = find(id(sources[0]))
+            if item is None or item.sources != sources:
+                item = cached[id(sources[0])] = build_round(sources)
                 item.tokens = self.sizer.find_tokens(item.messages or ())
                 item.is_loose = is_loose
-                cached[key] = item
             items.append(item)
         node.items += items
         if not is_loose:

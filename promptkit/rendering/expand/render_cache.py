@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain
-from typing import TypeAlias
 
 from promptkit.elements.element import Children, PromptElement, Sizing
 from promptkit.rendering.prune.plans import PlanCache
 from promptkit.rendering.tree import MessageItem
 from promptkit.tokens.tokenizer import Tokenizer
-
-ItemKey: TypeAlias = int | tuple[int, ...]
-
-
-def find_key(sources: Sequence[object]) -> ItemKey:
-    """Return the key of the item that holds an element or the messages of a round: the identities of these."""
-    return id(sources[0]) if len(sources) == 1 else tuple(map(id, sources))
 
 
 class ComponentRun:
@@ -63,7 +55,8 @@ class RenderCache:
     def __init__(self, safe_cut: re.Pattern[str] | None = None) -> None:
         """Create an empty cache. `safe_cut` is that of the tokenizer that counts the plans."""
         self.plans = PlanCache(safe_cut)
-        self.message_items: dict[ItemKey, MessageItem] = {}
+        self.message_items: dict[int, MessageItem] = {}
+        """By the identity of the element, or of the first message of a round."""
         self._earlier_items: list[MessageItem] = []
         self._current: dict[int, list[ComponentRun]] = {}
         self._earlier: dict[int, list[ComponentRun]] = {}
@@ -89,7 +82,7 @@ class RenderCache:
         self._earlier, self._current = self._current, {}
         if len(self.message_items) > 2 * (len(message_items) + len(self._earlier_items)) + 1_000:
             self.message_items = {
-                find_key(item.sources or (item.element,)): item
+                id(item.sources[0] if item.sources else item.element): item
                 for item in chain(self._earlier_items, message_items)
             }
         self._earlier_items = message_items

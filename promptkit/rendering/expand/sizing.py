@@ -128,22 +128,23 @@ class Sizer:
             self._counted.append(message)
         return tokens
 
-    def count_messages(self, messages: Sequence[Message]) -> int:
-        """Count the tokens of messages.
+    def count_messages(self, messages: Sequence[Message]) -> list[int]:
+        """Count the tokens of each message.
 
         All texts are counted first, and then what is around them: that takes less time than message
         by message, since what has just been used is used again.
         """
-        known, earlier = self._counts, self._earlier[0]
-        for message in messages if earlier else ():
-            self.count_message(message)
-        new = [message for message in messages if id(message) not in known]
-        count = self.tokenizer.base.count
-        texts = [count_texts(message, count) for message in new]
-        for message, tokens in zip(new, texts, strict=True):
-            known[id(message)] = count_message(message, self.tokenizer, tokens)
-        self._counted += new
-        return sum(map(known.__getitem__, map(id, messages)))
+        known = self._counts
+        if not all(map(known.__contains__, map(id, messages))):
+            for message in messages if self._earlier[0] else ():
+                self.count_message(message)
+            new = [message for message in messages if id(message) not in known]
+            count = self.tokenizer.base.count
+            texts = [count_texts(message, count) for message in new]
+            for message, tokens in zip(new, texts, strict=True):
+                known[id(message)] = count_message(message, self.tokenizer, tokens)
+            self._counted += new
+        return list(map(known.__getitem__, map(id, messages)))
 
     def find_tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages that were counted in this render, or -1 if one of them was not."""

@@ -23,7 +23,7 @@ from promptkit.rendering.prune.undo_log import (
     SubtreeRemoved,
     apply,
 )
-from promptkit.rendering.subtree import iter_leaves, iter_messages
+from promptkit.rendering.subtree import iter_leaves, list_messages
 from promptkit.rendering.tree import (
     MARKER,
     Item,
@@ -220,24 +220,23 @@ class BackwardScan:
         messages, systems = self._messages, self._systems
         counts = self._counts
         for step in reversed(self.steps[first : self.state]):
-            if isinstance(step, list) or content - slack > room:
+            if type(step) is not tuple or content - slack > room:
                 break
             run, entry = step
-            position = run.order[entry]
-            item = None if position == MARKER else run.node.items[position]
-            if type(item) is MessageItem and item.messages != ():  # blank
+            node, position = run.node, run.order[entry]
+            item = node.items[position]
+            if type(item) is MessageItem and position != MARKER and item.messages != ():  # blank
                 tokens = item.tokens
                 if tokens < 0:
                     if self._is_too_long(item, budget):
                         break
                     tokens = self.sizer.count_item(item)
-                run.node.live_items += 1
+                node.live_items += 1
                 content += tokens
                 if item.is_loose:
                     slack += tokens
                 messages += 1
-                if item.role == "system":
-                    systems += 1
+                systems += item.role == "system"
             overhead = with_system if systems else without_system
             counts.append(content + (overhead if messages else without_messages))
         self.state = len(self.steps) + 1 - len(counts)
@@ -253,7 +252,7 @@ class BackwardScan:
             )
             self._count_leaves(entry)
         else:
-            self._add_items(iter_messages(root, state, markers=False))
+            self._add_items(list_messages(root, state, markers=False))
 
     def _undo(self, change: Change) -> None:
         if isinstance(change, LeafLinked):
@@ -277,7 +276,7 @@ class BackwardScan:
     def _deactivate(self, fallback: Node) -> None:
         """Remove the messages that exist only because of a fallback: those inside it, or its message if that has no other content."""
         if fallback.message is None or fallback.role is not None:
-            for message in iter_messages(fallback, self.state, markers=False):
+            for message in list_messages(fallback, self.state, markers=False):
                 self._remove(message)
         elif not fallback.message.is_counted:
             self._remove(fallback.message)
@@ -290,7 +289,7 @@ class BackwardScan:
         if parent.message is not None or not is_below(parent, self.root):
             return  # inside a message, the leaves come back one by one
         if type(item) is Node:
-            self._add_items(iter_messages(item, self.state + 1, markers=False))
+            self._add_items(list_messages(item, self.state + 1, markers=False))
         elif type(item) is MessageItem:
             self._add_items([item])
 

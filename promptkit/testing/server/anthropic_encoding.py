@@ -52,11 +52,14 @@ def convert_error(answer: HttpAnswer, number: int) -> HttpAnswer:
     error = as_mapping(as_mapping(answer.body).get("error"))
     if set(error) != {"message", "type", "param", "code"}:
         return answer
-    kind = _ERROR_TYPES.get(answer.status, "api_error")
     details = {} if error["code"] is None else {"details": {"error_code": error["code"]}}
     body: JsonObject = {
         "type": "error",
-        "error": {"type": kind, "message": error["message"], **details},
+        "error": {
+            "type": _ERROR_TYPES.get(answer.status, "api_error"),
+            "message": error["message"],
+            **details,
+        },
         "request_id": f"req_{number}",
     }
     return attrs.evolve(answer, body=body)
@@ -110,13 +113,13 @@ def _message_head(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
         {"type": "thinking_dropped", "path": path, "reason": "prefix_binding_mismatch"}
         for path in checked.dropped
     ]
-    head: JsonObject = {
+    return {
         "id": f"msg_{reply.number}",
         "type": "message",
         "role": "assistant",
         "model": reply.model,
+        **({"input_transformations": dropped} if dropped else {}),
     }
-    return {**head, "input_transformations": dropped} if dropped else head
 
 
 def _iter_blocks(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonObject]:
@@ -154,10 +157,12 @@ def _encode_call(call: ToolCall) -> JsonObject:
 
 
 def _complete_block(block: JsonObject) -> JsonObject:
-    if block["type"] != "tool_use":
-        return block
     try:
-        return {**block, "input": parse_arguments(block["input"])}
+        return (
+            {**block, "input": parse_arguments(block["input"])}
+            if block["type"] == "tool_use"
+            else block
+        )
     except ValueError:
         return {**block, "input": {}}
 
@@ -170,20 +175,18 @@ def _split_block(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
                 {"type": "text_delta", "text": delta} for delta in split_deltas(block["text"])
             ]
         case "thinking":
-            deltas = [
-                {"type": "thinking_delta", "thinking": delta}
-                for delta in split_deltas(str(block.get("thinking", "")))
-            ]
             return {**block, "thinking": "", "signature": ""}, [
-                *deltas,
+                *(
+                    {"type": "thinking_delta", "thinking": delta}
+                    for delta in split_deltas(str(block.get("thinking", "")))
+                ),
                 {"type": "signature_delta", "signature": block["signature"]},
             ]
         case "tool_use":
-            deltas = [
+            return {**block, "input": {}}, [
                 {"type": "input_json_delta", "partial_json": delta}
                 for delta in ("", *split_deltas(block["input"]))
             ]
-            return {**block, "input": {}}, deltas
         case _:
             return block, []
 

@@ -13,7 +13,12 @@ import attrs
 from promptkit.messages import as_mapping, as_sequence
 from promptkit.providers.anthropic.capabilities import Capabilities, capabilities_of
 from promptkit.providers.anthropic.request import BINDING_BETA
-from promptkit.testing.server.validation import load_parameters, refuse, require
+from promptkit.testing.server.validation import (
+    convert_content,
+    load_parameters,
+    refuse,
+    require,
+)
 
 _BLOCKS: Mapping[str, tuple[str, ...]] = {
     "user": ("text", "image", "document", "search_result", "tool_result", "container_upload"),
@@ -106,11 +111,13 @@ def check_messages(
 # Any stands for as above
 def _check_parameters(body: Mapping[str, Any], headers: Mapping[str, str], *, counts: bool) -> None:
     require("anthropic-version" in headers, "anthropic-version: header is required")
+    has_sampling = headers["anthropic-version"] <= _LAST_SAMPLING_VERSION and not counts
     allowed = load_parameters()["count_tokens" if counts else "messages"]
-    if headers["anthropic-version"] <= _LAST_SAMPLING_VERSION and not counts:
-        allowed = allowed | {"temperature", "top_p", "top_k"}
     for key in body:
-        require(key in allowed, f"{key}: Extra inputs are not permitted")
+        require(
+            key in allowed or (has_sampling and key in {"temperature", "top_p", "top_k"}),
+            f"{key}: Extra inputs are not permitted",
+        )
     require(isinstance(body.get("model"), str) and body["model"], "model: Field required")
     limit = body.get("max_tokens")
     require(counts or isinstance(limit, int), "max_tokens: Field required")
@@ -307,11 +314,11 @@ class _Turns:
 
     def _add_block(self, where: str, block: Mapping[str, Any]) -> None:  # Any: as above
         kind = block.get("type")
-        if kind not in _BLOCKS[self.role or "user"]:
-            expected = ", ".join(f"'{each}'" for each in _BLOCKS[self.role or "user"])
-            refuse(
-                f"{where}: Input tag {kind!r} found using 'type' does not match any of the expected tags: {expected}"
-            )
+        known = _BLOCKS[self.role or "user"]
+        require(
+            kind in known,
+            f"{where}: Input tag {kind!r} found using 'type' does not match any of the expected tags: {', '.join(map(repr, known))}",
+        )
         self.takes_results = self.takes_results and kind == "tool_result"
         match kind:
             case "text":
@@ -421,7 +428,7 @@ def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any:
     """Convert a request to the form of Chat Completions, with the same text, calls, results and tools; thinking becomes text."""
     system = body.get("system")
     messages: list[dict[str, Any]] = (  # Any: as above
-        [{"role": "system", "content": _convert_content(system)}] if system else []
+        [{"role": "system", "content": convert_content(system)}] if system else []
     )
     for message in map(as_mapping, as_sequence(body.get("messages"))):
         blocks = [as_mapping(block) for block in _as_blocks(message.get("content"))]
@@ -429,15 +436,26 @@ def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any:
             {
                 "role": "tool",
                 "tool_call_id": block.get("tool_use_id"),
-                "content": _convert_content(block.get("content", "")),
+                "content": convert_content(block.get("content", "")),
             }
             for block in blocks
             if block.get("type") == "tool_result"
         )
-        content = _convert_content(
+        content = convert_content(
             [block for block in blocks if block.get("type") not in {"tool_use", "tool_result"}]
         )
-        calls = [_convert_call(block) for block in blocks if block.get("type") == "tool_use"]
+        calls = [
+            {
+                "id": block.get("id"),
+                "type": "function",
+                "function": {
+                    "name": block.get("name"),
+                    "arguments": json.dumps(block.get("input"), ensure_ascii=False),
+                },
+            }
+            for block in blocks
+            if block.get("type") == "tool_use"
+        ]
         if content or calls:
             messages.append(
                 {
@@ -461,43 +479,3 @@ def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any:
             for tool in map(as_mapping, as_sequence(body.get("tools")))
         ],
     }
-
-
-def _convert_call(block: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
-    return {
-        "id": block.get("id"),
-        "type": "function",
-        "function": {
-            "name": block.get("name"),
-            "arguments": json.dumps(block.get("input"), ensure_ascii=False),
-        },
-    }
-
-
-def _convert_content(content: object) -> object:
-    return (
-        content
-        if isinstance(content, str)
-        else [_convert_block(as_mapping(block)) for block in as_sequence(content)]
-    )
-
-
-def _convert_block(block: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as above
-    match block.get("type"):
-        case "text":
-            return {"type": "text", "text": block.get("text")}
-        case "thinking":
-            return {"type": "text", "text": block.get("thinking")}
-        case "redacted_thinking":
-            return {"type": "text", "text": ""}
-        case "image":
-            source = as_mapping(block.get("source"))
-            return {
-                "type": "image_url",
-                "image_url": {
-                    "url": source.get("url")
-                    or f"data:{source.get('media_type')};base64,{source.get('data')}"
-                },
-            }
-        case _:
-            return block

@@ -13,7 +13,7 @@ from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_
 from promptkit.providers.openai.request import PHASE
 from promptkit.testing.server.journal import Exchange
 from promptkit.testing.server.replies import HttpAnswer, api_error
-from promptkit.testing.server.validation import check_chat, check_responses
+from promptkit.testing.server.validation import check_chat, check_responses, list_items
 
 JsonObject: TypeAlias = dict[str, Any]  # Any: JSON
 
@@ -59,21 +59,21 @@ class Api:
 
 def encode_chat(reply: ServerReply) -> JsonObject:
     """Encode a reply as a complete answer of Chat Completions."""
+    calls = [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in reply.message.tool_calls
+    ]
     message: JsonObject = {
         "role": "assistant",
         "content": reply.message.text or None,
         "refusal": _join_refusals(reply),
         "annotations": [],
+        **({"tool_calls": calls} if calls else {}),
     }
-    if reply.message.tool_calls:
-        message["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.arguments},
-            }
-            for call in reply.message.tool_calls
-        ]
     return {
         **_chunk_head(reply, "chat.completion"),
         "choices": [
@@ -99,17 +99,11 @@ def encode_chat_chunks(reply: ServerReply, *, include_usage: bool) -> Iterator[J
     for key, text in (("content", reply.message.text), ("refusal", _join_refusals(reply) or "")):
         yield from (chunk({key: delta}) for delta in split_deltas(text))
     for index, call in enumerate(reply.message.tool_calls):
-        start = {
-            "index": index,
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": ""},
-        }
-        yield chunk({"tool_calls": [start]})
-        yield from (
-            chunk({"tool_calls": [{"index": index, "function": {"arguments": delta}}]})
-            for delta in split_deltas(call.arguments)
-        )
+        pieces: list[JsonObject] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}},
+            *({"function": {"arguments": delta}} for delta in split_deltas(call.arguments)),
+        ]
+        yield from (chunk({"tool_calls": [{"index": index, **piece}]}) for piece in pieces)
     yield chunk({}, reply.finish)
     if include_usage:
         yield {**head, "choices": [], "usage": _encode_chat_usage(reply.usage)}
@@ -182,32 +176,36 @@ def encode_compaction(exchange: Exchange, usage: Usage, created: int) -> JsonObj
         usage: The usage to report.
         created: Seconds since 1970.
     """
-    sent = exchange.body.get("input")
-    items = [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent)
+    items = list_items(exchange.body)
     asked = [
         item.get("content")
-        for item in map(as_mapping, items)
+        for item in items
         if item.get("type", "message") == "message" and item.get("role") == "user"
-    ]
-    user_messages = [
-        {
-            "id": f"msg_{exchange.number}_{index}",
-            "type": "message",
-            "role": "user",
-            "status": "completed",
-            "content": [{"type": "input_text", "text": sent}] if isinstance(sent, str) else sent,
-        }
-        for index, sent in enumerate(asked)
     ]
     sealed = base64.b64encode(
         f"A conversation of {len(items)} items and {usage.input_tokens} tokens was compacted.".encode()
     ).decode()
-    output = [
-        *user_messages,
-        {"id": f"cmp_{exchange.number}", "type": "compaction", "encrypted_content": sealed},
-    ]
-    head = {"id": f"resp_{exchange.number}", "object": "response.compaction", "created_at": created}
-    return {**head, "output": output, "usage": _encode_response_usage(usage)}
+    return {
+        "id": f"resp_{exchange.number}",
+        "object": "response.compaction",
+        "created_at": created,
+        "output": [
+            *(
+                {
+                    "id": f"msg_{exchange.number}_{index}",
+                    "type": "message",
+                    "role": "user",
+                    "status": "completed",
+                    "content": [{"type": "input_text", "text": content}]
+                    if isinstance(content, str)
+                    else content,
+                }
+                for index, content in enumerate(asked)
+            ),
+            {"id": f"cmp_{exchange.number}", "type": "compaction", "encrypted_content": sealed},
+        ],
+        "usage": _encode_response_usage(usage),
+    }
 
 
 # Any stands for JSON
@@ -239,8 +237,12 @@ def _iter_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterat
                 {"type": "response.function_call_arguments.delta", **place, "delta": delta}
                 for delta in split_deltas(item["arguments"])
             )
-            done = {"name": item["name"], "arguments": item["arguments"]}
-            yield {"type": "response.function_call_arguments.done", **place, **done}
+            yield {
+                "type": "response.function_call_arguments.done",
+                **place,
+                "name": item["name"],
+                "arguments": item["arguments"],
+            }
         for at, part in enumerate(item["content"] if item["type"] == "message" else ()):
             yield from _iter_part_events(part, place | {"content_index": at})
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
@@ -250,7 +252,7 @@ def _iter_response_events(reply: ServerReply, body: Mapping[str, Any]) -> Iterat
 
 def _iter_part_events(part: JsonObject, place: JsonObject) -> Iterator[JsonObject]:
     key, kind = ("text", "output_text") if part["type"] == "output_text" else ("refusal", "refusal")
-    logged = {"logprobs": list[JsonObject]()} if kind == "output_text" else {}
+    logged = {"logprobs": list[JsonObject]()} if key == "text" else {}
     yield {"type": "response.content_part.added", **place, "part": part | {key: ""}}
     yield from (
         {"type": f"response.{kind}.delta", **place, "delta": delta, **logged}
@@ -336,49 +338,46 @@ def _refuse_chat(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
     if tokens + reserved <= window:
         return None
     however = (
-        f"requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
+        f"you requested {tokens + reserved} tokens ({tokens} in the messages, {reserved} in the completion)"
         if reserved
         else f"your messages resulted in {tokens} tokens"
     )
-    reduce = "Please reduce the length of the messages" + (" or completion." if reserved else ".")
     return api_error(
         400,
-        f"This model's maximum context length is {window} tokens. However, {'you ' if reserved else ''}{however}. {reduce}",
+        f"This model's maximum context length is {window} tokens. However, {however}. "
+        f"Please reduce the length of the messages{' or completion' if reserved else ''}.",
         code="context_length_exceeded",
         param="messages",
     )
 
 
 def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | None:
-    if tokens + reserved <= window:
-        return None
-    return api_error(
-        400,
-        "Your input exceeds the context window of this model. Please adjust your input and try again.",
-        code="context_length_exceeded",
-        param="input",
+    return (
+        None
+        if tokens + reserved <= window
+        else api_error(
+            400,
+            "Your input exceeds the context window of this model. Please adjust your input and try again.",
+            code="context_length_exceeded",
+            param="input",
+        )
     )
 
 
 def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:
-    options = exchange.body.get("stream_options")
-    yield from (
-        _encode_event(value)
-        for value in encode_chat_chunks(
-            reply, include_usage=isinstance(options, dict) and options.get("include_usage") is True
-        )
-    )
+    options = as_mapping(exchange.body.get("stream_options"))
+    chunks = encode_chat_chunks(reply, include_usage=options.get("include_usage") is True)
+    yield from map(_encode_event, chunks)
     yield b"data: [DONE]\n\n"
 
 
 def write_named_events(events: Iterator[JsonObject]) -> Iterator[bytes]:
     """Write the events of a stream, each with its type as its name."""
-    yield from (_encode_event(event, event["type"]) for event in events)
+    yield from (f"event: {event['type']}\n".encode() + _encode_event(event) for event in events)
 
 
-def _encode_event(value: object, name: str | None = None) -> bytes:
-    head = f"event: {name}\n" if name else ""
-    return f"{head}data: {json.dumps(value)}\n\n".encode()
+def _encode_event(value: object) -> bytes:
+    return f"data: {json.dumps(value)}\n\n".encode()
 
 
 CHAT_API = Api(

@@ -84,14 +84,14 @@ def check_chat(body: Mapping[str, Any]) -> None:  # Any: JSON
         "empty_array",
     )
     pending: list[str] = []
-    for place, message_ in enumerate(map(as_mapping, as_sequence(body["messages"]))):
+    for place, message_ in enumerate(map(as_mapping, as_sequence(messages))):
         role = _check_choice(message_.get("role"), tuple(CHAT_CONTENT), f"messages[{place}].role")
         pending = (
             _check_result(message_, pending, place)
             if role == "tool"
             else _check_message(role, message_, pending, place)
         )
-    _check_answered(pending, len(as_sequence(body["messages"])))
+    _check_answered(pending, len(as_sequence(messages)))
 
 
 # Any stands for as above
@@ -214,7 +214,7 @@ def check_responses(body: Mapping[str, Any]) -> None:  # Any: JSON
         "missing_required_parameter" if not sent else "invalid_type",
     )
     items = _ResponsesItems()
-    for place, item in enumerate(map(as_mapping, as_sequence(body["input"]))):
+    for place, item in enumerate(list_items(body)):
         items.add(item, place)
     items.check_end()
 
@@ -321,8 +321,11 @@ def _check_choice(value: object, words: Collection[str], param: str) -> str:
     """Check that a value is one of these words, and return it."""
     if isinstance(value, str) and value in words:
         return value
-    listed = ", ".join(f"'{word}'" for word in words)
-    refuse(f"Invalid value: {value!r}. Supported values are: {listed}.", param, "invalid_value")
+    refuse(
+        f"Invalid value: {value!r}. Supported values are: {', '.join(map(repr, words))}.",
+        param,
+        "invalid_value",
+    )
 
 
 def _check_content(content: object, kinds: Collection[str], param: str) -> None:
@@ -438,11 +441,7 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
     messages: list[dict[str, Any]] = (  # Any: as above
         [{"role": "system", "content": instructions}] if instructions else []
     )
-    sent = body.get("input")
-    for item in map(
-        as_mapping,
-        [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent),
-    ):
+    for item in list_items(body):
         _append_item(messages, item)
     return {
         "model": body.get("model"),
@@ -462,11 +461,22 @@ def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
     }
 
 
+def list_items(body: Mapping[str, Json]) -> list[Mapping[str, Any]]:  # Any: as above
+    """List the items of a Responses API request; a text is one message of the user."""
+    sent = body.get("input")
+    return [
+        *map(
+            as_mapping,
+            [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent),
+        )
+    ]
+
+
 def _append_item(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:  # Any: as above
     match item.get("type", "message"):
         case "message":
             messages.append(
-                {"role": item.get("role"), "content": _convert_content(item.get("content"))}
+                {"role": item.get("role"), "content": convert_content(item.get("content"))}
             )
         case "function_call":
             if not messages or messages[-1]["role"] != "assistant":
@@ -483,19 +493,17 @@ def _append_item(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> Non
                 {
                     "role": "tool",
                     "tool_call_id": item.get("call_id"),
-                    "content": _convert_content(item.get("output")),
+                    "content": convert_content(item.get("output")),
                 }
             )
         case _:  # reasoning and compaction items
-            texts = [
-                extract_text(item.get("summary")),
-                extract_text(item.get("content")),
-                _decode_encrypted(item.get("encrypted_content")),
-            ]
-            messages.append({"role": "assistant", "content": "".join(texts)})
+            text = extract_text(item.get("summary")) + extract_text(item.get("content"))
+            sealed = _decode_encrypted(item.get("encrypted_content"))
+            messages.append({"role": "assistant", "content": text + sealed})
 
 
-def _convert_content(content: object) -> object:
+def convert_content(content: object) -> object:
+    """Convert the content of a message of any API to that of Chat Completions; thinking becomes text."""
     return (
         content
         if isinstance(content, str)
@@ -505,13 +513,19 @@ def _convert_content(content: object) -> object:
 
 def _convert_part(part: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as above
     match part.get("type"):
-        case "input_text" | "output_text":
+        case "input_text" | "output_text" | "text":
             return {"type": "text", "text": part.get("text")}
+        case "thinking" | "redacted_thinking":
+            return {"type": "text", "text": part.get("thinking", "")}
         case "input_image":
             return {
                 "type": "image_url",
                 "image_url": {"url": part.get("image_url"), "detail": part.get("detail", "auto")},
             }
+        case "image":
+            source = as_mapping(part.get("source"))
+            data = f"data:{source.get('media_type')};base64,{source.get('data')}"
+            return {"type": "image_url", "image_url": {"url": source.get("url") or data}}
         case _:
             return part
 
@@ -520,10 +534,11 @@ def extract_text(content: object) -> str:
     """Extract the text of a message's content, in the form of either API."""
     if isinstance(content, str):
         return content
-    texts = [
-        part.get("text", part.get("refusal")) for part in map(as_mapping, as_sequence(content))
-    ]
-    return "".join(text for text in texts if isinstance(text, str))
+    return "".join(
+        text
+        for part in map(as_mapping, as_sequence(content))
+        if isinstance(text := part.get("text", part.get("refusal")), str)
+    )
 
 
 def _decode_encrypted(encrypted: object) -> str:

@@ -13,7 +13,7 @@ from base64 import b64decode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
 from hashlib import sha256
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 
 from promptkit.messages import (
     CacheBreakpointPart,
@@ -64,19 +64,20 @@ def format_listing(messages: Sequence[Message]) -> str:
 def list_content(message: Message) -> list[str]:
     """List the lines of a message, without its title."""
     lines: list[str] = []
-    for index, part in enumerate(message.content):
-        if not isinstance(part, str):
+    for before, part in pairwise((None, *message.content)):
+        if isinstance(part, str):
+            lines += [
+                *(["*"] if isinstance(before, str) else []),
+                *(f"  {line}" if line else line for line in part.split("\n")),
+            ]
+        elif part is not None:
             value = f" {_dump_json(part.value)}" if isinstance(part, OpaquePart) else ""
             lines.append(f"* {_describe_part(part)}{value}")
-            continue
-        if index and isinstance(message.content[index - 1], str):
-            lines.append("*")
-        lines += [f"  {line}" if line else line for line in part.split("\n")]
-    for call in message.tool_calls:
-        title = f"* calls {quote_inline(call.name)} ({quote_inline(call.id)})"
-        lines.append(
-            f"{title} {quote_inline(call.arguments) if chr(10) in call.arguments else call.arguments}"
-        )
+    lines += [
+        f"* calls {quote_inline(call.name)} ({quote_inline(call.id)}) "
+        f"{quote_inline(call.arguments) if chr(10) in call.arguments else call.arguments}"
+        for call in message.tool_calls
+    ]
     return [_shorten_line(line) for line in lines or ["* (empty)"]]
 
 
@@ -119,15 +120,17 @@ def map_tool_names(messages: Iterable[Message]) -> Mapping[str, str]:
 
 def format_title(message: Message, tools: Mapping[str, str]) -> str:
     """Format the title of a message: `User`, `User ada`, `Tool read_file (call_1)`."""
-    words = [message.role.capitalize()]
-    if message.tool_call_id is not None:
-        words += (
-            [quote_inline(tools[message.tool_call_id])] if message.tool_call_id in tools else []
-        )
-        words.append(f"({quote_inline(message.tool_call_id)})")
-    if message.name is not None:
-        words.append(quote_inline(message.name))
-    return " ".join(words)
+    call_id = message.tool_call_id
+    called = (
+        []
+        if call_id is None
+        else [
+            *([quote_inline(tools[call_id])] if call_id in tools else []),
+            f"({quote_inline(call_id)})",
+        ]
+    )
+    name = [] if message.name is None else [quote_inline(message.name)]
+    return " ".join([message.role.capitalize(), *called, *name])
 
 
 def format_headline(message: Message) -> str:
@@ -137,13 +140,9 @@ def format_headline(message: Message) -> str:
         others = [
             part for part in message.content if not isinstance(part, str | CacheBreakpointPart)
         ]
-        words = "; ".join(
-            [
-                *map(_describe_part, others[:1]),
-                *(f"calls {call.name} {call.arguments}" for call in message.tool_calls),
-            ]
-        )
-        words = " ".join(words.split()) or "(empty)"
+        calls = (f"calls {call.name} {call.arguments}" for call in message.tool_calls)
+        named = "; ".join([*map(_describe_part, others[:1]), *calls])
+        words = " ".join(named.split()) or "(empty)"
     return escape_json(
         words if len(words) <= MAX_HEADLINE else f"{words[: MAX_HEADLINE - 1].rstrip()}…"
     )
@@ -223,11 +222,10 @@ def _join_facts(what: str, *facts: str | None) -> str:
 
 
 def _describe_image_source(part: ImagePart) -> str:
-    inside = parse_data_url(part.url)
-    if inside is None:
+    if (inside := parse_data_url(part.url)) is None:
         return quote_inline(part.url)
-    kind = inside.media_type or part.media_type or "image"
-    return f"{quote_inline(kind)}, {describe_base64(inside.data) if inside.is_base64 else _describe_bytes(inside.data.encode(errors='surrogatepass'))}"
+    kind = quote_inline(inside.media_type or part.media_type or "image")
+    return f"{kind}, {describe_base64(inside.data) if inside.is_base64 else _describe_bytes(inside.data.encode(errors='surrogatepass'))}"
 
 
 def describe_base64(data: str) -> str:
@@ -245,11 +243,10 @@ def _describe_bytes(data: bytes) -> str:
 def _format_call(call: ToolCall) -> str:
     title = f"### Call {quote_inline(call.name)} ({quote_inline(call.id)})"
     try:
-        shown = fence_json(json.loads(call.arguments))
+        return f"{title}\n\n{fence_json(json.loads(call.arguments))}"
     except (ValueError, RecursionError):
         # no JSON, or nested too deeply for Python
         return f"{title}, arguments as written\n\n{fence_text(call.arguments)}"
-    return f"{title}\n\n{shown}"
 
 
 def fence_json(value: object) -> str:
@@ -354,9 +351,8 @@ def _count_shared(one: Sequence[str], other: Sequence[str]) -> int:
 
 def _enter_heading(current: list[str], heading: str) -> None:
     """Append a heading to the path of headings, in place of those of its level and below."""
-    while current and _heading_level(current[-1]) >= _heading_level(heading):
-        current.pop()
-    current.append(heading)
+    level = _heading_level(heading)
+    current[:] = [*takewhile(lambda each: _heading_level(each) < level, current), heading]
 
 
 def _heading_level(heading: str) -> int:

@@ -77,7 +77,6 @@ class Stabilizer:
         self._numbered = numbered
         self._numbers: dict[str, dict[str, int]] = {}
         self._call_ids: set[str] = set()
-        self._ids = bool(options.ids)
         self._steps: list[ReplaceText] = list(options.functions)
         if options.ids:
             forms = _IDS if options.ids is True else compile_id_pattern(options.ids)
@@ -143,7 +142,7 @@ class Stabilizer:
     def stabilize_call_id(self, call_id: str) -> str:
         """Replace the id of a tool call, which is an id whatever its form."""
         replaced = self.stabilize_text(call_id)
-        return self._replace_id(call_id) if self._ids and replaced == call_id else replaced
+        return self._replace_id(call_id) if self.options.ids and replaced == call_id else replaced
 
     def _replace_call_id(self, match: re.Match[str]) -> str:
         return (
@@ -216,14 +215,12 @@ def _make_folder_steps(
             steps.append(
                 _make_folder_step(folder, lambda name: make_placeholder("tmp", name), inside)
             )
-    for folder, name in ((folders.root, "<root>"), (folders.home, "<home>")):
-        if len(folder.parts) > 1:  # the root of the file system is in every path
-            steps.append(_make_folder_step(folder, _make_constant(name)))
-    return steps
-
-
-def _make_constant(name: str) -> ReplaceText:
-    return lambda _: name
+    return steps + [
+        # nothing is matched inside these folders, so that the name is added to an empty text
+        _make_folder_step(folder, name.__add__)
+        for folder, name in ((folders.root, "<root>"), (folders.home, "<home>"))
+        if len(folder.parts) > 1  # the root of the file system is in every path
+    ]
 
 
 def _make_folder_step(folder: Path, name_folder: ReplaceText, inside: str = "") -> ReplaceText:

@@ -62,8 +62,10 @@ def quote_sources(message: Message, find: Callable[[str], Entry | None]) -> Mess
         done = start + quote.end - quote.start
     if not quotes:
         return MessageEntry(message=message)
-    text = "".join((*stored, message.text[done:]))
-    return MessageEntry(message=attrs.evolve(message, content=(text,)), quotes=tuple(quotes))
+    return MessageEntry(
+        message=attrs.evolve(message, content=("".join((*stored, message.text[done:])),)),
+        quotes=tuple(quotes),
+    )
 
 
 def restore_quotes(entry: MessageEntry, find: Callable[[str], Entry | None]) -> Message:

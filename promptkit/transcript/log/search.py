@@ -36,12 +36,15 @@ Thai, Lao, Burmese, Khmer, Kana, Han, Hangul."""
 
 def list_lines(entry: Entry) -> list[str]:
     """Return the lines of an entry's message, and a line for each of its tool calls."""
-    if (message := entry.message) is None:
-        return []
-    return [
-        *message.text.splitlines(),
-        *(f"{call.name} {call.arguments}" for call in message.tool_calls),
-    ]
+    message = entry.message
+    return (
+        []
+        if message is None
+        else [
+            *message.text.splitlines(),
+            *(f"{call.name} {call.arguments}" for call in message.tool_calls),
+        ]
+    )
 
 
 def extract_words(text: str) -> frozenset[str]:
@@ -58,9 +61,7 @@ def extract_words(text: str) -> frozenset[str]:
             pairs.update(map("".join, pairwise(run)) if len(run) > 1 else run)
         text = _UNSPACED.sub(" ", text)
     for match in _WORD.finditer(text):
-        words.add(match[0])
-        words.update(_SEGMENT.findall(match[0]))
-        words.update(_PART.findall(match[0]))
+        words.update([match[0]], _SEGMENT.findall(match[0]), _PART.findall(match[0]))
     return frozenset(
         pairs.union(word for word in words if len(word) >= LEAST_WORD and word not in STOP_WORDS)
     )

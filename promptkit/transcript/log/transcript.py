@@ -134,9 +134,13 @@ class Transcript:
     @property
     def leaf(self) -> str | None:
         """The id of the entry that the next entry follows; None for an empty transcript."""
-        if self._path:
-            return self._path[-1].id
-        return None if self._stem is None else self._read_earlier(self._stem.newest).id
+        return (
+            self._path[-1].id
+            if self._path
+            else None
+            if self._stem is None
+            else self._read_earlier(self._stem.newest).id
+        )
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -367,9 +371,11 @@ class Transcript:
         if entry_id in self._path_ids:
             return self._by_id[entry_id]
         number = self._find_earlier(entry_id)
-        if number is None or self._stem is None or self._stem.index(number) is None:
-            return None
-        return self._read_earlier(number)
+        return (
+            None
+            if number is None or self._stem is None or self._stem.index(number) is None
+            else self._read_earlier(number)
+        )
 
     def _build_entries(self, payloads: Iterable[EntryPayload]) -> list[Entry]:
         """Build entries of payloads, each the child of the one before it, and check what they refer to."""

@@ -219,7 +219,7 @@ class _View:
         self._hidden_calls: set[str] = set()
         # ids of the calls that the newest reply, which was cut off, is shown without
         self._omitted_calls: frozenset[str] = frozenset()
-        self._answers = _find_answers_to_cut_replies(begin.shown)
+        self._answers: dict[str, set[str]] = {}
         self._unpaired: list[ViewItem] = []
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
@@ -255,7 +255,6 @@ class _View:
             entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries
         ):
             return False
-        self._answers |= _find_answers_to_cut_replies(entries)
         self._add_entries(entries)
         return True
 
@@ -308,30 +307,36 @@ class _View:
 
     def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
-        quotes = any(map(attrgetter("quotes"), _list_written(entries)))
-        find = find_sources(self._path) if quotes else None
+        written = [each.payload for each in entries if isinstance(each.payload, MessageEntry)]
+        if not INCOMPLETE_FINISHES.isdisjoint(map(attrgetter("finish"), written)):
+            self._answers |= _find_answers_to_cut_replies(entries)
+        find = find_sources(self._path) if any(map(attrgetter("quotes"), written)) else None
         may_be_cut = bool(self._answers or self._omitted_calls)
+        edits = self._edits
         items: list[ViewItem | None] = []
         for entry in entries:
-            edit = self._edits.get(entry.id)
-            match entry.payload:
-                case MessageEntry(message=message) as payload:
-                    if find and payload.quotes and edit is None:
-                        message = restore_quotes(payload, find)
-                    elif may_be_cut:
-                        message = self._without_cut_calls(entry, message)
-                    items.append(self._show_message(entry, message, edit, payload))
-                case CustomMessage(message=message):
-                    items.append(self._show_message(entry, message, edit))
-                case BranchSummary(summary=summary) if text := _edited_text(summary, edit):
+            payload, edit = entry.payload, edits.get(entry.id) if edits else None
+            if isinstance(payload, MessageEntry):
+                message = payload.message
+                if find and payload.quotes and edit is None:
+                    message = restore_quotes(payload, find)
+                elif may_be_cut:
+                    message = self._without_cut_calls(entry, message)
+                items.append(self._show_message(entry, message, edit, payload))
+            elif isinstance(payload, CustomMessage):
+                items.append(self._show_message(entry, payload.message, edit))
+            elif isinstance(payload, BranchSummary):
+                if text := _edited_text(payload.summary, edit):
                     message = _tag_message("branch-summary", text)
                     items.append(
                         ViewItem(message=message, entry_id=entry.id, kind="branch_summary")
                     )
-                case Setting(name=name, value=str(model)) if name == MODEL_SETTING:
-                    self._model = model
-                case _:
-                    continue
+            elif (
+                isinstance(payload, Setting)
+                and payload.name == MODEL_SETTING
+                and isinstance(payload.value, str)
+            ):
+                self._model = payload.value
         self._add(list(filter(None, items)))
 
     def _without_cut_calls(self, entry: Entry, message: Message) -> Message:
@@ -377,26 +382,18 @@ class _View:
         is_reply = message.role == "assistant"
         if is_reply and not message.content and not calls:
             return None  # providers refuse a message without content
-        if own is None:
-            return ViewItem(
-                message=message, entry_id=entry.id, unpruned=unpruned, kind="custom_message"
-            )
         return ViewItem(
             message=message,
             entry_id=entry.id,
-            recorded=own.message if own.quotes and edit is None else None,
+            recorded=own.message if own and own.quotes and edit is None else None,
             unpruned=unpruned,
-            model=own.model or self._model if is_reply else None,
+            kind="message" if own else "custom_message",
+            model=own.model or self._model if own and is_reply else None,
         )
 
     def _add(self, items: Sequence[ViewItem]) -> None:
         self._unpaired += items
         self._pairer.extend([item.message for item in items])
-
-
-def _list_written(entries: Iterable[Entry]) -> list[MessageEntry]:
-    """List the messages among entries."""
-    return [entry.payload for entry in entries if isinstance(entry.payload, MessageEntry)]
 
 
 def _reads_model(entry: Entry) -> bool:
@@ -408,8 +405,6 @@ def _find_answers_to_cut_replies(entries: Sequence[Entry]) -> dict[str, set[str]
     """Return for each reply with tool calls that was cut off the ids of its calls that have a result before the next reply."""
     found: dict[str, set[str]] = {}
     answered: set[str] | None = None
-    if INCOMPLETE_FINISHES.isdisjoint(map(attrgetter("finish"), _list_written(entries))):
-        return found
     for entry in entries:
         match entry.payload:
             case MessageEntry(message=message, finish=finish) if message.role == "assistant":

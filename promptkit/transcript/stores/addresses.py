@@ -47,9 +47,13 @@ def open_store(address: str | os.PathLike[str]) -> TranscriptStore:
 
     >>> transcript = Transcript(open_store("sqlite:///talks.db#42"))
     """
-    if not is_url(address):
-        return JsonlStore(address)
-    return SqlStore(str(address)) if _is_database(str(address)) else ObjectStore(str(address))
+    return (
+        JsonlStore(address)
+        if not is_url(address)
+        else SqlStore(str(address))
+        if _is_database(str(address))
+        else ObjectStore(str(address))
+    )
 
 
 def _is_database(url: str) -> bool:

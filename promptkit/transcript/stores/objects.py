@@ -275,13 +275,15 @@ class ObjectStore:
         """Read objects. None if one of them is a batch that was archived since it was listed."""
         with ThreadPoolExecutor(CONNECTIONS) as pool:
             contents = list(pool.map(self._get, [source.path for source in sources]))
-        if not all(contents):
-            return None
-        return [
-            batch
-            for source, content in zip(sources, contents, strict=True)
-            for batch in self._parse(source.number, content or b"", archived=source.archived)
-        ]
+        return (
+            [
+                batch
+                for source, content in zip(sources, contents, strict=True)
+                for batch in self._parse(source.number, content or b"", archived=source.archived)
+            ]
+            if all(contents)
+            else None
+        )
 
     def _get(self, path: str) -> bytes | None:
         """Return the content of an object; None if there is none."""

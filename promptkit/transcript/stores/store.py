@@ -33,15 +33,18 @@ class TranscriptStore(Protocol):
 
         None if it is only in memory.
         """
+        ...
 
     def load(self) -> LoadedEntries:
         """Read all entries, as far as they can be read."""
+        ...
 
     def refresh(self) -> LoadedEntries:
         """Read what other writers appended since the last read.
 
         The result may repeat entries that were returned before.
         """
+        ...
 
     def append(self, entries: Sequence[Entry], *, expect: str | None = None) -> None:
         """Append a batch.
@@ -68,6 +71,7 @@ class IndexedStore(Protocol):
         All other promises are those of `load`. A store returns what `load` returns where it has no
         index.
         """
+        ...
 
 
 class EarlierEntries(Protocol):
@@ -82,10 +86,12 @@ class EarlierEntries(Protocol):
     @property
     def misplaced(self) -> tuple[ReadProblem, ...]:
         """The entries that follow another entry than the one that they name."""
+        ...
 
     @property
     def version(self) -> int:
         """A number that changes when `runs` turned out to be wrong and was replaced."""
+        ...
 
     @property
     def runs(self) -> Sequence[tuple[int, int | None]]:
@@ -93,6 +99,7 @@ class EarlierEntries(Protocol):
 
         Only what `verify` has compared is certain.
         """
+        ...
 
     def __len__(self) -> int: ...
 
@@ -101,12 +108,15 @@ class EarlierEntries(Protocol):
 
     def read(self, start: int, stop: int) -> Sequence[Entry]:
         """Read the entries from one number up to, and without, another."""
+        ...
 
     def find(self, entry_id: str) -> int | None:
         """Return the number of the entry with an id; None if there is none."""
+        ...
 
     def find_kinds(self, kinds: Collection[EntryKind]) -> Sequence[int]:
         """Return the numbers of the entries of these kinds, oldest first."""
+        ...
 
     def find_text(self, texts: Sequence[str], *, lower: bool = False) -> Iterator[int]:
         """Yield the numbers of the entries whose message may contain one of these texts, in order.
@@ -117,9 +127,11 @@ class EarlierEntries(Protocol):
             texts: The texts, in lower case with `lower`.
             lower: Whether to ignore case.
         """
+        ...
 
     def count_messages(self, ranges: Iterable[range]) -> int:
         """Return how many of the entries in these ranges have a message."""
+        ...
 
 
 @runtime_checkable
@@ -156,6 +168,7 @@ class SyncingStore(Protocol):
     @property
     def is_synced(self) -> bool:
         """Whether all that was appended is on the disk."""
+        ...
 
     def sync(self) -> None:
         """Wait until all that was appended before is on the disk. May be called in any thread.
@@ -176,6 +189,7 @@ class SearchableStore(Protocol):
 
         More ids than these do no harm: the caller reads the messages.
         """
+        ...
 
 
 @attrs.frozen(kw_only=True)

@@ -76,8 +76,7 @@ def returning(value: object) -> Callable[[object], Any]:  # Any: wrong values, t
 
 
 def change_facts(task: SummaryTask) -> Summary:
-    assert isinstance(task.facts, dict)
-    task.facts["a"] = 1
+    object.__setattr__(task, "max_tokens", 1)
     return Summary(text="word", mode="x")
 
 

@@ -482,9 +482,8 @@ def _session_fields(record: JsonObject) -> dict[str, Json]:
 
 def _read_extra_fields(record: JsonObject, message: JsonObject) -> CustomEntry | None:
     """Return the fields of a line that messages do not have, such as the raw result of a tool; None if there are none."""
-    data = omit_fields(record, LINE_FIELDS)
-    if extra := omit_fields(message, MESSAGE_FIELDS):
-        data["message"] = extra
+    extra = omit_fields(message, MESSAGE_FIELDS)
+    data = {**omit_fields(record, LINE_FIELDS), **({"message": extra} if extra else {})}
     return CustomEntry(name=f"{NAME}.fields", data=data) if data else None
 
 
@@ -687,14 +686,16 @@ class SessionTree:
         Returns its id; None if there is none.
         """
         pending, conversation.pending = conversation.pending, None
-        if pending is None:
-            return None
-        return self._write(
-            conversation,
-            attrs.evolve(pending.checkpoint, summary=summary),
-            pending.parent,
-            pending.time,
-            pending.entry_id,
+        return (
+            None
+            if pending is None
+            else self._write(
+                conversation,
+                attrs.evolve(pending.checkpoint, summary=summary),
+                pending.parent,
+                pending.time,
+                pending.entry_id,
+            )
         )
 
     def finish(self, conversations: list[RecordedConversation]) -> None:

@@ -308,9 +308,11 @@ def _read_history_item(item: JsonObject) -> Message | None:
         return Message(role=role, content=tuple(_read_parts(item.get("content"))))
     if kind in CALL_TYPES:
         return Message(role="assistant", tool_calls=(_read_call(item),))
-    if kind in OUTPUT_TYPES:
-        return _read_result(item)
-    return Message(role="assistant", content=(OpaquePart(value=item, provider=PROVIDER),))
+    return (
+        _read_result(item)
+        if kind in OUTPUT_TYPES
+        else Message(role="assistant", content=(OpaquePart(value=item, provider=PROVIDER),))
+    )
 
 
 def _read_parts(content: Json) -> Iterator[Part]:

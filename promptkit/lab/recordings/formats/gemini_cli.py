@@ -54,12 +54,14 @@ class GeminiCliFormat:
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file is a session whose messages have a type instead of a role, or a checkpoint."""
-        if _has_lines(head) or _find_turns(head):
-            return True
         return (
-            "sessionId" in head.json_paths
-            and bool({"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths)
-            and "messages.item.role" not in head.json_paths
+            _has_lines(head)
+            or _find_turns(head) is not None
+            or (
+                "sessionId" in head.json_paths
+                and bool({"messages.item.type=user", "messages.item.type=gemini"} & head.json_paths)
+                and "messages.item.role" not in head.json_paths
+            )
         )
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
@@ -165,8 +167,8 @@ class _LineReader:
         """
         patch, target = as_object(record.get("$set")), record.get("$rewindTo")
         if not isinstance(target, str) and "messages" not in patch:
-            name = "set" if "$set" in record else "session"
-            yield Batch(entries=self._chain.add(Setting(name=f"{NAME}.{name}", value=record)))
+            name = f"{NAME}.{'set' if '$set' in record else 'session'}"
+            yield Batch(entries=self._chain.add(Setting(name=name, value=record)))
             return
         yield from self._release()
         yield Batch(

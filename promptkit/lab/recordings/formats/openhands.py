@@ -95,10 +95,12 @@ class OpenHandsFormat(JsonFormat):
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message of a completion log, or an event."""
-        if member.pattern == MESSAGES:
-            return super().read_record(writer, member)
-        return writer.add(
-            _read_event(member.record), time=parse_time(member.record.get("timestamp"))
+        return (
+            super().read_record(writer, member)
+            if member.pattern == MESSAGES
+            else writer.add(
+                _read_event(member.record), time=parse_time(member.record.get("timestamp"))
+            )
         )
 
 

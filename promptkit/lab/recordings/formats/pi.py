@@ -358,14 +358,18 @@ def _read_usage(data: JsonObject) -> Usage | None:
 def _format_shell_command(message: JsonObject) -> str:
     """Format a command that the user ran as the model was shown it."""
     output, code = as_text(message.get("output")), as_count(message.get("exitCode"))
-    lines = [
-        f"Ran `{as_text(message.get('command')) or ''}`",
-        f"```\n{output}\n```" if output else "(no output)",
-    ]
-    if message.get("cancelled") is True:
-        lines.append("\n(command cancelled)")
-    elif code:
-        lines.append(f"\nCommand exited with code {code}")
-    if message.get("truncated") is True and (path := as_text(message.get("fullOutputPath"))):
-        lines.append(f"\n[Output truncated. Full output: {path}]")
-    return "\n".join(lines)
+    path = as_text(message.get("fullOutputPath")) if message.get("truncated") is True else None
+    return "\n".join(
+        [
+            f"Ran `{as_text(message.get('command')) or ''}`",
+            f"```\n{output}\n```" if output else "(no output)",
+            *(
+                ["\n(command cancelled)"]
+                if message.get("cancelled") is True
+                else [f"\nCommand exited with code {code}"]
+                if code
+                else []
+            ),
+            *([f"\n[Output truncated. Full output: {path}]"] if path else []),
+        ]
+    )

@@ -47,9 +47,8 @@ def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[B
         if entry.id in seen:
             continue
         seen.add(entry.id)
-        payload = entry.payload
-        is_message = isinstance(payload, MessageEntry | CustomMessage) or (
-            isinstance(payload, Checkpoint | BranchSummary) and bool(payload.summary)
+        is_message = isinstance(entry.payload, MessageEntry | CustomMessage) or (
+            isinstance(entry.payload, Checkpoint | BranchSummary) and bool(entry.payload.summary)
         )
         at_root = entry.parent_id is None or entry.parent_id in roots
         if at_root and not is_message:

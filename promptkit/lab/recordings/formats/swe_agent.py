@@ -54,9 +54,11 @@ class SweAgentFormat(JsonFormat):
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message. A step, which repeats messages of the history, becomes a custom entry."""
-        if member.pattern == STEPS:
-            return writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
-        return super().read_record(writer, member)
+        return (
+            writer.add([CustomEntry(name=f"{NAME}.step", data=member.value)])
+            if member.pattern == STEPS
+            else super().read_record(writer, member)
+        )
 
 
 class _StepFormat(JsonFormat):

@@ -47,9 +47,11 @@ class RecordingFormat(Protocol):
     @property
     def name(self) -> str:
         """The name of the format on the command line and in the names of custom entries."""
+        ...
 
     def matches(self, head: FileHead) -> bool:
         """Return whether a file that begins like this has this format."""
+        ...
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a recording in its order.
@@ -59,6 +61,7 @@ class RecordingFormat(Protocol):
         Raises TranscriptFormatError if the file stops being of this format. All batches before were
         yielded.
         """
+        ...
 
 
 @attrs.frozen(kw_only=True)

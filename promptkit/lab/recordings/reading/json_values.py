@@ -73,13 +73,13 @@ def parse_time(value: Json) -> float | None:
             return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not -MAX_TIME < value < MAX_TIME
-    ):
-        return None
-    return value / 1000 if value > MIN_MILLISECONDS else float(value)
+    return (
+        (value / 1000 if value > MIN_MILLISECONDS else float(value))
+        if isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and -MAX_TIME < value < MAX_TIME
+        else None
+    )
 
 
 def omit_fields(record: JsonObject, known: Collection[str]) -> dict[str, Json]:

@@ -111,9 +111,11 @@ class Readable(Protocol):
 
     def read(self, size: int = -1, /) -> bytes:
         """Return some bytes; none at the end."""
+        ...
 
     def readline(self, size: int = -1, /) -> bytes:
         """Return a line with its end, or `size` bytes of it; none at the end."""
+        ...
 
 
 class _GzipReader:

@@ -11,7 +11,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import dropwhile, takewhile
-from typing import TypeAlias
 
 from promptkit.compaction import Plan, SummarizerContext, SummaryTask
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_simple_summarizer
@@ -27,11 +26,6 @@ from promptkit.transcript import ViewItem
 
 TRUNCATION_STEP = 4_000
 """Tokens: prompt-poet's `truncation_step`, as in its own example."""
-
-
-Trim: TypeAlias = "Callable[[CountedMessages, int], Sequence[Message]]"
-"""(all messages of the conversation, the tokens that the request's messages may have) → the
-messages that are sent."""
 
 
 def drop_oldest(conversation: CountedMessages, max_tokens: int) -> Sequence[Message]:
@@ -119,9 +113,15 @@ class CountedMessages:
 
 
 class _TrimmedRun(PolicyRun):
-    """One conversation that is trimmed for every request."""
+    """One conversation that is trimmed for every request.
 
-    def __init__(self, trim: Trim, terms: ReplayTerms) -> None:
+    `trim` is given all messages of the conversation and the tokens that those of a request may have,
+    and returns the messages that are sent.
+    """
+
+    def __init__(
+        self, trim: Callable[[CountedMessages, int], Sequence[Message]], terms: ReplayTerms
+    ) -> None:
         super().__init__()
         self._terms = terms
         self._trim = trim

@@ -86,20 +86,25 @@ def make_preset(name: str, pairs: Sequence[str]) -> Preset:
         iter(get_args(get_type_hints(make, localns={"Preset": Preset}).get("settings"))), None
     )
     values = {key: value for key, _, value in (pair.partition("=") for pair in pairs)}
-    has_own = settings is not None and "names_tokens" in attrs.fields_dict(settings)
-    listed = {} if has_own else {key: values.pop(key) for key in {"names_tokens"} & values.keys()}
+    listed = (
+        {}
+        if settings is not None and "names_tokens" in attrs.fields_dict(settings)
+        else {key: values.pop(key) for key in {"names_tokens"} & values.keys()}
+    )
     if settings is None and values:
         raise SettingsError(
             source=name, setting=next(iter(values)), why="the preset has no settings"
         )
     preset = make(_load(name, settings, values)) if settings and values else make()
-    if not listed:
-        return preset
-    return attrs.evolve(
-        preset,
-        replacement=attrs.evolve(
-            preset.replacement, names_tokens=_load(name, NameList, listed).names_tokens
-        ),
+    return (
+        attrs.evolve(
+            preset,
+            replacement=attrs.evolve(
+                preset.replacement, names_tokens=_load(name, NameList, listed).names_tokens
+            ),
+        )
+        if listed
+        else preset
     )
 
 

@@ -267,16 +267,13 @@ Record: TypeAlias = "Mapping[str, Json]"
 Migration: TypeAlias = "Callable[[Record], Record]"
 """Converts a record of an older version to a record of the next one."""
 
-Migrations: TypeAlias = "Mapping[int, Callable[[], Migration]]"
+MIGRATIONS: Mapping[int, Callable[[], Migration]] = MappingProxyType({})
 """For each older version, starts a migration, which is called with the records of one file in
-order, without the header.
+order, without the header. It is empty because version 1 is the first.
 
 A migration depends on these records alone: a file and its rewritten copy must give the same entries
 with the same ids.
 """
-
-MIGRATIONS: Migrations = MappingProxyType({})
-"""The migrations of this version. It is empty because version 1 is the first."""
 
 
 @attrs.frozen(kw_only=True)
@@ -317,10 +314,14 @@ class EntryLine:
 
 def encode_header(header: Header) -> bytes:
     """Encode the first line of a file."""
-    fields: dict[str, Json] = {"promptkit": "transcript", "version": header.version}
-    if header.archives:
-        fields["archives"] = [attrs.asdict(archive) for archive in header.archives]
-    return _encode_line(fields)
+    archives: list[Json] = [attrs.asdict(archive) for archive in header.archives]
+    return _encode_line(
+        {
+            "promptkit": "transcript",
+            "version": header.version,
+            **({"archives": archives} if archives else {}),
+        }
+    )
 
 
 def encode_batch(entries: Sequence[Entry]) -> bytes:
@@ -422,9 +423,11 @@ def check_version(version: int, file: str) -> None:
 def start_migration(version: int) -> Migration | None:
     """Return a migration from a version to the present one, for one file; None if it is the present one."""
     steps = [MIGRATIONS[step]() for step in range(version, VERSION)]
-    if not steps:
-        return None
-    return lambda record: reduce(lambda migrated, step: step(migrated), steps, record)
+    return (
+        (lambda record: reduce(lambda migrated, step: step(migrated), steps, record))
+        if steps
+        else None
+    )
 
 
 def _encode_line(fields: Mapping[str, Json]) -> bytes:

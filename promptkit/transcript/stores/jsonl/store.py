@@ -375,9 +375,12 @@ class JsonlStore:
         """Write lines after the last complete batch. The lock is held."""
         position = self._position
         end = position.end if position else 0
-        header = b"" if end else encode_header(Header())
         is_new = not self.path.exists()
-        data = header + (b"" if position is None or position.ends_with_newline else b"\n") + data
+        data = (
+            (b"" if end else encode_header(Header()))
+            + (b"" if position is None or position.ends_with_newline else b"\n")
+            + data
+        )
         try:
             descriptor = os.open(
                 self.path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600
@@ -580,9 +583,8 @@ def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
 
 def _archive_path(path: Path, entries: _Range) -> Path:
     """Return an unused path for the archive, or that of an identical archive that a crash left."""
-    name = path.name.removesuffix(".jsonl")
     paths = (
-        path.with_name(f"{name}.{number:04}{ARCHIVE_SUFFIX}")
+        path.with_name(f"{path.name.removesuffix('.jsonl')}.{number:04}{ARCHIVE_SUFFIX}")
         for number in itertools.count(len(entries.header.archives) + 1)
     )
     return next(each for each in paths if not each.exists() or _archive_holds(each, path, entries))

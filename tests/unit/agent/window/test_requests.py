@@ -47,8 +47,6 @@ from tests.examples import examples
 from tests.unit.agent.holding import READ, calls, held
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.agent.window.prompt import Prompt
     from promptkit.rendering.tree import MessageItem
     from promptkit.testing.scripted_model import Step
@@ -343,7 +341,7 @@ def test_of_a_long_conversation_that_is_pruned_only_what_is_new_is_built(
 ) -> None:
     built: list[Message] = []
 
-    def build(messages: Sequence[Message]) -> MessageItem:
+    def build(messages: tuple[Message, ...]) -> MessageItem:
         built.extend(messages)
         return build_round(messages)
 

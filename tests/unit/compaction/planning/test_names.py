@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given, strategies as st
 
 from promptkit import Message, ToolCall
+from promptkit.compaction.planning.facts import Facts, Name
 from promptkit.compaction.planning.names import (
     find_names,
+    find_replaced_names,
     find_words,
     is_common,
     is_name,
@@ -15,7 +19,7 @@ from promptkit.compaction.planning.names import (
     remove_name_list,
 )
 from promptkit.compaction.run.replacement import LEAST_RATING
-from promptkit.compaction.summarizers.facts import Facts, Name, rate_name
+from promptkit.compaction.summarizers.facts import rate_name
 
 NOTHING: set[str] = set()
 
@@ -86,8 +90,8 @@ def test_names_that_were_written_repeated_and_seen_lately_come_first() -> None:
 
 @pytest.mark.parametrize(
     ("written", "seen", "messages"),
-    [(0, 1, 2), (1, 1, 13), (10, 10, 61)],
-    ids=["printed once", "written once", "written ten times"],
+    [(0, 2, 4), (1, 2, 17), (10, 10, 50)],
+    ids=["printed twice", "written and printed", "written ten times"],
 )
 def test_a_name_is_listed_for_longer_the_more_often_the_model_wrote_it(
     written: int, seen: int, messages: int
@@ -95,6 +99,21 @@ def test_a_name_is_listed_for_longer_the_more_often_the_model_wrote_it(
     name = Name("load_row", written, seen, last=10)
     assert rate_name(name, messages=10 + messages) >= LEAST_RATING
     assert rate_name(name, messages=11 + messages) < LEAST_RATING
+
+
+def test_a_name_that_a_tool_printed_once_is_not_listed() -> None:
+    assert rate_name(Name("load_row", written=0, seen=1, last=10), messages=10) < LEAST_RATING
+
+
+def test_an_edit_removes_the_names_that_only_the_text_has_which_it_replaces() -> None:
+    arguments = {
+        "path": "src/io.py",
+        "edits": [{"oldText": "load_row(a_b); save_row()", "newText": "read_row(a_b)"}],
+    }
+    edit = ToolCall(id="c", name="edit", arguments=json.dumps(arguments))
+    message = Message(role="assistant", content=("save_row stays elsewhere",), tool_calls=(edit,))
+    assert find_replaced_names(message) == {"load_row"}
+    assert find_replaced_names(Message(role="assistant", content=("load_row",))) == NOTHING
 
 
 def test_counts_that_another_program_wrote_are_rated_whatever_they_are() -> None:

@@ -12,10 +12,10 @@ import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.recall import tool as recall_module
 from promptkit.compaction.recall.tool import RECALL, recall_tool, suggest_call
-from promptkit.compaction.summarizers.facts import Facts
-from promptkit.messages import Json, Message, ToolCall, ToolDefinition
+from promptkit.messages import Message, ToolCall, ToolDefinition
 from promptkit.testing import WordTokenizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript import redact_secrets
@@ -400,9 +400,7 @@ def test_nothing_found_is_said_so() -> None:
 def test_an_example_call_names_only_a_tool_that_is_there(
     tools: tuple[ToolDefinition, ...], call: str | None
 ) -> None:
-    facts: dict[str, Json] = Facts(
-        changed=("src/a.py", "src/b.py"), requests=("Mend it.",)
-    ).to_json()
+    facts = Facts(changed=("src/a.py", "src/b.py"), requests=("Mend it.",))
     talk = ConversationBuilder()
     look(talk, "c", "src/b.py", "text")
     assert suggest_call(tools, facts, talk.log.path(), location="/talk.jsonl") == call
@@ -435,7 +433,7 @@ def test_the_example_call_of_a_breadcrumb_finds_something_that_was_dropped(
     talk.user(f"{request_} {earlier}")
     call = suggest_call(
         (RECALL,),
-        Facts(requests=(earlier, request_), errors=(" ",), changed=("gone/",)).to_json(),
+        Facts(requests=(earlier, request_), errors=(" ",), changed=("gone/",)),
         dropped,
     )
     assert call is not None
@@ -444,4 +442,4 @@ def test_the_example_call_of_a_breadcrumb_finds_something_that_was_dropped(
 
 
 def test_without_anything_that_recall_could_find_no_call_is_suggested() -> None:
-    assert suggest_call((RECALL,), Facts(requests=("Mend it.",)).to_json(), []) is None
+    assert suggest_call((RECALL,), Facts(requests=("Mend it.",)), []) is None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.run.branches import (
     PREFACE,
     SummaryWriter,
@@ -16,7 +17,6 @@ from promptkit.compaction.run.branches import (
     switch_branch,
 )
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import FileListSummarizer
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
 from promptkit.messages import Message, ToolCall

@@ -18,13 +18,13 @@ from promptkit.compaction import (
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import LastRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.run.compactor import Compactor, build_checkpoint, collect_facts
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.model_summarizers import SimpleSummarizer
 from promptkit.compaction.summarizers.summarizer import SECTIONS
@@ -164,7 +164,7 @@ def test_facts_are_carried_from_checkpoint_to_checkpoint() -> None:
         Message(role="user", content=("next",)), Message(role="assistant", content=(words(9),))
     )
     compact(each)
-    assert each.writer.tasks[0].facts == {"read": ["a.py"]}
+    assert each.writer.tasks[0].facts == Facts(read=("a.py",))
     assert each.writer.tasks[0].plan.previous == "S1"
 
 
@@ -596,10 +596,10 @@ def test_a_checkpoint_that_cannot_be_written_is_a_failure_and_is_said() -> None:
     assert each.texts == texts
 
 
-def known(talk: ConversationBuilder) -> dict[str, object]:
+def known(talk: ConversationBuilder) -> Facts:
     """Before all but the last request is summarized."""
     plan = select(talk.view, leaf=talk.leaf, tokenizer=WordTokenizer())
-    return dict(collect_facts(talk.log, plan))
+    return collect_facts(talk.log, plan)
 
 
 def test_without_a_checkpoint_and_a_branch_nothing_is() -> None:
@@ -608,7 +608,7 @@ def test_without_a_checkpoint_and_a_branch_nothing_is() -> None:
     talk.answer("ok")
     talk.user("more")
 
-    assert known(talk) == {}
+    assert known(talk) == Facts()
 
 
 @pytest.mark.spec("E107")
@@ -628,10 +628,9 @@ def test_the_files_of_a_branch_that_was_left_are_known_at_the_next_checkpoint() 
     talk.user("more")
 
     facts = known(talk)
-    assert (facts["read"], facts["changed"]) == (["a.py", "c.py"], ["b.py", "d.py"])
-    assert facts["requests"] == ["Build it."]
-    assert facts["odd"] == 1
-    assert "todos" not in facts
+    assert (facts.read, facts.changed) == (("a.py", "c.py"), ("b.py", "d.py"))
+    assert facts.requests == ("Build it.",)
+    assert facts.todos == ()
 
 
 def test_a_branch_that_stays_is_not_yet_carried_over() -> None:
@@ -643,4 +642,4 @@ def test_a_branch_that_stays_is_not_yet_carried_over() -> None:
         BranchSummary(summary="T", leaf=talk.leaf, facts=Facts(changed=("d.py",)).to_json())
     )
 
-    assert known(talk) == {}
+    assert known(talk) == Facts()

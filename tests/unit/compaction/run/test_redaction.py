@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import attrs
 import pytest
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import LastRequest, Summary
 from promptkit.compaction.planning.user_messages import VerbatimUserMessages
 from promptkit.compaction.run.compactor import Compactor
@@ -177,7 +178,7 @@ def test_a_summary_of_one_s_own_is_looked_at_too() -> None:
         ) -> PreCompactResult:
             _ = plan, trigger, instructions
             return PreCompactResult(
-                summary=Summary(text=f"mine {SECRET}", mode="hook", facts={"a": SECRET})
+                summary=Summary(text=f"mine {SECRET}", mode="hook", facts=Facts(changed=(SECRET,)))
             )
 
     writer = Writer()

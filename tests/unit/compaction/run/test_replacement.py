@@ -18,12 +18,13 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from promptkit.compaction import CarriedContext
+from promptkit.compaction.planning.facts import Facts, Skill
 from promptkit.compaction.planning.plan import Plan, Summary
 from promptkit.compaction.planning.selection import Keep, KeepNothing, select
 from promptkit.compaction.planning.user_messages import UserMessageHistory, VerbatimUserMessages
 from promptkit.compaction.run.compactor import Compactor, build_checkpoint
 from promptkit.compaction.run.replacement import Replacement, carry_from_facts, format_carried
-from promptkit.compaction.summarizers.facts import Facts, Skill
+from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import SummaryError
 from promptkit.pairing import pair_tool_calls
@@ -118,6 +119,30 @@ def test_codex_the_person_s_messages_stay_and_the_summary_comes_last_behind_its_
 
 
 @pytest.mark.spec("E69")
+def test_names_are_listed_first_and_for_longer_where_the_messages_that_stay_have_their_words() -> (
+    None
+):
+    talk = ConversationBuilder()
+    talk.answer("open_file, session.agent")
+    talk.answer("open_file, session.agent")
+    for number in range(28):
+        talk.answer("load_row" if number in {18, 19} else "on we go")
+    dropped = talk.view.items
+    talk.user("what does the session ask its agent?")
+    kept = talk.view.items[len(dropped) :]
+    facts = extend_facts(Facts(), dropped)
+    replacement = attrs.evolve(BARE, names_tokens=100)
+
+    def list_names(plan: Plan) -> list[str]:
+        summary = Summary(text="S", mode="test", facts=facts)
+        text = replacement.build(plan, summary, TOKENIZER).messages[0].text
+        return text.partition("<names-seen>\n")[2].splitlines()[1].split(", ")
+
+    plan = Plan(leaf=dropped[-1].entry_id, dropped=dropped, kept=kept)
+    assert list_names(plan) == ["session.agent", "load_row"]
+    assert list_names(attrs.evolve(plan, kept=())) == ["load_row"]
+
+
 def test_the_next_checkpoint_takes_over_the_messages_but_not_the_summary_whatever_its_form() -> (
     None
 ):
@@ -411,7 +436,7 @@ def test_the_plan_open_points_and_skills_come_from_the_summary_s_facts() -> None
         mode="test",
         facts=Facts(
             plan="1. Build.", todos=("ship it",), skills=(Skill("pdf", "Call pdftotext."),)
-        ).to_json(),
+        ),
     )
     carried = CarriedContext(
         plan="1. Build.", todos=("ship it (to be confirmed)",), skills=("pdf\nCall pdftotext.",)

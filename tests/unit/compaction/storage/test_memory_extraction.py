@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.run.compactor import Compactor
@@ -105,7 +106,7 @@ class Lister:
     memories: str
 
     async def summarize(self, task: SummaryTask) -> Summary:
-        return Summary(text=words(2), mode="test", facts={"memories": self.memories})
+        return Summary(text=words(2), mode="test", facts=Facts(memories=self.memories))
 
 
 @pytest.mark.parametrize(

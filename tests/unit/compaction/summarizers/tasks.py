@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
 from promptkit.compaction.planning.selection import KeepLastRound, select
 from promptkit.errors import SummaryError
@@ -75,7 +76,9 @@ def task_of(
     """What a compaction of a conversation would ask for."""
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepLastRound())
     checkpoint = talk.view.checkpoint_id
-    facts = getattr(talk.log.get(checkpoint).payload, "facts", {}) if checkpoint else {}
+    facts = Facts.from_json(
+        getattr(talk.log.get(checkpoint).payload, "facts", {}) if checkpoint else {}
+    )
     return SummaryTask(
         plan=plan, max_tokens=max_tokens, instructions=instructions, last_request=last, facts=facts
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit.compaction.summarizers.facts import Facts
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 from promptkit.compaction.summarizers.summarizer import updated_facts
 from promptkit.errors import ContextLengthExceededError, EmptyReplyError, ModelUnavailableError
@@ -90,7 +90,10 @@ def test_the_memories_of_all_answers_become_a_fact() -> None:
     with ScriptedModel([*answers, summary_reply("S3")]) as model:
         summary = summarized(attrs.evolve(chunked(model), memories=True), long_task(25))
 
-    assert (summary.text, summary.facts) == (summary_text("S3"), {"memories": "- m0\n- m1\n- m2"})
+    assert (summary.text, summary.facts) == (
+        summary_text("S3"),
+        Facts(memories="- m0\n- m1\n- m2"),
+    )
     assert all(
         "write inside <memories> tags" in request.messages[0].text for request in model.requests
     )
@@ -109,7 +112,7 @@ def test_the_model_is_shown_the_memories_that_are_known_and_those_of_the_chunks_
     shown = [request.messages[-1].text for request in model.requests]
     assert all("<known-memories>\n- Likes tabs.\n" in text for text in shown)
     assert ["- m0" in text for text in shown] == [False, True, True, True]
-    assert summary.facts["memories"] == "- m0\n- m1\n- m2\n- m3"
+    assert summary.facts.memories == "- m0\n- m1\n- m2\n- m3"
     with ScriptedModel([summary_reply(f"S{number}") for number in range(4)]) as plain:
         summarized(chunked(plain), attrs.evolve(task, memories=False))
     assert "Likes tabs" not in str([request.messages for request in plain.requests])
@@ -120,7 +123,7 @@ def test_what_the_requests_cost_is_added_up_and_the_facts_are_those_of_all() -> 
         summary = summarized(chunked(model), long_task(25))
 
     assert summary.usage == Usage(input_tokens=40, output_tokens=4, cached_tokens=8)
-    assert Facts.from_json(updated_facts(long_task(25))).messages == 50
+    assert updated_facts(long_task(25)).messages == 50
     assert (summary.mode, summary.model) == ("chunked", "scripted")
 
 

@@ -14,10 +14,10 @@ import attrs
 import pytest
 
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import KnownFacts
 from promptkit.compaction.summarizers import extractive, summarizer
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
 from promptkit.compaction.summarizers.summarizer import SECTIONS, updated_facts
@@ -228,8 +228,8 @@ class TestTheSummaryBefore:
         summary = told_in_turn(2)
         task = attrs.evolve(task_of(parser_talk(summary.text)), facts=summary.facts)
 
-        assert Facts.from_json(summary.facts).earlier == "A model wrote this."
-        assert Facts.from_json(updated_facts(task)).earlier is None
+        assert summary.facts.earlier == "A model wrote this."
+        assert updated_facts(task).earlier is None
 
     @pytest.mark.spec("E20")
     def test_where_nothing_is_new_there_is_no_summary(self) -> None:
@@ -292,9 +292,7 @@ def test_messages_and_images_are_counted() -> None:
         made.text
         == "[2 earlier messages are left out here, with 2 images. They could not be summarized.]"
     )
-    assert Facts.from_json(updated_facts(task_of(pictures()))).requests == (
-        "look\n[2 attachments]",
-    )
+    assert updated_facts(task_of(pictures())).requests == ("look\n[2 attachments]",)
 
 
 def test_the_summary_before_stays_while_there_is_room() -> None:
@@ -371,7 +369,7 @@ def test_facts_that_are_known_give_the_same_summary(monkeypatch: pytest.MonkeyPa
 def test_facts_of_another_plan_are_found_anew() -> None:
     task, other = task_of(parser_talk()), task_of(parser_talk("The plan was made."))
     wrong = attrs.evolve(
-        task, known_facts=KnownFacts(plan=other.plan, facts={"changed": ["forged.py"]})
+        task, known_facts=KnownFacts(plan=other.plan, facts=Facts(changed=("forged.py",)))
     )
 
     assert "forged.py" not in summarized(ExtractiveSummarizer(tokenizer=TOKENIZER), wrong).text

@@ -10,17 +10,10 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
+from promptkit.compaction.planning.facts import Command, Facts, Name, Skill
 from promptkit.compaction.planning.tool_calls import find_skill_name
 from promptkit.compaction.summarizers import facts as module
-from promptkit.compaction.summarizers.facts import (
-    MAX_NAMES,
-    MAX_SKILL_CHARACTERS,
-    Command,
-    Facts,
-    Name,
-    Skill,
-    extend_facts,
-)
+from promptkit.compaction.summarizers.facts import MAX_NAMES, MAX_SKILL_CHARACTERS, extend_facts
 from promptkit.messages import Message, OpaquePart, ToolCall
 from promptkit.tools import ToolResult
 from promptkit.transcript.log.view import ViewItem
@@ -417,6 +410,17 @@ def test_names_that_the_user_and_the_model_wrote_come_before_those_that_were_onl
     assert names[0] == "load_row"  # the user and the model said it
     assert names.index("save_row") < names.index("other_row")
     assert "ValueError" not in names  # every model knows it
+
+
+def test_a_name_that_the_last_edit_removed_comes_after_all_others_until_it_is_written_again() -> (
+    None
+):
+    talk = ConversationBuilder()
+    call(talk, "read", "load_row and save_row", path="src/io.py")
+    call(talk, "edit", path="src/io.py", old_string="load_row()", new_string="save_row()")
+    assert [name.text for name in facts_of(talk).names] == ["src/io.py", "save_row", "load_row"]
+    talk.answer("load_row is back")
+    assert facts_of(talk).names[0].text == "load_row"
 
 
 def test_names_are_bounded_and_survive_the_way_through_a_checkpoint() -> None:

@@ -7,16 +7,16 @@ import asyncio
 import pytest
 
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepNothing, select
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.file_lists import (
     FileListSummarizer,
     render_file_lists,
     strip_file_lists,
 )
 from promptkit.compaction.summarizers.summarizer import updated_facts
-from promptkit.messages import Json, Message, ToolCall
+from promptkit.messages import Message, ToolCall
 from promptkit.testing import WordTokenizer
 from promptkit.transcript.log.entries import Checkpoint
 from tests.conversations import ConversationBuilder
@@ -34,7 +34,9 @@ class Telling:
 
     async def summarize(self, task: SummaryTask) -> Summary:
         self.asked.append(task)
-        return Summary(text=self.text, mode="test", facts=updated_facts(task) if self.facts else {})
+        return Summary(
+            text=self.text, mode="test", facts=updated_facts(task) if self.facts else Facts()
+        )
 
 
 def touch(talk: ConversationBuilder, call: str, name: str, path: str) -> None:
@@ -51,11 +53,11 @@ def touch(talk: ConversationBuilder, call: str, name: str, path: str) -> None:
 def summarized(talk: ConversationBuilder, telling: Telling, max_tokens: int = 400) -> Summary:
     plan = select(talk.view, leaf=talk.leaf, tokenizer=TOKENIZER, keep=KeepNothing())
     checkpoint = talk.view.checkpoint_id
-    facts: dict[str, Json] = {}
+    facts = Facts()
     if checkpoint is not None:
         payload = talk.log.get(checkpoint).payload
         assert isinstance(payload, Checkpoint)
-        facts = dict(payload.facts)
+        facts = Facts.from_json(payload.facts)
     task = SummaryTask(plan=plan, max_tokens=max_tokens, facts=facts)
     return asyncio.run(FileListSummarizer(summarizer=telling, tokenizer=TOKENIZER).summarize(task))
 
@@ -78,7 +80,9 @@ def test_the_lists_accumulate_over_checkpoints_without_being_summarized_themselv
     touch(talk, "c2", "read", "b.py")
     first = summarized(talk, Telling())
     talk.append(
-        Checkpoint(summary=add_breadcrumb(first.text, location="/t.jsonl"), facts=first.facts)
+        Checkpoint(
+            summary=add_breadcrumb(first.text, location="/t.jsonl"), facts=first.facts.to_json()
+        )
     )
     touch(talk, "c3", "edit", "a.py")
     telling = Telling("S2")

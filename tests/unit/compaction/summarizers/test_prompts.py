@@ -252,7 +252,9 @@ def test_a_blank_result_and_a_call_without_arguments_are_shown() -> None:
     said.answer("Nothing.")
     said.user("Well.")
 
-    request = render(SummaryOfText(task=task_of(said)), budget=5_000, tokenizer=TOKENIZER)
+    request = render(
+        SummaryOfText(task=task_of(said), max_result_tokens=60), budget=5_000, tokenizer=TOKENIZER
+    )
 
     assert (
         '<call tool="look">\n</call>\n<result tool="look">\n(empty)\n</result>'
@@ -348,7 +350,9 @@ class TestMessagesThatCannotFit:
         def read(instructions: str | None) -> tuple[int, int, int]:
             before = sum(map(len, tokenizer.texts))
             task = task_of(talk, instructions=instructions)
-            made = render(SummaryOfText(task=task), budget=5_000, tokenizer=tokenizer)
+            made = render(
+                SummaryOfText(task=task, max_result_tokens=60), budget=5_000, tokenizer=tokenizer
+            )
             new = sum(map(len, tokenizer.texts)) - before
             return count_shown(made)[0], len(made.metadata), new
 

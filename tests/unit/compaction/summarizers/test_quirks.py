@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from promptkit.compaction.planning.facts import is_thinking
 from promptkit.compaction.summarizers.quirks import (
     QUIRKS,
     REMINDER,
     Quirks,
     adapt_messages,
     find_quirks,
-    is_thinking,
     remove_calls,
     remove_orphans,
 )

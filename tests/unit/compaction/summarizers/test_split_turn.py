@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import LastRequest, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepRecentTokens, select
 from promptkit.compaction.run.compactor import Compactor
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.errors import SummaryError
@@ -90,7 +90,7 @@ def task_of(talk: ConversationBuilder, *, max_tokens: int = 100) -> SummaryTask:
         max_tokens=max_tokens,
         instructions="Mind the tests.",
         last_request=LastRequest(messages=talk.view.messages),
-        facts=Facts(changed=("old.py",)).to_json(),
+        facts=Facts(changed=("old.py",)),
     )
 
 
@@ -107,7 +107,7 @@ def test_both_parts_are_asked_for_side_by_side_and_put_together() -> None:
     assert turn.startswith("**The turn that is cut in two")
     assert turn.endswith("about wish")
     assert made.usage == Usage(input_tokens=20, output_tokens=2)
-    assert made.facts == {}  # the compactor adds the facts of everything that was dropped
+    assert made.facts == Facts()  # the compactor adds the facts of everything that was dropped
     assert sum(each.max_tokens for each in part.tasks) <= 100
     assert [each.last_request for each in part.tasks] == [None, None]
 

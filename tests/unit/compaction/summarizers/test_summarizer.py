@@ -8,8 +8,8 @@ import attrs
 import pytest
 
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
+from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.summarizers.facts import Facts
 from promptkit.compaction.summarizers.summarizer import (
     SECTIONS,
     TEMPLATE,
@@ -239,9 +239,7 @@ class TestTask:
         talk.answer("Now this.")
         talk.user("Good.")
 
-        facts = Facts.from_json(
-            updated_facts(attrs.evolve(task_of(talk), facts=updated_facts(first)))
-        )
+        facts = updated_facts(attrs.evolve(task_of(talk), facts=updated_facts(first)))
 
         assert facts.requests == ("Read the parser.", "And now?")
         assert facts.messages == len(first.plan.dropped) + 2
@@ -387,8 +385,8 @@ def test_memories_are_taken_from_the_answer_where_they_were_asked_for(
     text: str, memories: str, summary: str
 ) -> None:
     asked = taken(reply(text), tagged=False, task=attrs.evolve(TASK, memories=True))
-    assert (asked.text, asked.facts) == (summary, {"memories": memories})
-    assert taken(reply(text), tagged=False).facts == {}
+    assert (asked.text, asked.facts) == (summary, Facts(memories=memories))
+    assert taken(reply(text), tagged=False).facts == Facts()
 
 
 def test_hostile_replies_cost_linear_time() -> None:

@@ -607,3 +607,13 @@ class TestRendering:
 def test_jinja_is_imported_with_the_first_render_only() -> None:
     code = "import sys, promptkit.elements.template.template as t; t.Template(source='a'); assert 'jinja2' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_tags_that_a_loop_nests_in_each_other_may_be_deeper_than_the_call_stack() -> None:
+    source = (
+        "{% set ns = namespace(x='x') %}{% for i in range(depth) %}"
+        "{% set one_more %}{% group %}{{ ns.x }}{% endgroup %}{% endset %}{% set ns.x = one_more %}"
+        "{% endfor %}{% user %}{{ ns.x }}{% enduser %}"
+    )
+    template = Template(source=source, values={"depth": 2 * sys.getrecursionlimit()})
+    assert render(template, budget=9, tokenizer=WordTokenizer()).messages[0].text == "x"

@@ -9,7 +9,8 @@ import attrs
 import pytest
 
 from promptkit import Message
-from promptkit.compaction.summarizers.facts import Facts, extend_facts
+from promptkit.compaction.planning.facts import Facts
+from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.lab.recordings.exporting import to_anthropic_json
 from promptkit.tools import is_error_result
 from promptkit.transcript.log.view import ViewItem

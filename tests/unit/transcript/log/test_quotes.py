@@ -118,8 +118,8 @@ def test_a_summarizer_is_given_the_references_and_facts_do_not_repeat_what_was_r
         False,
         False,
     ]
-    assert not updated_facts(task).get("errors")
-    assert not updated_facts(task).get("commands")
+    assert not updated_facts(task).errors
+    assert not updated_facts(task).commands
 
 
 def read_back(file: Path, change: Callable[[str], str] = str, times: int = 1) -> Transcript:
