@@ -100,6 +100,7 @@ class Transcript:
         self._labels: dict[str, str] = {}
         self._stem: EntryNumbers | None = None  # the part of the path that is in `_earlier`
         self._path: list[Entry] = []
+        self._asked_path: tuple[Entry, ...] | None = None  # the same, since it was asked for
         self._path_ids: set[str] = set()
         self._call_ids: set[str] = set()  # ids of the tool calls on the path
         self._tree = EntryTree(
@@ -183,8 +184,10 @@ class Transcript:
         The result does not change. In a long conversation it reads older entries when they are
         asked for; otherwise it is a tuple.
         """
+        if self._asked_path is None:
+            self._asked_path = tuple(self._path)
         stem, tail = (
-            (self._stem, tuple(self._path))
+            (self._stem, self._asked_path)
             if leaf is None or leaf == self.leaf
             else self._walk(self.get(leaf).id)
         )
@@ -559,6 +562,7 @@ class Transcript:
 
     def _extend_path(self, entries: Sequence[Entry]) -> None:
         self._path.extend(entries)
+        self._asked_path = None
         self._path_ids.update(entry.id for entry in entries)
         self._call_ids.update(
             call.id for entry in entries if entry.message for call in entry.message.tool_calls
