@@ -757,11 +757,15 @@ class _RecordedRequests(RecordedViews):
                 else changed
             )
         entry = self._path[self._places[item.entry_id]]
-        if item.kind == "summary":
-            return attrs.evolve(
+        return (
+            attrs.evolve(
                 changed, kind="summary", time=entry.time or None, covers=self._covered(entry)
             )
-        return attrs.evolve(changed, kind="summary") if item.kind == "branch_summary" else changed
+            if item.kind == "summary"
+            else attrs.evolve(changed, kind="summary")
+            if item.kind == "branch_summary"
+            else changed
+        )
 
     def _covered(self, entry: Entry) -> tuple[int, int]:
         """Return the numbers of the messages that a checkpoint stands for: those since the last reset, before those that it keeps."""

@@ -523,20 +523,27 @@ class Transcript:
 
         The newest ones are looked at first, and then all.
         """
-        if (stem := self._stem) is None or call_id is None:
-            return False
-        if any(
-            call.id == call_id
-            for entry in reversed(EntrySequence(stem, (), start=max(0, len(stem) - RECENT_ENTRIES)))
-            if entry.message
-            for call in entry.message.tool_calls
-        ):
-            return True
-        return any(
-            call.id == call_id
-            for number in stem.earlier.find_text([call_id])
-            if stem.index(number) is not None and (message := self._read_earlier(number).message)
-            for call in message.tool_calls
+        stem = self._stem
+        return (
+            stem is not None
+            and call_id is not None
+            and (
+                any(
+                    call.id == call_id
+                    for entry in reversed(
+                        EntrySequence(stem, (), start=max(0, len(stem) - RECENT_ENTRIES))
+                    )
+                    if entry.message
+                    for call in entry.message.tool_calls
+                )
+                or any(
+                    call.id == call_id
+                    for number in stem.earlier.find_text([call_id])
+                    if stem.index(number) is not None
+                    and (message := self._read_earlier(number).message)
+                    for call in message.tool_calls
+                )
+            )
         )
 
     def _find_earlier_leaves(self) -> Iterator[Entry]:

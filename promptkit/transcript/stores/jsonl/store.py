@@ -285,17 +285,14 @@ class JsonlStore:
         The caller must hold the lock.
         """
         position = self._position
-        try:
+        with suppress(OSError):  # reading reports what is wrong
             status = self.path.stat()
-        except OSError:
-            status = None  # reading reports what is wrong
-        if (
-            position
-            and status
-            and (status.st_dev, status.st_ino) == position.identity
-            and status.st_size == position.end
-        ):
-            return
+            if (
+                position
+                and (status.st_dev, status.st_ino) == position.identity
+                and status.st_size == position.end
+            ):
+                return
         loaded, _ = self._read(position)
         if loaded.entries or loaded.problems:
             self._unreported.append(loaded)
