@@ -108,19 +108,16 @@ def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 def _transcript_file(messages: Sequence[Message]) -> str | None:
     """Return the transcript file that the breadcrumb of a summary names."""
     for message in messages:
-        summary = extract_summary_text(message)
-        if summary is not None and (found := BREADCRUMB_LOCATION.search(summary)):
+        if found := BREADCRUMB_LOCATION.search(extract_summary_text(message) or ""):
             place: str = json.loads(found[1])
             return place
     return None
 
 
 def _answer(messages: Sequence[Message]) -> str:
-    start = len(messages)
-    while start and messages[start - 1].role == "tool":
-        start -= 1
-    if results := messages[start:]:
-        calls = {call.id: call for call in messages[start - 1].tool_calls}
+    results = [*takewhile(lambda message: message.role == "tool", reversed(messages))][::-1]
+    if results:
+        calls = {call.id: call for call in messages[-len(results) - 1].tool_calls}
         return "\n\n".join(
             _describe_result(calls.get(message.tool_call_id or ""), message.text)
             for message in results

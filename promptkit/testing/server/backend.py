@@ -169,11 +169,15 @@ class Backend:
 
     def list_models(self) -> HttpResponse:
         """Answer a request for the list of models."""
-        data = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "promptkit"}
-            for name in self.models
-        ]
-        return json_response({"object": "list", "data": data})
+        return json_response(
+            {
+                "object": "list",
+                "data": [
+                    {"id": name, "object": "model", "created": 0, "owned_by": "promptkit"}
+                    for name in self.models
+                ],
+            }
+        )
 
     def answer(self, exchange: Exchange) -> HttpResponse:
         """Answer a request, and record the outcome in the exchange."""

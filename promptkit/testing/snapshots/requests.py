@@ -51,7 +51,8 @@ class _ClientRequest(Protocol):
     url: _Url
     headers: Mapping[str, str]
 
-    def read(self) -> bytes: ...
+    def read(self) -> bytes:
+        """Return the body."""
 
 
 def read_request(value: object) -> HttpRequest:
@@ -153,8 +154,11 @@ def _list_names(item: object) -> Iterator[str]:
     """Yield the words by which a reader recognizes an item: its role, its type, its name."""
     fields = as_mapping(item)
     for each in (fields, as_mapping(fields.get("function"))):
-        names = (each.get(key) for key in ("role", "type", "name"))
-        yield from (quote_inline(name) for name in names if isinstance(name, str))
+        yield from (
+            quote_inline(name)
+            for key in ("role", "type", "name")
+            if isinstance(name := each.get(key), str)
+        )
 
 
 def _has_items(value: object) -> bool:
@@ -163,8 +167,6 @@ def _has_items(value: object) -> bool:
 
 
 def _is_long(value: object) -> bool:
-    if isinstance(value, str):
-        return "\n" in value
     return _has_items(value) or any(
-        isinstance(each, str) and "\n" in each for each in as_mapping(value).values()
+        isinstance(each, str) and "\n" in each for each in (value, *as_mapping(value).values())
     )
