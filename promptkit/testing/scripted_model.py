@@ -78,8 +78,7 @@ class NoStepLeftError(AssertionError):
     """The number of steps."""
 
     def __str__(self) -> str:
-        steps = "its only step is" if self.steps == 1 else f"its {self.steps} steps are"
-        return f"ScriptedModel received another request, but {steps} used up. The request:\n{self.request}"
+        return f"ScriptedModel received another request, but {'its only step is' if self.steps == 1 else f'its {self.steps} steps are'} used up. The request:\n{self.request}"
 
 
 @attrs.define

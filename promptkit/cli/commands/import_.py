@@ -239,11 +239,9 @@ def _print(file: Path | str, output: Path | str | None, result: recordings.Impor
 
 def _print_counts(counts: Mapping[str, int]) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right")
+    table = Table("", Column(justify="right"), box=None, show_header=False, pad_edge=False)
     for name, count in counts.items():
         table.add_row(LABELS.get(name, name.replace("_", " ")), f"{count:,}")
     Console(file=sys.stdout, highlight=False).print(table)
