@@ -51,8 +51,7 @@ class _ClientRequest(Protocol):
     url: _Url
     headers: Mapping[str, str]
 
-    def read(self) -> bytes:
-        """Return the body."""
+    def read(self) -> bytes: ...
 
 
 def read_request(value: object) -> HttpRequest:
