@@ -214,15 +214,11 @@ def _warn(file: Path | str, result: recordings.ImportResult) -> None:
         (result.skipped, result.counts.skipped_lines),
         (result.relocated, result.relocated_count),
     ):
-        for problem in problems[:MAX_PROBLEMS]:
-            click.echo(escape_control_chars(f"{file}:{problem.line}: {problem.detail}"), err=True)
+        lines = [f"{file}:{each.line}: {each.detail}" for each in problems[:MAX_PROBLEMS]]
         if count > MAX_PROBLEMS:
-            click.echo(
-                escape_control_chars(
-                    f"{file}: {count - MAX_PROBLEMS:,} more problems of this kind."
-                ),
-                err=True,
-            )
+            lines.append(f"{file}: {count - MAX_PROBLEMS:,} more problems of this kind.")
+        for line in lines:
+            click.echo(escape_control_chars(line), err=True)
 
 
 def _print(file: Path | str, output: Path | str | None, result: recordings.ImportResult) -> None:
