@@ -288,10 +288,9 @@ class ToolCallPairer:
                 else attrs.evolve(result, tool_call_id=call.id)
             )
             self.sources[place] = call.result
+        self._missing.pop(block.turn, None)
         if found:
             self._missing[block.turn] = found
-        else:
-            self._missing.pop(block.turn, None)
 
     def _unmatched_results(self) -> Iterator[tuple[int, Repair]]:
         for turn in chain(*self._pool.values()):

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from types import GenericAlias, UnionType
@@ -801,26 +801,29 @@ def _make_strict(model: type[BaseModel]) -> dict[str, Json]:
 
     # JSON, as its type does not say
     schema = cast("dict[str, Json]", pydantic_function_tool(model)["function"].get("parameters"))
-    waiting: list[Json] = [schema]
-    while waiting:
-        found = waiting.pop()
-        if isinstance(found, dict):
-            if "oneOf" in found:
-                found["anyOf"] = found.pop("oneOf")
-            waiting.extend(found.values())
-        elif isinstance(found, list):
-            waiting.extend(found)
+    for _, found in _iter_objects(schema):
+        if "oneOf" in found:
+            found["anyOf"] = found.pop("oneOf")
     return schema
 
 
 def _find_open_object(schema: Json) -> str | None:
     """Return where a schema has an object with fields that it does not list, as dicts have; None if nowhere."""
+    places = (
+        place
+        for place, found in _iter_objects(schema)
+        if found.get("type") == "object" and found.get("additionalProperties") is not False
+    )
+    return next(places, None)
+
+
+def _iter_objects(schema: Json) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Yield the objects that a schema consists of, each with the argument that it is in. Values of arguments are none."""
     waiting: list[tuple[str, Json]] = [("an argument", schema)]
     while waiting:
         place, found = waiting.pop()
-        if isinstance(found, Mapping):
-            if found.get("type") == "object" and found.get("additionalProperties") is not False:
-                return place
+        if isinstance(found, dict):
+            yield place, found
             properties = found.get("properties")
             values = {"properties", "default", "enum", "const", "examples"}
             waiting.extend((place, found[name]) for name in found if name not in values)

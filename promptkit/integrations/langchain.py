@@ -75,8 +75,6 @@ if TYPE_CHECKING:
 
     Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type
     Response: TypeAlias = ModelResponse[Any]  # Any: and the structured response
-    Handler: TypeAlias = Callable[[Request], Response]
-    AsyncHandler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 __all__ = ["CompactionMiddleware", "FitMiddleware"]
 
@@ -139,7 +137,9 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
                 raise
         return handler(request.override(messages=_write_all(self._fit(request, facts).messages)))
 
-    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+    async def awrap_model_call(
+        self, request: Request, handler: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
         """Send what fits, in an event loop."""
         facts = self._reader.read(request)
         fitted = self._fit(request, facts)
@@ -227,7 +227,9 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         loop.wait(partial(self._add_reply, issued, response))
         return response
 
-    async def awrap_model_call(self, request: Request, handler: AsyncHandler) -> Response:
+    async def awrap_model_call(
+        self, request: Request, handler: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
         """Send the thread as its window shows it, in an event loop, which is not blocked meanwhile."""
         make, loop = self._prepare(request), self._windows.loop
         issued = await loop.wait_async(make)
@@ -263,16 +265,18 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             await self._windows.reply(issued, _read_message(answer), _read_usage(answer))
 
 
+@attrs.define(eq=False)
 class _RequestReader:
     """Read what LangChain's requests say besides their messages.
 
     The tools are converted once, as long as they are the same objects.
     """
 
-    def __init__(self, budget: Budget, model: str | None) -> None:
-        self.budget = check_budget(budget)
-        self.model = model
-        self._tools: tuple[Sequence[object], tuple[ToolDefinition, ...]] = (), ()
+    budget: Budget = attrs.field(converter=check_budget)
+    model: str | None
+    _tools: tuple[Sequence[object], tuple[ToolDefinition, ...]] = attrs.field(
+        default=((), ()), init=False
+    )
 
     def read(self, request: Request) -> ModelFacts:
         name, system = self.model or _find_name(request.model), request.system_message

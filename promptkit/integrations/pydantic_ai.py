@@ -135,7 +135,7 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
     ) -> ModelResponse:
         """Ask for another attempt after the first refusal."""
         refusal = find_overflow(error, ModelContextWindowExceededError)
-        if refusal is not None and request_context.attempt <= FIRST:
+        if refusal is not None and request_context.attempt <= 1:
             facts = _read_facts(request_context, self._budget, self._model)
             if self._fitter.learn(facts, self._fit(request_context, facts), refusal):
                 raise RetryModelRequest from error
@@ -254,17 +254,13 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         issued = self._issued.pop(ctx.run_id or "", None)
         if (
             issued is not None
-            and request_context.attempt <= FIRST
+            and request_context.attempt <= 1
             and await self._windows.loop.wait_async(
                 partial(self._windows.recover, issued, error, ModelContextWindowExceededError)
             )
         ):
             raise RetryModelRequest from error
         raise error
-
-
-FIRST = 1
-"""The number of the first attempt at a request."""
 
 
 def _read_facts(request: ModelRequestContext, budget: Budget, model: str | None) -> ModelFacts:

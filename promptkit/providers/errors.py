@@ -354,7 +354,7 @@ def _find_overflow(
     codes: frozenset[str], texts: tuple[str, ...], param: str | None
 ) -> Overflow | None:
     """Find a context overflow in the codes and sentences of an error; None if there is none."""
-    too_long = codes & TOO_LONG and param is not None and _CONVERSATION_PARAM.fullmatch(param)
+    too_long = codes & TOO_LONG and _CONVERSATION_PARAM.fullmatch(param or "")
     for pattern in OVERFLOW_TEXTS:
         for text in texts:
             if match := pattern.search(text):

@@ -18,7 +18,7 @@ import attrs
 
 from promptkit.errors import EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError
 from promptkit.messages import as_mapping
-from promptkit.providers.errors import Failure, error_from_failure
+from promptkit.providers.errors import BAD_REQUEST, Failure, error_from_failure
 from promptkit.providers.model import PURPOSE_HEADER, ModelOptions, Reply
 
 
@@ -190,8 +190,6 @@ def read_model(response: Any, model: str, sdk: Sdk) -> Mapping[str, object]:  # 
 _BAD_HEADER = "a header of the request, such as the API key, has a character that headers cannot have: remove it from the key."
 # The text does not quote the header, which is secret.
 
-_BAD_REQUEST = 400  # the first status of an error
-
 
 def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN401  # Any: an exception of either SDK
     """Return the error to raise for one of the SDK's, or for the ValueError of a response that is not JSON."""
@@ -206,7 +204,7 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
                 Failure(
                     model=model,
                     message=error.message,
-                    status=error.status_code if error.status_code >= _BAD_REQUEST else None,
+                    status=error.status_code if error.status_code >= BAD_REQUEST else None,
                     body=error.body,
                     retry_after=parse_retry_after(error.response.headers),
                 )

@@ -138,7 +138,7 @@ def setting(
                 name if isinstance(name, OriginalName) else OriginalName(name) for name in names
             ),
             "threshold": threshold,
-            "minimum": minimum,
+            "minimum": 0 if threshold and minimum is None else minimum,
             "maximum": maximum,
         },
         converter=attrs.Converter(_read_size, takes_field=True),
@@ -477,16 +477,14 @@ def _check_limits(field: attrs.Attribute[Any], value: object, source: str) -> No
     """Raise SettingsError for a number outside its limits, or for a threshold between a share and a number of tokens."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return
-    limits = field.metadata
-    minimum, maximum = limits.get("minimum"), limits.get("maximum")
-    if limits.get("threshold"):
+    minimum, maximum = field.metadata.get("minimum"), field.metadata.get("maximum")
+    if field.metadata.get("threshold"):
         try:
             resolve_threshold(value, None, setting=field.name)
         except InvalidArgumentError as error:
             raise SettingsError(
                 source=source, setting=field.name, why=str(error).rstrip(".")
             ) from error
-        minimum = 0 if minimum is None else minimum
     if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
         allowed = " and ".join(
             [

@@ -167,7 +167,7 @@ def recall(  # noqa: PLR0913  # keywords
     arguments: Mapping[str, object],
     *,
     tokenizer: Tokenizer | None = None,
-    max_tokens: int | str = PAGE_TOKENS,
+    max_tokens: int = PAGE_TOKENS,
     index: SearchableStore | None = None,
     redactor: Redactor | None = None,
 ) -> str:
@@ -201,8 +201,7 @@ def recall(  # noqa: PLR0913  # keywords
         if isinstance(path, EntrySequence) and len(path) > LONG
         else _Conversation(path, redactor=redactor)
     )
-    limit = read_tokens(max_tokens)
-    room = max(limit // 2, limit - tokenizer.count(_describe_next(name, text, 10_000)))
+    room = max(max_tokens // 2, max_tokens - tokenizer.count(_describe_next(name, text, 10_000)))
     if name == "entry":
         pages = conversation.read_entry(text, tokenizer, room)
     elif name == "pattern":

@@ -67,10 +67,6 @@ ELEMENT_FILTER = "promptkit element"
 """The filter that turns a tag into an element. A template cannot call it, since its name contains a
 space."""
 
-
-COMPONENT = "component"
-"""The tag that inserts a component."""
-
 COMPONENT_FILTER = "promptkit component"
 """The filter that creates the element of a component."""
 
@@ -365,7 +361,7 @@ class _Tags(Extension):
 class _ComponentTag(Extension):
     """Parses `{% component History(turns=turns, flex_grow=1) %}`, which inserts a component of the program."""
 
-    tags = {COMPONENT}  # noqa: RUF012  # Jinja declares the type
+    tags = {"component"}  # noqa: RUF012  # Jinja declares the type
 
     def parse(self, parser: Parser) -> nodes.Node:
         """Parse the tag into an output of the element that the filter creates."""

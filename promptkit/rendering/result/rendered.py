@@ -154,18 +154,13 @@ class Rendered:
     def explain(self) -> str:
         """Describe the render as text for a terminal: tokens, budget, removals, notes and repairs."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        removed = (
-            [f"removed {len(self.removals)}, lowest first:", *_format_removals(self.removals)]
-            if self.removals
-            else ["nothing was removed"]
-        )
         notes = [wrap(f"note: {note}", _WIDTH, subsequent_indent="  ") for note in self.notes]
         return "\n".join(
             [
                 f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {len(self.messages)} message{'' if len(self.messages) == 1 else 's'}",
                 *([f"{self.reserved:,} tokens reserved"] if self.reserved else []),
                 *([] if self.context is None else [self.context.explain()]),
-                *removed,
+                *(_format_removals(self.removals) or ["nothing was removed"]),
                 *chain.from_iterable(notes),
                 *(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs),
             ]
@@ -227,7 +222,7 @@ def _count_omitted(message: Message, target: WireFormat, tokenizer: Tokenizer) -
 
 
 def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
-    """Format removals as the lines of a table."""
+    """Format removals as the lines of a table, under a title. None: no lines."""
     rows = [
         ("", "tokens", "priority", "element", "reason"),
         *(
@@ -246,18 +241,17 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
     reasons = min(reasons, max(room // 2, room - labels))
     widths = [*numbers, min(labels, room - reasons), reasons]
     cells = [
-        [
-            cell.rjust(width) if column in _NUMBER_COLUMNS else _shorten(cell, width).ljust(width)
+        [  # figures are aligned to the right
+            cell.rjust(width) if column < len(numbers) else _shorten(cell, width).ljust(width)
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         ]
         for row in rows
     ]
-    return ["  " + "  ".join(row).rstrip() for row in cells]
+    lines = ["  " + "  ".join(row).rstrip() for row in cells]
+    return [f"removed {len(removals)}, lowest first:", *lines] if removals else []
 
 
 _WIDTH = 100  # characters of a line of `explain`
-
-_NUMBER_COLUMNS = range(3)  # aligned to the right
 
 
 def _shorten(text: str, width: int) -> str:

@@ -160,7 +160,7 @@ def _record_flex_groups(pruner: Pruner, builder: _ItemBuilder) -> Iterator[Trace
         sizer.tokens_used(node)  # this settles everything below the node
         remaining = max(0, sizer.budget_of(node) - sizer.count_own(node))
         for index, group in enumerate(node.layout.groups):
-            held_back = sum(
+            held_back = (
                 resolve_reserve(remaining, reserve)
                 for at, reserve in node.layout.reserves
                 if at > index
@@ -171,7 +171,7 @@ def _record_flex_groups(pruner: Pruner, builder: _ItemBuilder) -> Iterator[Trace
                     container=builder.ids[node],
                     grow=group.grow if isfinite(group.grow) else None,
                     available=remaining,
-                    reserved=min(held_back, remaining),
+                    reserved=min(sum(held_back), remaining),
                     members=tuple(
                         TraceShare(
                             item=builder.ids[member],
@@ -325,10 +325,8 @@ class _ItemBuilder:
     def _build_item(
         self, item: Item, node: Node, position: int, parent: TraceItem | None
     ) -> TraceItem:
-        label, path = "", Path()
-        if parent is not None:
-            label = format_label(node, position)
-            path = self._paths[parent.id].append(label)
+        label = "" if parent is None else format_label(node, position)
+        path = Path() if parent is None else self._paths[parent.id].append(label)
         since, until = _find_lifetime(
             item, NEVER_REMOVED if parent is None else node.removed_at[position], parent
         )
@@ -414,10 +412,9 @@ class _ItemBuilder:
                 text=item.text,
                 tokens=self._sizer.count_item(item),
             )
-        messages = item.messages or ()
         return (
-            self._describe_message(built, messages[0])
-            if len(messages) == 1
+            self._describe_message(built, item.messages[0])
+            if item.messages and len(item.messages) == 1
             else evolve(built, kind="container")
         )
 
