@@ -118,7 +118,6 @@ def test_codex_the_person_s_messages_stay_and_the_summary_comes_last_behind_its_
     ]
 
 
-@pytest.mark.spec("E69")
 def test_names_are_listed_first_and_for_longer_where_the_messages_that_stay_have_their_words() -> (
     None
 ):
@@ -143,6 +142,7 @@ def test_names_are_listed_first_and_for_longer_where_the_messages_that_stay_have
     assert list_names(attrs.evolve(plan, kept=())) == ["load_row"]
 
 
+@pytest.mark.spec("E69")
 def test_the_next_checkpoint_takes_over_the_messages_but_not_the_summary_whatever_its_form() -> (
     None
 ):
