@@ -260,6 +260,7 @@ class ToolCallPairer:
             block.calls, key=lambda call: math.inf if call.result is None else call.result
         )
         for place, call in enumerate(ordered, block.start + 1):
+            self.sources[place] = block.turn if call.result is None else call.result
             if call.result is None:
                 found.append(
                     self._locate_repair(
@@ -271,7 +272,6 @@ class ToolCallPairer:
                 self.messages[place] = Message(
                     role="tool", content=(MISSING_TOOL_RESULT,), tool_call_id=call.id
                 )
-                self.sources[place] = block.turn
                 continue
             if call.moved:
                 found.append(
@@ -287,7 +287,6 @@ class ToolCallPairer:
                 if result.tool_call_id == call.id
                 else attrs.evolve(result, tool_call_id=call.id)
             )
-            self.sources[place] = call.result
         self._missing.pop(block.turn, None)
         if found:
             self._missing[block.turn] = found

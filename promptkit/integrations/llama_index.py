@@ -233,10 +233,10 @@ class WindowMemory(BaseChatStoreMemory):
     def get(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # the framework's
         """Return the messages for a request."""
         messages = list(self.get_all())
-        return (
-            self._fit_messages(messages)
+        return self._show(
+            self._fitter.fit(messages, self._facts)
             if self._windows is None
-            else self._show(self._windows.loop.wait(self._prepare(self._windows, messages)))
+            else self._windows.loop.wait(self._prepare(self._windows, messages))
         )
 
     async def aget(self, input: str | None = None, **kwargs: Any) -> list[ChatMessage]:  # noqa: A002, ANN401  # as above
@@ -246,12 +246,10 @@ class WindowMemory(BaseChatStoreMemory):
         """
         await self._take_turn()
         messages = list(await self.aget_all())
-        return (
-            self._fit_messages(messages)
+        return self._show(
+            self._fitter.fit(messages, self._facts)
             if self._windows is None
-            else self._show(
-                await self._windows.loop.wait_async(self._prepare(self._windows, messages))
-            )
+            else await self._windows.loop.wait_async(self._prepare(self._windows, messages))
         )
 
     def recover(self, error: BaseException) -> bool:
@@ -273,13 +271,6 @@ class WindowMemory(BaseChatStoreMemory):
         """Do as `recover`, in an event loop, which is not blocked meanwhile."""
         return await anyio.to_thread.run_sync(self.recover, error)
 
-    def _fit_messages(self, messages: list[ChatMessage]) -> list[ChatMessage]:
-        self._last = self._fitter.fit(messages, self._facts)
-        # Those that repair what the store has, such as a result that is missing, are not
-        # LlamaIndex's yet.
-        given = cast("tuple[ChatMessage | Message, ...]", self._last.messages)
-        return [_write(message) if isinstance(message, Message) else message for message in given]
-
     def _prepare(
         self, windows: ThreadWindows, messages: list[ChatMessage]
     ) -> Callable[[], Awaitable[IssuedRequest]]:
@@ -292,12 +283,16 @@ class WindowMemory(BaseChatStoreMemory):
             end_turns=True,
         )
 
-    def _show(self, issued: IssuedRequest) -> list[ChatMessage]:
-        """Return the messages that a window shows: the store's own, copies of shortened ones, and summaries."""
-        self._last = issued
-        return [
-            _write(each) if isinstance(each, Message) else each for each in issued.show(_rebuild)
-        ]
+    def _show(self, last: Fitted[ChatMessage] | IssuedRequest) -> list[ChatMessage]:
+        """Return the messages of a request: the store's own, copies of shortened ones, and new ones, such as summaries."""
+        self._last = last
+        # Those that repair what the store has, such as a result that is missing, are not
+        # LlamaIndex's yet.
+        shown = cast(
+            "Sequence[ChatMessage | Message]",
+            last.messages if isinstance(last, Fitted) else last.show(_rebuild),
+        )
+        return [_write(each) if isinstance(each, Message) else each for each in shown]
 
     async def _take_turn(self) -> None:
         """Take what an agent has of the running turn, which it would put into the memory at the end of the turn, and send until then."""

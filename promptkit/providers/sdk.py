@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any, Generic, Protocol, Self, TypeVar, Unpack, cast
@@ -240,12 +240,10 @@ def _error_from_connection(error: Any, model: str, sdk: Sdk) -> ModelError:  # n
 def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait that a response's headers ask for, as a number or as a date; None if they do not."""
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        try:
+        with suppress(ValueError):
             seconds = float(headers.get(name, "")) * unit
-        except ValueError:
-            continue
-        if 0 <= seconds < float("inf"):
-            return seconds
+            if 0 <= seconds < float("inf"):
+                return seconds
     try:
         until = parsedate_to_datetime(headers.get("retry-after", ""))
         now = parsedate_to_datetime(headers.get("date", ""))

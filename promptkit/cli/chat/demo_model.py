@@ -9,8 +9,10 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import takewhile
+from operator import eq
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
+from promptkit.cli.output.terminal import count_nouns
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.planning.breadcrumb import BREADCRUMB_LOCATION
 from promptkit.providers import Reply
@@ -67,8 +69,7 @@ class ScriptedChatModel:
     def _usage(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], answer: Message
     ) -> Usage:
-        pairs = zip(self._last, messages, strict=False)
-        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        same = sum(takewhile(bool, map(eq, self._last, messages)))
         self._last = tuple(messages)
         system = next((message.text for message in messages if message.role == "system"), False)
         overhead = self._sizer.tokenizer.count_overhead(tools, system=system).tokens
@@ -145,6 +146,4 @@ def _describe_result(call: ToolCall | None, text: str) -> str:
     quoted = [line.strip() for line in lines if line.strip()][:MAX_QUOTED_LINES]
     begin = ", which begin with" if len(lines) > len(quoted) else ""
     excerpt = "\n".join(f"    {line[:MAX_QUOTED_CHARACTERS].rstrip()}" for line in quoted)
-    return (
-        f"{what} gave {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{excerpt}"
-    )
+    return f"{what} gave {count_nouns(len(lines), 'line')}{begin}:\n\n{excerpt}"

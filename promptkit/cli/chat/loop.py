@@ -391,8 +391,8 @@ def _limit_rows(heading: str, rows: Sequence[str]) -> list[str]:
 
 def _omitted_row(message: Message, size: int, width: int) -> str:
     calls = " ".join(f"→ {call.name} {call.arguments[:width]}" for call in message.tool_calls)
-    said = " ".join(f"{message.text[: 4 * width]} {calls}".split())
-    return clip(escape_control_chars(f"{size:>8,} tokens  {message.role:<9}  {said}"), width)
+    said = _one_line(f"{message.text[: 4 * width]} {calls}")
+    return clip(f"{size:>8,} tokens  {message.role:<9}  {said}", width)
 
 
 def _removal_row(removal: Removal, width: int) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import attrs
 import click
 
-from promptkit import ContextBudget, JsonlStore, Message, Transcript
+from promptkit import ContextBudget, JsonlStore, Transcript
 from promptkit.cli.input.model import open_model
 from promptkit.cli.output.terminal import (
     clip,
@@ -116,18 +115,14 @@ def compact_file(options: CompactOptions) -> None:
 
 async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
     tokenizer = tokenizer_for(options.model)
-    sizer = Sizer(tokenizer)
-
-    def count(messages: Iterable[Message]) -> int:
-        return sum(map(sizer.count_message, messages))
-
+    count = Sizer(tokenizer).count_message
     view = build_view(transcript.path())
-    before = count(view.messages)
+    before = sum(map(count, view.messages))
     plan = select(view, leaf=transcript.leaf or "", tokenizer=tokenizer)
     nothing = Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
     if plan.is_empty:
         return nothing
-    dropped_tokens = count(item.message for item in (*plan.dropped, *plan.prefix))
+    dropped_tokens = sum(count(item.message) for item in (*plan.dropped, *plan.prefix))
     budget = ContextBudget.for_model(
         options.model or "", tokenizer=tokenizer, window=options.window
     )
@@ -164,7 +159,7 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
         draft=draft,
         entry=entry,
         before=before,
-        after=count(shown),
+        after=sum(map(count, shown)),
         beside=beside.strip(),
         limit=budget.limit,
     )

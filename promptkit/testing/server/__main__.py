@@ -72,8 +72,12 @@ def run(
     """Run a server that speaks OpenAI's protocol and Anthropic's, for tests."""
     answers = read_script(script) if script else Script(after=echo)
     stopped = Event()
+
+    def stop(*_: object) -> None:
+        stopped.set()
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stopped.set())
+        signal.signal(number, stop)
     with serve(
         window=window,
         script=answers.steps,

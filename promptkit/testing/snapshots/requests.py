@@ -51,8 +51,7 @@ class _ClientRequest(Protocol):
     url: _Url
     headers: Mapping[str, str]
 
-    def read(self) -> bytes:
-        """Return the body."""
+    def read(self) -> bytes: ...
 
 
 def read_request(value: object) -> HttpRequest:
@@ -117,8 +116,15 @@ def format_request(
     """
     body = stabilizer.stabilize_json(redact_json(request.body, redactor))
     headers = "\n".join(f"{name}: {redactor(text)}" for name, text in request.headers.items())
-    blocks = [f"# {request.title}", *([fence_text(headers)] if headers else [])]
-    return "{}\n".format("\n\n".join([*blocks, *_format_value(body, "body", 1)]))
+    return "{}\n".format(
+        "\n\n".join(
+            [
+                f"# {request.title}",
+                *([fence_text(headers)] if headers else []),
+                *_format_value(body, "body", 1),
+            ]
+        )
+    )
 
 
 def _format_value(value: object, name: str, level: int) -> Iterator[str]:
