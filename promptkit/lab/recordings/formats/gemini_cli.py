@@ -143,10 +143,10 @@ class _LineReader:
                 yield from self._release()
                 entries = self._chain.add(keep_bad_line(NAME, number, line, record))
                 yield Batch(entries=entries, skipped=(ReadProblem(line=number, detail=record),))
-            elif _is_message(record):
-                yield from self._hold(record)
             else:
-                yield from self._read_session_line(record)
+                yield from (
+                    self._hold(record) if _is_message(record) else self._read_session_line(record)
+                )
         yield from self._release()
 
     def _hold(self, record: JsonObject) -> Iterator[Batch]:
