@@ -7,11 +7,13 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
-from promptkit.messages import Json, OpaquePart, as_mapping, as_sequence
+from promptkit.messages import Json, OpaquePart
 from promptkit.transcript import Redactor, redact_json
 
 T = TypeVar("T")
-_Fact: TypeAlias = "str | int | attrs.AttrsInstance | tuple[_Fact, ...] | None"
+_Fact: TypeAlias = (
+    "str | int | Command | Skill | Pin | Name | OpaquePart | tuple[_Fact, ...] | None"
+)
 
 
 @attrs.frozen
@@ -194,12 +196,12 @@ def is_thinking(part: object) -> bool:
     return isinstance(value, Mapping) and value.get("type") in {"thinking", "redacted_thinking"}
 
 
-def pin_from_json(data: Mapping[str, object]) -> Pin:
+def pin_from_json(data: Mapping[str, Json]) -> Pin:
     """Read a pin as facts and the entries of pins store it. Values of another type are empty."""
     return Pin(**{name: _read_text(data.get(name)) for name in ("entry", "text", "by")})
 
 
-def pins_from_json(facts: Mapping[str, object]) -> tuple[Pin, ...]:
+def pins_from_json(facts: Mapping[str, Json]) -> tuple[Pin, ...]:
     """Return the pins in the facts of a checkpoint."""
     return _read_rows(facts.get("pins"), pin_from_json)
 
@@ -219,39 +221,40 @@ def thinking_from_json(facts: Mapping[str, Json]) -> OpaquePart | None:
 
 
 def _to_json(value: _Fact) -> Json:
-    if isinstance(value, tuple):
-        return [_to_json(each) for each in value]
-    return value if isinstance(value, str | int | None) else attrs.asdict(value)
+    if isinstance(value, Command | Skill | Pin | Name | OpaquePart):
+        return attrs.asdict(value)
+    return value if isinstance(value, str | int | None) else [_to_json(each) for each in value]
 
 
-def _read_skill(row: Mapping[str, object]) -> Skill:
+def _read_skill(row: Mapping[str, Json]) -> Skill:
     return Skill(_read_text(row.get("name")), _read_text(row.get("text")))
 
 
-def _read_count(value: object) -> int:
+def _read_count(value: Json) -> int:
     return max(0, value) if isinstance(value, int) else 0
 
 
-def _read_text(value: object) -> str:
+def _read_text(value: Json) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _read_optional(value: object) -> str | None:
+def _read_optional(value: Json) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _read_texts(value: object) -> tuple[str, ...]:
-    return tuple(each for each in as_sequence(value) if isinstance(each, str))
+def _read_texts(value: Json) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
-def _read_rows(value: object, read: Callable[[Mapping[str, object]], T]) -> tuple[T, ...]:
+def _read_rows(value: Json, read: Callable[[Mapping[str, Json]], T]) -> tuple[T, ...]:
     """Read the objects of a list."""
-    return tuple(read(as_mapping(row)) for row in as_sequence(value) if isinstance(row, Mapping))
+    rows = value if isinstance(value, list) else []
+    return tuple(read(row) for row in rows if isinstance(row, Mapping))
 
 
-def _read_counts(value: object) -> tuple[tuple[str, int], ...]:
+def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:
     counts: list[tuple[str, int]] = []
-    for row in as_sequence(value):
+    for row in value if isinstance(value, list) else []:
         match row:
             case [name, int(number)]:
                 counts.append((str(name), number))

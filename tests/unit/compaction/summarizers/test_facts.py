@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 
+import attrs
 import pytest
 from hypothesis import given, strategies as st
 
@@ -432,3 +433,17 @@ def test_names_are_bounded_and_survive_the_way_through_a_checkpoint() -> None:
     assert Facts.from_json({"names": [1, "x", {"text": "a", "seen": "b"}]}).names == (
         Name("a", 0, 0, 0),
     )
+
+
+def test_values_of_a_summary_s_own_facts_replace_those_of_the_messages() -> None:
+    found = Facts(requests=("Build it.",), read=("a.py",), messages=3)
+    own = Facts(read=("b.py",), earlier="", memories="")
+
+    assert found.merge(own) == attrs.evolve(found, read=("b.py",), earlier="", memories="")
+    assert found.merge(Facts()) == found
+
+
+def test_a_list_of_memories_that_is_empty_is_stored() -> None:
+    assert Facts(memories="").to_json() == {"memories": ""}
+    assert Facts.from_json({"memories": ""}).memories == ""
+    assert Facts.from_json({"memories": 1}).memories is None
