@@ -110,8 +110,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("promptkit")
 
-MANY = 4_000
-"""Entries whose view is built in the event loop at most, some 8 ms: that of more is built in the
+MANY = 2_500
+"""Entries whose view is built in the event loop at most, some 5 ms: that of more is built in the
 thread."""
 
 MAX_LOOK_UP = 5_000

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections.abc import Sequence
 from contextvars import ContextVar
 
 import pytest
 
-from promptkit.compaction.planning.worker import run_beside, run_in_worker, take_turn
+from promptkit.compaction.planning.worker import run_beside, run_in_turns, run_in_worker, take_turn
 from promptkit.messages import Message
 from promptkit.transcript import ViewItem
 
@@ -63,6 +65,37 @@ class TestTheWorker:
             return False
 
         assert asyncio.run(main())
+
+
+class TestManyMessages:
+    def test_are_read_a_few_at_a_time_the_short_ones_in_the_loop_which_goes_on_in_between(
+        self,
+    ) -> None:
+        short, long = SHORT[0].message, LONG[0].message
+        messages = [*[short] * 100, long, *[short] * 50]
+        read: list[tuple[Message, int, int]] = []
+        iteration = 0
+
+        def note(few: Sequence[Message]) -> None:
+            time.sleep(0.003)
+            read.extend((each, threading.get_ident(), iteration) for each in few)
+
+        async def count() -> None:
+            nonlocal iteration
+            while len(read) < len(messages):
+                iteration += 1
+                await asyncio.sleep(0)
+
+        async def main() -> None:
+            await asyncio.gather(count(), run_in_turns(note, messages))
+
+        asyncio.run(main())
+
+        own = threading.get_ident()
+        assert [message for message, _, _ in read] == messages
+        assert {thread for message, thread, _ in read if message is long}.isdisjoint({own})
+        assert sum(thread == own for _, thread, _ in read) > 100
+        assert len({at for _, _, at in read}) > 5
 
 
 class TestTurns:
