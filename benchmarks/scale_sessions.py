@@ -7,28 +7,30 @@ import gc
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from itertools import count
+from itertools import count, cycle
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.recorded import read_texts
+from benchmarks.scale_texts import KINDS, write_texts
 from benchmarks.tokenizing import encoding, fresh_tokenizer
-from benchmarks.workload import fresh, texts
+from benchmarks.workload import fresh
 from promptkit import AgentSession, ContextWindow, Message, ToolCall, Transcript, Usage, tool
+from promptkit.compaction.summarizers.summarizer import SECTIONS
 from promptkit.providers import Reply
+from promptkit.providers.model import COMPACTION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from typing import Unpack
 
     from promptkit import ToolDefinition
+    from promptkit.providers import Model
+    from promptkit.providers.model import ModelOptions
 
 __all__ = ["MEASURES"]
 
 INSTRUCTIONS: Final = "You are a coding agent. You say what you did in a sentence or two."
-
-WORDS: Final = ((8, 40), (8, 40), (20, 160), (40, 200))
-"""The fewest and most words of the texts of a round: a request, what is said before a call, its
-result, a reply. A message has some 90 tokens, as in recordings of agents."""
 
 COMPACTING: Final = "64k"
 """A budget in which the conversations of `first_turn` must be compacted, and those of `growing` are
@@ -63,19 +65,41 @@ def read_file(path: str) -> str:
 
 
 class ScriptedModel:
-    """A model that takes no time: it calls a tool and replies, in turns. It never writes a valid summary, so that every summarizer is tried."""
+    """A model that takes no time: it calls a tool and replies, in turns. It never writes a valid summary, so that it is asked for one three times."""
 
     name = UNKNOWN
+
+    def __init__(self) -> None:
+        self._calls = cycle((True, False))
 
     async def complete(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
     ) -> Reply:
-        """Return a call after a request of the user, and a text after its result."""
-        _ = tools
-        if messages[-1].role == "tool":
+        """Return a call, or a text."""
+        _ = messages, tools
+        if not next(self._calls):
             return _reply(Message(role="assistant", content=(_write(),)))
         call = ToolCall(id=f"call_{next(_numbers)}", name="read_file", arguments='{"path": "a.py"}')
         return _reply(Message(role="assistant", content=("I read it.",), tool_calls=(call,)))
+
+
+class SummarizingModel(ScriptedModel):
+    """The same, but it writes each summary at once."""
+
+    def with_options(self, **options: Unpack[ModelOptions]) -> Model:
+        """Return the model that writes summaries for a request for one, and else this model."""
+        return _SummaryWriter() if options.get("purpose") == COMPACTION else self
+
+
+class _SummaryWriter(ScriptedModel):
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
+        """Return a text under each heading."""
+        _ = messages, tools
+        parts = "\n".join(f"{at}. {name}\n{_write(0)}" for at, name in enumerate(SECTIONS, 1))
+        summary = f"<summary>\n{parts}\n</summary>"
+        return _reply(Message(role="assistant", content=(summary,)))
 
 
 def _reply(message: Message) -> Reply:
@@ -86,11 +110,11 @@ def _reply(message: Message) -> Reply:
     )
 
 
-_POOLS: Final = [texts(2_000, words, seed=at) for at, words in enumerate(WORDS)]
+_POOLS: Final = [write_texts(2_000, kind) for kind in range(len(KINDS))]
 
 
 def _write(kind: int = -1) -> str:
-    """Return another text of a kind, the longest by default: a new object, like no other."""
+    """Return another text of a kind, a reply by default: a new object, like no other."""
     number = next(_numbers)
     return f"{number} {_POOLS[kind][number % len(_POOLS[kind])]}"
 
@@ -162,11 +186,13 @@ def least(
     return {name: min(each[name] for each in found) for name in found[0]}
 
 
-def _session(messages: Sequence[Message], budget: str) -> AgentSession:
+def _session(
+    messages: Sequence[Message], budget: str, model: ScriptedModel | None = None
+) -> AgentSession:
     transcript = Transcript()
     transcript.append_messages(*messages)
     return AgentSession(
-        model=ScriptedModel(),
+        model=model or ScriptedModel(),
         transcript=transcript,
         instructions=INSTRUCTIONS,
         tools=[read_file],
@@ -190,22 +216,35 @@ def _window(messages: Sequence[Message]) -> ContextWindow:
 
 
 def measure_first_turn() -> dict[int, dict[str, float]]:
-    """Measure the first turn of a session over a long conversation, which must be compacted."""
+    """Measure the first turn of a session over a long conversation, which must be compacted.
+
+    `over_floor` is its processor time over the floor with a model that writes the summary at once, as
+    sessions meet it; `refused_over_floor` with one whose texts are no summaries, so that three are
+    asked for and the summary is extracted in the end. `longest_block_ms` is the longest that another
+    task waits in either, in turns of their own: a task that watches takes processor time itself.
+    """
     figures: dict[int, dict[str, float]] = {}
+    models = {"over_floor": SummarizingModel, "refused_over_floor": ScriptedModel}
     for messages in FIRST_TURNS:
 
         async def run(messages: int = messages) -> dict[str, float]:
-            history, gaps = converse(messages), Gaps()
-            floor = measure_floor(history)
-            async with _session(history, COMPACTING) as session:
-                start = time.process_time()
-                await session.run(_write())
-                seconds = time.process_time() - start
-            async with _session(converse(messages), COMPACTING) as session, gaps.measuring():
-                await session.run(_write())
-            return {"over_floor": seconds / floor, "longest_block_ms": 1000 * gaps.longest}
+            gaps, found = Gaps(), dict[str, float]()
+            for name, model in models.items():
+                history = converse(messages)
+                found["floor"] = measure_floor(history)
+                async with _session(history, COMPACTING, model()) as session:
+                    gc.collect()
+                    start = time.process_time()
+                    await session.run(_write())
+                    found[name] = time.process_time() - start
+                watched = _session(converse(messages), COMPACTING, model())
+                async with watched as session, gaps.measuring():
+                    await session.run(_write())
+            return {**found, "longest_block_ms": 1000 * gaps.longest}
 
-        figures[messages] = least(ROUNDS, run)
+        found = least(ROUNDS, run)
+        ratios = {name: found[name] / found["floor"] for name in models}
+        figures[messages] = {**ratios, "longest_block_ms": found["longest_block_ms"]}
     return figures
 
 

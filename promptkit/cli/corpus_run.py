@@ -163,14 +163,14 @@ def show_bar(title: str, *, of_bytes: bool = False) -> Generator[Callable[[int, 
         def render(self, task: Task) -> Text:
             return Text(f"{task.speed:,.1f}/s" if task.speed else "", style="progress.data.speed")
 
-    columns = (
+    with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         *((DownloadColumn(),) if of_bytes else (MofNCompleteColumn(), RateColumn())),
         TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns, console=Console(stderr=True), transient=True, speed_estimate_period=30
+        console=Console(stderr=True),
+        transient=True,
+        speed_estimate_period=30,
     ) as bar:
         task = bar.add_task(escape(title), total=None)
 

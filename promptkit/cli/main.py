@@ -197,10 +197,9 @@ def _set_color(ctx: click.Context, _parameter: click.Parameter, wanted: str | No
 
 
 def _restore_variables(before: Mapping[str, str | None]) -> None:
-    for name, value in before.items():
+    for name in before:
         os.environ.pop(name, None)
-        if value is not None:
-            os.environ[name] = value
+    os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
 _SHARED = (

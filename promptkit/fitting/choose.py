@@ -124,8 +124,7 @@ def fit_history(  # noqa: PLR0913  # keywords
         most=max(budget, LONG),
         shorten=shorten,
     )
-    systems = [at for at, role in enumerate(roles) if role == "system"] if "system" in roles else []
-    fixed_at = {*systems, *whole}
+    fixed_at = {at for at, role in enumerate(roles) if role == "system"}.union(whole)
     fixed = {at: sizes.measure_exactly(at) for at in fixed_at}
     room = budget - overhead - sum(fixed.values())
     users, newest = _find_request(roles, fixed_at)

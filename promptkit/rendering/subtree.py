@@ -193,7 +193,9 @@ def join_parts(leaves: Iterable[Leaf]) -> list[Part]:
         placed = list(group)
         part: Part | None = placed[-1][2].part
         if part is None:
-            part = "".join(text for _, separator, leaf in placed for text in (separator, leaf.text))
+            texts = [text for _, separator, leaf in placed for text in (separator, leaf.text)]
+            # without empty ones, a text alone stays the object that it is, whose hash is known
+            part = "".join(filter(None, texts))
         parts.append(part)
     return parts
 

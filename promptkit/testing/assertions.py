@@ -24,7 +24,6 @@ from promptkit import (
     Part,
     Rendered,
     Renderer,
-    ToolDefinition,
 )
 from promptkit.compaction.summarizers.losses import FactKind, Losses, is_shown
 from promptkit.messages import CacheBreakpointPart
@@ -209,7 +208,10 @@ def assert_stable_prefix(earlier: Rendered, later: Rendered, *, min_tokens: int)
     """
     __tracebackhide__ = True
     same = _count_equal(earlier.messages, later.messages)
-    tools = [_get_tools(rendered) for rendered in (earlier, later)]
+    tools = [
+        rendered._tools  # noqa: SLF001  # a Rendered has no public attribute for them  # pyright: ignore[reportPrivateUsage]
+        for rendered in (earlier, later)
+    ]
     count = Sizer(_get_pruned_tree(later).sizer.tokenizer).count_message
     tokens = sum(map(count, later.messages[:same])) if tools[0] == tools[1] else 0
     if tokens >= min_tokens:
@@ -482,10 +484,6 @@ def _count_equal(one: Sequence[object], other: Sequence[object]) -> int:
 
 def _quote(text: str) -> str:
     return shorten(repr(text))
-
-
-def _get_tools(rendered: Rendered) -> tuple[ToolDefinition, ...]:
-    return rendered._tools  # noqa: SLF001  # a Rendered has no public attribute for them  # pyright: ignore[reportPrivateUsage]
 
 
 def _get_pruned_tree(rendered: Rendered) -> PrunedTree:

@@ -54,7 +54,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Run a phase of a test, and fail it if anything was refused that no earlier phase has reported."""
-    __tracebackhide__ = True
     try:
         result = yield
     except pytest.skip.Exception:  # a test must not skip itself because it found no network

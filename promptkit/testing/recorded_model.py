@@ -219,8 +219,14 @@ class RecordedModel:
             )
             self._write(request, _Answer(refusal=refusal))
             raise
-        message = redact_message(reply.message, self._redactor)
-        self._write(request, _Answer(message=message, usage=reply.usage, finish=reply.finish))
+        self._write(
+            request,
+            _Answer(
+                message=redact_message(reply.message, self._redactor),
+                usage=reply.usage,
+                finish=reply.finish,
+            ),
+        )
         return reply
 
     def _write(self, request: str, answer: _Answer) -> None:
@@ -251,8 +257,11 @@ class RecordedModel:
                 message_to_json(message) for message in stabilizer.stabilize_messages(messages)
             ],
         }
-        request = HttpRequest(body=json.loads(json.dumps(body), object_pairs_hook=shorten_media))
-        return format_request(request, stabilizer, redactor=self._redactor)
+        return format_request(
+            HttpRequest(body=json.loads(json.dumps(body), object_pairs_hook=shorten_media)),
+            stabilizer,
+            redactor=self._redactor,
+        )
 
 
 def _read_record(path: Path) -> _Record:

@@ -8,7 +8,7 @@ import json
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self, TypeAlias, Unpack
+from typing import Self, TypeAlias, TypeGuard, Unpack
 
 import attrs
 
@@ -78,8 +78,7 @@ class NoStepLeftError(AssertionError):
     """The number of steps."""
 
     def __str__(self) -> str:
-        steps = "its only step is" if self.steps == 1 else f"its {self.steps} steps are"
-        return f"ScriptedModel received another request, but {steps} used up. The request:\n{self.request}"
+        return f"ScriptedModel received another request, but {'its only step is' if self.steps == 1 else f'its {self.steps} steps are'} used up. The request:\n{self.request}"
 
 
 @attrs.define
@@ -254,10 +253,16 @@ def read_message(answer: object) -> Message | None:
             return Message(role="assistant", content=answer)
         case ToolCall():
             return Message(role="assistant", tool_calls=(answer,))
-        case [ToolCall(), *_]:
+        case _ if _is_sequence(answer):
             calls = [call for call in answer if isinstance(call, ToolCall)]
             return (
-                Message(role="assistant", tool_calls=calls) if len(calls) == len(answer) else None
+                Message(role="assistant", tool_calls=calls)
+                if calls and len(calls) == len(answer)
+                else None
             )
         case _:
             return None
+
+
+def _is_sequence(value: object) -> TypeGuard[Sequence[object]]:
+    return isinstance(value, Sequence)

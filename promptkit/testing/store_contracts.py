@@ -377,11 +377,12 @@ def write_messages(work: str, name: str, batches: str, pause: str) -> None:
     open_store: Callable[[], TranscriptStore] = pickle.loads(base64.b64decode(work))  # noqa: S301  # from the process that started this one
     transcript = Transcript(open_store())
     for batch in range(int(batches)):
-        messages = [
-            Message(role="user", name=name, content=(f"{batch}.{at}",))
-            for at in range(batch % 3 + 1)
-        ]
-        entries = transcript.append_messages(*messages)
+        entries = transcript.append_messages(
+            *(
+                Message(role="user", name=name, content=(f"{batch}.{at}",))
+                for at in range(batch % 3 + 1)
+            )
+        )
         sys.stdout.write(f"{json.dumps([entry.id for entry in entries])}\n")
         sys.stdout.flush()
         time.sleep(float(pause))

@@ -55,8 +55,10 @@ class WordTokenizer(Tokenizer):
         text: bool | None = None,
     ) -> Count:
         """Count the tokens of a message apart from its content."""
-        framing = 0 if tool_calls and text is False else self.per_message
-        return Count(framing + self.per_call * len(tool_calls))
+        return Count(
+            (0 if tool_calls and text is False else self.per_message)
+            + self.per_call * len(tool_calls)
+        )
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """Count the tokens of an image, a document or an opaque part."""

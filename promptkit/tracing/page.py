@@ -20,7 +20,6 @@ from promptkit.messages import (
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
-    Json,
     OpaquePart,
     as_mapping,
     as_sequence,
@@ -144,27 +143,28 @@ def _describe_opaque(part: OpaquePart) -> Facts:
             kind = "thinking" if kind in _THINKING_TYPES else kind.replace("_", " ")
         case _:
             kind = "other content"
-    text = next((text for name in _TEXT_FIELDS if (text := _read_text(value.get(name)))), None)
-    if text is not None:
+    if text := next(filter(None, (_read_text(value.get(name)) for name in _TEXT_FIELDS)), None):
         return {"kind": kind, "text": text}
+    written = json.dumps(part.value, ensure_ascii=False, default=str)
     return {
         "kind": kind,
         **({"provider": part.provider} if part.provider else {}),
-        **_describe_json(part.value),
+        **(
+            {"value": written}
+            if len(written) <= _SHOWN_CHARACTERS
+            else _hash_content(_encode(written))
+        ),
     }
 
 
 def _read_text(value: object) -> str:
     """Return a text, or the texts of a list of blocks, such as a summary of reasoning."""
-    if isinstance(value, str):
-        return value
     texts = (as_mapping(block).get("text") for block in as_sequence(value))
-    return "\n".join(text for text in texts if isinstance(text, str))
-
-
-def _describe_json(value: Json) -> Facts:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return {"value": text} if len(text) <= _SHOWN_CHARACTERS else _hash_content(_encode(text))
+    return (
+        value
+        if isinstance(value, str)
+        else "\n".join(text for text in texts if isinstance(text, str))
+    )
 
 
 def _describe_data_url(url: str) -> Facts:

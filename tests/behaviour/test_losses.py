@@ -29,7 +29,7 @@ from promptkit.compaction import (
 )
 from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.summarizers.facts import extend_facts
-from promptkit.compaction.summarizers.losses import Losses, MeasuredFact, measure_facts
+from promptkit.compaction.summarizers.losses import Losses, LossMeter, MeasuredFact
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer, assert_summary_keeps
 from promptkit.transcript import Checkpoint, ViewItem
@@ -109,7 +109,7 @@ def levels(window: ContextWindow) -> dict[str, str]:
     """The level of each fact of the conversation, as the checkpoint would count them."""
     facts = Facts.from_json(compact(window).facts)
     before = [entry.message for entry in window.transcript.entries if entry.message is not None]
-    measured = measure_facts(facts, before=before, after=window.view.messages, has_way_back=False)
+    measured = LossMeter(facts, before).measure(window.view.messages, has_way_back=False)
     return {fact.text: fact.level for fact in measured}
 
 
@@ -150,7 +150,7 @@ def test_a_list_of_names_names_a_path_and_gives_it_no_context() -> None:
         ("nothing", "lost"),
     ):
         after = [Message(role="user", content=text)]
-        (fact,) = measure_facts(facts, before=before, after=after, has_way_back=False)
+        (fact,) = LossMeter(facts, before).measure(after, has_way_back=False)
         assert fact.level == level, text
 
 
@@ -163,8 +163,23 @@ def test_what_the_oldest_of_many_messages_says_counts_as_well() -> None:
         ("I know of src/io.py and of 4096", ["named", "named"]),
     ):
         after = [Message(role="user", content=text)]
-        measured = measure_facts(facts, before=[oldest, *newer], after=after, has_way_back=False)
+        measured = LossMeter(facts, [oldest, *newer]).measure(after, has_way_back=False)
         assert [fact.level for fact in measured] == levels, text
+
+
+def test_a_later_measurement_is_the_same_as_a_first_one() -> None:
+    before = [
+        Message(role="user", content=f"The file src/f{n}.py has {n}00 rows.") for n in range(9)
+    ]
+    facts = Facts(
+        read=tuple(f"src/f{n}.py" for n in range(12)),
+        figures=tuple(f"src/f{n}.py has {n}00 rows" for n in range(12)),
+    )
+    meter = LossMeter(facts, before)
+    for text in ("I know of src/f1.py, and of 100", "The file src/f1.py", "nothing", "f2.py, 200"):
+        after = [Message(role="user", content=text)]
+        first = LossMeter(facts, before).measure(after, has_way_back=False)
+        assert meter.measure(after, has_way_back=False) == first, text
 
 
 def test_a_fact_that_is_only_in_the_transcript_is_reachable_where_the_model_is_told_the_way(
@@ -250,12 +265,12 @@ def test_facts_are_measured_that_were_shown_before_the_newest_of_each_kind_first
     )
     texts = [*facts.changed, *facts.figures, *facts.errors, *facts.requests]
     before = [Message(role="user", content="\n".join(texts))]
-    measured = measure_facts(facts, before=before, after=(), has_way_back=False)
+    measured = LossMeter(facts, before).measure((), has_way_back=False)
     assert [fact.text for fact in measured] == [
         *("a/two.py", "a/one.py", "took 2 ms", "took 1 ms"),
         *("E2: bad two", "E1: bad one", "second wish", "first wish"),
     ]
-    assert measure_facts(facts, before=(), after=before, has_way_back=False) == ()
+    assert LossMeter(facts, ()).measure(before, has_way_back=False) == ()
 
 
 def test_the_twenty_newest_of_the_missing_facts_are_named() -> None:

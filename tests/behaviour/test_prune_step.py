@@ -11,6 +11,8 @@ from hypothesis import assume, given, note, strategies as st
 from promptkit import (
     BudgetExceededError,
     Chunk,
+    History,
+    Message,
     Renderer,
     SystemMessage,
     Text,
@@ -140,6 +142,19 @@ def test_the_first_surviving_message_changes_once_in_many_turns() -> None:
     # 600 tokens come in, 200 may stay: 400 leave in bites of 60 and a little more.
     assert changes <= 7
     assert firsts[-1] != "turn0"
+
+
+def test_other_recorded_messages_in_the_place_of_dropped_ones_stay() -> None:
+    turns = [Message(role="user", content=(f"{number} w w",)) for number in range(7)]
+    renderer = Renderer(budget=13, tokenizer=WordTokenizer(), prune_step=2)
+
+    def show(start: int, end: int) -> list[str]:
+        history = History(turns=turns[start:end], omitted_marker=False)
+        made = renderer.render((history, UserMessage(required=True)["q"]))
+        return [message.text[:1] for message in made.messages]
+
+    assert show(0, 6) == ["2", "3", "4", "5", "q"]
+    assert show(2, 6) == ["2", "3", "4", "5", "q"]
 
 
 def test_without_a_step_the_first_message_changes_with_every_turn() -> None:

@@ -271,7 +271,7 @@ class ContextWindow:
         check_types(transcript=transcript)
         self._settings = settings
         self.transcript = Transcript() if transcript is None else transcript
-        sync_later(self.transcript.store)
+        self._syncing = sync_later(self.transcript.store)
         self._tools: ToolList | None = None
         self._written_tools: tuple[str | None, Sequence[ToolDefinition]] = None, ()
         """The checkpoint and the tools of the newest reply of this window in the transcript."""
@@ -1294,9 +1294,8 @@ class ContextWindow:
 
         Raises TranscriptWriteError if the disk refuses it.
         """
-        store = self.transcript.store
-        if isinstance(store, SyncingStore) and not store.is_synced:
-            await asyncio.to_thread(store.sync)
+        if self._syncing is not None and not self._syncing.is_synced:
+            await asyncio.to_thread(self._syncing.sync)
 
     async def wait_idle(self) -> None:
         """Wait until no background summary is running."""
@@ -1356,10 +1355,12 @@ class ContextWindow:
         )
 
 
-def sync_later(store: TranscriptStore, *, later: bool = True) -> None:
-    """Let a store write batches without waiting for the disk, if it can: `wait_synced` does."""
-    if isinstance(store, SyncingStore):
-        store.sync_later = later
+def sync_later(store: TranscriptStore, *, later: bool = True) -> SyncingStore | None:
+    """Let a store write batches without waiting for the disk, which `wait_synced` does, and return it. None: it cannot."""
+    if not isinstance(store, SyncingStore):
+        return None
+    store.sync_later = later
+    return store
 
 
 def _check_known(model: str | Model, budget: ContextBudget) -> None:

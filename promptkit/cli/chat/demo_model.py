@@ -9,8 +9,10 @@ import json
 import re
 from collections.abc import Sequence
 from itertools import takewhile
+from operator import eq
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
+from promptkit.cli.output.terminal import count_nouns
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.compaction.planning.breadcrumb import BREADCRUMB_LOCATION
 from promptkit.providers import Reply
@@ -67,8 +69,7 @@ class ScriptedChatModel:
     def _usage(
         self, messages: Sequence[Message], tools: Sequence[ToolDefinition], answer: Message
     ) -> Usage:
-        pairs = zip(self._last, messages, strict=False)
-        same = len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        same = sum(takewhile(bool, map(eq, self._last, messages)))
         self._last = tuple(messages)
         system = next((message.text for message in messages if message.role == "system"), False)
         overhead = self._sizer.tokenizer.count_overhead(tools, system=system).tokens
@@ -108,19 +109,16 @@ def _plan_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
 def _transcript_file(messages: Sequence[Message]) -> str | None:
     """Return the transcript file that the breadcrumb of a summary names."""
     for message in messages:
-        summary = extract_summary_text(message)
-        if summary is not None and (found := BREADCRUMB_LOCATION.search(summary)):
+        if found := BREADCRUMB_LOCATION.search(extract_summary_text(message) or ""):
             place: str = json.loads(found[1])
             return place
     return None
 
 
 def _answer(messages: Sequence[Message]) -> str:
-    start = len(messages)
-    while start and messages[start - 1].role == "tool":
-        start -= 1
-    if results := messages[start:]:
-        calls = {call.id: call for call in messages[start - 1].tool_calls}
+    results = [*takewhile(lambda message: message.role == "tool", reversed(messages))][::-1]
+    if results:
+        calls = {call.id: call for call in messages[-len(results) - 1].tool_calls}
         return "\n\n".join(
             _describe_result(calls.get(message.tool_call_id or ""), message.text)
             for message in results
@@ -148,6 +146,4 @@ def _describe_result(call: ToolCall | None, text: str) -> str:
     quoted = [line.strip() for line in lines if line.strip()][:MAX_QUOTED_LINES]
     begin = ", which begin with" if len(lines) > len(quoted) else ""
     excerpt = "\n".join(f"    {line[:MAX_QUOTED_CHARACTERS].rstrip()}" for line in quoted)
-    return (
-        f"{what} gave {len(lines):,} {'line' if len(lines) == 1 else 'lines'}{begin}:\n\n{excerpt}"
-    )
+    return f"{what} gave {count_nouns(len(lines), 'line')}{begin}:\n\n{excerpt}"

@@ -35,7 +35,7 @@ from promptkit.cli.chat.tools import file_tools
 from promptkit.cli.input.model import open_model
 from promptkit.cli.output.errors import explain_failure
 from promptkit.cli.output.terminal import clip, count_nouns, escape_control_chars
-from promptkit.cli.output.transcript import first_line, short_id
+from promptkit.cli.output.transcript import entry_role, first_line, short_id
 from promptkit.compaction import Events, ExtractiveSummarizer
 from promptkit.compaction.planning.blocks import is_summary, is_user_request
 from promptkit.errors import NoPendingMessageError, TranscriptError
@@ -113,9 +113,10 @@ class SlashCommands:
         if wanted not in {"", "all"}:
             refuse("/context needs all, or nothing.")
         usage = self._talk.context_usage()
-        base = self._talk.call(lambda session: session.compaction.budget.base)
+        base, facts = self._talk.call(
+            lambda session: (session.compaction.budget.base, _context(session, usage))
+        )
         shown = usage if wanted else attrs.evolve(usage, window=None, limit=base, threshold=None)
-        facts = self._talk.call(lambda session: _context(session, usage))
         console = self._screen.console
         colours = (
             console.is_terminal and not console.no_color and console.encoding.startswith("utf")
@@ -390,8 +391,8 @@ def _limit_rows(heading: str, rows: Sequence[str]) -> list[str]:
 
 def _omitted_row(message: Message, size: int, width: int) -> str:
     calls = " ".join(f"→ {call.name} {call.arguments[:width]}" for call in message.tool_calls)
-    said = " ".join(f"{message.text[: 4 * width]} {calls}".split())
-    return clip(escape_control_chars(f"{size:>8,} tokens  {message.role:<9}  {said}"), width)
+    said = _one_line(f"{message.text[: 4 * width]} {calls}")
+    return clip(f"{size:>8,} tokens  {message.role:<9}  {said}", width)
 
 
 def _removal_row(removal: Removal, width: int) -> str:
@@ -731,8 +732,9 @@ class _ChatLoop:
                 f"Continuing {options.transcript} with {len(messages):,} messages. The last of them:"
             )
             for entry in messages[-SHOWN_MESSAGES:]:
-                role = entry.message.role if entry.message else ""
-                screen.print_note(f"  {role:<9}  {shorten_entry(entry, screen.console.width - 13)}")
+                screen.print_note(
+                    f"  {entry_role(entry):<9}  {shorten_entry(entry, screen.console.width - 13)}"
+                )
             if self._chat.call(_is_interrupted):
                 screen.print_note(
                     "The last turn was interrupted: /resume continues it, or send another message.",

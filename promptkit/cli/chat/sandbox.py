@@ -13,7 +13,8 @@ import stat
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
-from pathlib import Path
+from itertools import chain
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NoReturn
 
 import attrs
@@ -97,29 +98,22 @@ class Folder:
         """
         if "\0" in path:
             refuse("a path must not contain NUL characters.")
-        named = posixpath.normpath(path.strip() or ".")
+        named = PurePosixPath(posixpath.normpath(path.strip() or "."))
         root = self.root.as_posix()
-        if named == root:
-            return []
-        if named.startswith("/"):
-            prefix = root.rstrip("/") + "/"
-            if not named.startswith(prefix):
-                refuse(_outside(path))
-            named = named[len(prefix) :]
-        steps = [] if named == "." else named.split("/")
-        if ".." in steps:
-            refuse(_outside(path))
-        return steps
+        if named.is_relative_to(root):
+            named = named.relative_to(root)
+        if named.is_absolute() or ".." in named.parts:
+            refuse(f"{path} is outside the folder. Use a path relative to the folder.")
+        return [*named.parts]
 
     def list_entries(self, path: str) -> list[FolderEntry]:
         """Return the entries of a folder, sorted by name. Raises RefusedError."""
-        with self._folder(self.split_path(path), path) as folder:
-            found: list[FolderEntry] = []
-            with os.scandir(folder) as names:
-                for each in names:
-                    with suppress(OSError):  # removed in the meantime
-                        status = each.stat(follow_symlinks=False)
-                        found.append(FolderEntry(each.name, _kind(status.st_mode), status.st_size))
+        found: list[FolderEntry] = []
+        with self._folder(self.split_path(path), path) as folder, os.scandir(folder) as names:
+            for each in names:
+                with suppress(OSError):  # removed in the meantime
+                    status = each.stat(follow_symlinks=False)
+                    found.append(FolderEntry(each.name, _kind(status.st_mode), status.st_size))
         return sorted(found, key=lambda each: each.name)
 
     def walk_files(self, path: str) -> Iterator[str]:
@@ -212,10 +206,8 @@ class Folder:
             return False
         named = self.root.joinpath(*steps)
         lock = self.transcript.with_name(f".{self.transcript.name}.lock")
-        if named in {self.transcript, lock}:
-            return True
         return any(
-            ours.exists() and named.exists() and named.samefile(ours)
+            named == ours or (ours.exists() and named.exists() and named.samefile(ours))
             for ours in (self.transcript, lock)
         )
 
@@ -270,15 +262,8 @@ def _replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
 
 
 def _kind(mode: int) -> str:
-    if stat.S_ISDIR(mode):
-        return "folder"
-    if stat.S_ISLNK(mode):
-        return "link"
-    return "file" if stat.S_ISREG(mode) else "other"
-
-
-def _outside(path: str) -> str:
-    return f"{path} is outside the folder. Use a path relative to the folder."
+    kinds = {stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFREG: "file"}
+    return kinds.get(stat.S_IFMT(mode), "other")
 
 
 def _not_a_file(path: str) -> str:
@@ -287,10 +272,10 @@ def _not_a_file(path: str) -> str:
 
 def _explain_error(path: str, error: OSError) -> str:
     """Return why a path could not be opened. Systems report links in different ways."""
-    if isinstance(error, FileNotFoundError):
-        return f"there is no {path}."
     return (
-        f"{path} leads through a file or a link. Links are not followed."
+        f"there is no {path}."
+        if isinstance(error, FileNotFoundError)
+        else f"{path} leads through a file or a link. Links are not followed."
         if isinstance(error, NotADirectoryError) or error.errno in {errno.ELOOP, errno.EMLINK}
         else f"{path}: {error.strerror}."
     )
@@ -344,18 +329,13 @@ def explain_protection(steps: Sequence[str], allowed: Sequence[Sequence[str]] = 
     if any(list(steps[: len(each)]) == list(each) for each in allowed):
         return None
     plain = [_normalize(step) for step in steps]
-    for name in plain:
-        if kind := _FOLDER_KINDS.get(name):
-            return kind
-    name = plain[-1] if plain else ""
-    return next(
-        (
-            kind
-            for kind, patterns in _FILES.items()
-            if any(fnmatchcase(name, pattern) for pattern in patterns)
-        ),
-        None,
+    folders = (kind for name in plain if (kind := _FOLDER_KINDS.get(name)))
+    files = (
+        kind
+        for kind, patterns in _FILES.items()
+        if any(fnmatchcase(name, pattern) for name in plain[-1:] for pattern in patterns)
     )
+    return next(chain(folders, files), None)
 
 
 def _normalize(name: str) -> str:

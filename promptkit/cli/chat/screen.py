@@ -200,7 +200,9 @@ class CompactionNotices:
                     f"summarizing {count_nouns(messages, 'message')}, {TRIGGERS.get(trigger, f'now ({trigger})')}"
                 )
                 if trigger == "background":
-                    self._wait_for_it()
+                    self._ready = False
+                    # the event loop keeps only weak references to tasks
+                    self._task = asyncio.get_running_loop().create_task(self._tell_later())
             case CompactionCommitted(trigger="branch" | "handoff", mode=mode):
                 self._note(f"summary written ({mode})")
             case CompactionCommitted(tokens_before=before, tokens_after=after, mode=mode):
@@ -222,11 +224,6 @@ class CompactionNotices:
                 )
             case _:
                 pass
-
-    def _wait_for_it(self) -> None:
-        self._ready = False
-        # the event loop keeps only weak references to tasks
-        self._task = asyncio.get_running_loop().create_task(self._tell_later())
 
     async def _tell_later(self) -> None:
         if self.background is not None:

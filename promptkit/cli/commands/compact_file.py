@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import attrs
 import click
 
-from promptkit import ContextBudget, JsonlStore, Message, Transcript
+from promptkit import ContextBudget, JsonlStore, Transcript
 from promptkit.cli.input.model import open_model
 from promptkit.cli.output.terminal import (
     clip,
+    count_nouns,
     echo_wrapped,
     escape_control_chars,
     print_json,
@@ -109,23 +109,20 @@ def compact_file(options: CompactOptions) -> None:
         echo_wrapped(
             f"{name}: {outcome.before:,} tokens, nothing to summarize: all messages are recent."
         )
-        return
-    _print_outcome(options, transcript, outcome, outcome.draft)
+    else:
+        _print_outcome(options, transcript, outcome, outcome.draft)
 
 
 async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
     tokenizer = tokenizer_for(options.model)
-    sizer = Sizer(tokenizer)
-
-    def count(messages: Iterable[Message]) -> int:
-        return sum(map(sizer.count_message, messages))
-
+    count = Sizer(tokenizer).count_message
     view = build_view(transcript.path())
-    before = count(view.messages)
+    before = sum(map(count, view.messages))
     plan = select(view, leaf=transcript.leaf or "", tokenizer=tokenizer)
+    nothing = Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
     if plan.is_empty:
-        return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
-    dropped_tokens = count(item.message for item in (*plan.dropped, *plan.prefix))
+        return nothing
+    dropped_tokens = sum(count(item.message) for item in (*plan.dropped, *plan.prefix))
     budget = ContextBudget.for_model(
         options.model or "", tokenizer=tokenizer, window=options.window
     )
@@ -146,7 +143,7 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
                 f"{error} The file was not changed{'' if options.model is None else '; --extractive needs no model'}."
             )
         if draft is None:
-            return Outcome(plan=plan, draft=None, entry=None, before=before, after=before)
+            return nothing
         entry = None if options.dry_run else await compactor.commit(draft)
     built = replacement.build(plan, draft.summary, tokenizer)
     shown = (
@@ -162,7 +159,7 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
         draft=draft,
         entry=entry,
         before=before,
-        after=count(shown),
+        after=sum(map(count, shown)),
         beside=beside.strip(),
         limit=budget.limit,
     )
@@ -202,10 +199,9 @@ def _print_outcome(
     dropped = (*plan.dropped, *plan.prefix)
     sizer = Sizer(tokenizer_for(options.model))
     kept = len(plan.pinned) + len(plan.replayed) + len(plan.kept)
-    noun = "message" if len(dropped) == 1 else "messages"
     would = "would be replaced" if options.dry_run else "replaced"
     echo_wrapped(
-        f"{len(dropped):,} {noun} {would} by a summary, {kept:,} kept. Each with its id, role, tokens and text:"
+        f"{count_nouns(len(dropped), 'message')} {would} by a summary, {kept:,} kept. Each with its id, role, tokens and text:"
     )
     width = read_width(UNLIMITED)
     for index, item in enumerate(dropped):
@@ -225,9 +221,8 @@ def _print_outcome(
     echo_wrapped(
         f"Summary ({summary.mode}{f' by {escape_control_chars(summary.model)}' if summary.model else ''}{cost}):"
     )
-    click.echo()
-    click.echo(escape_control_chars("\n\n".join(filter(None, (summary.text, outcome.beside)))))
-    click.echo(f"\n{outcome.before:,} → {outcome.after:,} tokens")
+    text = escape_control_chars("\n\n".join(filter(None, (summary.text, outcome.beside))))
+    click.echo(f"\n{text}\n\n{outcome.before:,} → {outcome.after:,} tokens")
     if outcome.limit is not None and outcome.after > outcome.limit:
         echo_wrapped(
             f"A request may have {outcome.limit:,} tokens: the messages that are kept are too large by themselves."
@@ -243,8 +238,7 @@ def _print_outcome(
 
 
 def _outcome_to_json(options: CompactOptions, outcome: Outcome) -> dict[str, object]:
-    plan, draft = outcome.plan, outcome.draft
-    summary = draft.summary if draft else None
+    plan, summary = outcome.plan, outcome.draft.summary if outcome.draft else None
     return {
         "file": str(options.file),
         "dry_run": options.dry_run,

@@ -214,15 +214,11 @@ def _warn(file: Path | str, result: recordings.ImportResult) -> None:
         (result.skipped, result.counts.skipped_lines),
         (result.relocated, result.relocated_count),
     ):
-        for problem in problems[:MAX_PROBLEMS]:
-            click.echo(escape_control_chars(f"{file}:{problem.line}: {problem.detail}"), err=True)
+        lines = [f"{file}:{each.line}: {each.detail}" for each in problems[:MAX_PROBLEMS]]
         if count > MAX_PROBLEMS:
-            click.echo(
-                escape_control_chars(
-                    f"{file}: {count - MAX_PROBLEMS:,} more problems of this kind."
-                ),
-                err=True,
-            )
+            lines.append(f"{file}: {count - MAX_PROBLEMS:,} more problems of this kind.")
+        for line in lines:
+            click.echo(escape_control_chars(line), err=True)
 
 
 def _print(file: Path | str, output: Path | str | None, result: recordings.ImportResult) -> None:
@@ -239,11 +235,9 @@ def _print(file: Path | str, output: Path | str | None, result: recordings.Impor
 
 def _print_counts(counts: Mapping[str, int]) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column()
-    table.add_column(justify="right")
+    table = Table("", Column(justify="right"), box=None, show_header=False, pad_edge=False)
     for name, count in counts.items():
         table.add_row(LABELS.get(name, name.replace("_", " ")), f"{count:,}")
     Console(file=sys.stdout, highlight=False).print(table)

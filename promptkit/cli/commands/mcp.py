@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from promptkit import transcript as transcripts
 from promptkit.cli.input.params import SIZE, redact_option
 from promptkit.cli.output.terminal import usage_error
 from promptkit.errors import TranscriptError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from mcp.server import Server
 
     from promptkit.messages import Json
-    from promptkit.transcript import Entry, Redactor
 
 
 @click.command(
@@ -49,8 +48,6 @@ def mcp(*, files: tuple[Path, ...], redact: bool, max_tokens: int) -> None:
     With several files, the tool has an argument that names one of them. The command ends when stdin
     does.
     """
-    from promptkit.transcript import redact_secrets
-
     if max_tokens < 1:
         usage_error("--max-tokens must be at least 1.")
     readers = [TranscriptFile(file) for file in files]
@@ -64,7 +61,7 @@ def mcp(*, files: tuple[Path, ...], redact: bool, max_tokens: int) -> None:
             "promptkit mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit."
         )
     server = build_server(
-        readers, max_tokens=max_tokens, redactor=redact_secrets if redact else None
+        readers, max_tokens=max_tokens, redactor=transcripts.redact_secrets if redact else None
     )
 
     async def serve() -> None:
@@ -80,15 +77,13 @@ class TranscriptFile:
     def __init__(self, file: Path) -> None:
         self.file = file
         self._state: tuple[int, int, int] | None = None
-        self._path: Sequence[Entry] = ()
+        self._path: Sequence[transcripts.Entry] = ()
 
-    def read(self) -> Sequence[Entry]:
+    def read(self) -> Sequence[transcripts.Entry]:
         """Return the entries of the branch that was written last.
 
         Raises TranscriptError if the file cannot be read.
         """
-        from promptkit import Transcript
-        from promptkit.transcript import InMemoryStore
         from promptkit.transcript.stores.jsonl.reader import StoredEntry, TranscriptReader
 
         try:
@@ -98,16 +93,20 @@ class TranscriptFile:
         state = (status.st_ino, status.st_size, status.st_mtime_ns)
         if state != self._state:
             # Without a store of its own, so that no lock file is made beside the transcript.
-            entries = [
-                item.entry for item in TranscriptReader(self.file) if isinstance(item, StoredEntry)
-            ]
-            self._path, self._state = Transcript(InMemoryStore(entries)).path(), state
+            store = transcripts.InMemoryStore(
+                [
+                    item.entry
+                    for item in TranscriptReader(self.file)
+                    if isinstance(item, StoredEntry)
+                ]
+            )
+            self._path, self._state = transcripts.Transcript(store).path(), state
         return self._path
 
 
 # Any stands for SDK
 def build_server(
-    readers: Sequence[TranscriptFile], *, max_tokens: int, redactor: Redactor | None
+    readers: Sequence[TranscriptFile], *, max_tokens: int, redactor: transcripts.Redactor | None
 ) -> Server[dict[str, Any]]:
     """Build the MCP server of transcripts.
 
@@ -141,8 +140,7 @@ def build_server(
 
     def answer(arguments: Mapping[str, object]) -> str:
         name = arguments.get("transcript") if len(named) > 1 else next(iter(named))
-        reader = named.get(name) if isinstance(name, str) else None
-        if reader is None:
+        if (reader := named.get(str(name))) is None:
             return f"Error: name one of the transcripts: {', '.join(named)}."
         try:
             return recall(reader.read(), arguments, max_tokens=max_tokens, redactor=redactor)

@@ -66,6 +66,11 @@ def collect_stats(file: Path | str, *, model: str | None) -> tuple[Figures, Conv
     ]
     view = build_view(path)
     replies = sum(entry.message is not None and entry.message.role == "assistant" for entry in path)
+    log = (
+        log_path(path, LogOptions(prices=read_prices(), model=model))
+        if 0 < replies <= MAX_REQUESTS
+        else None
+    )
     return {
         "file": str(file),
         "bytes": None if isinstance(file, str) else file.stat().st_size,
@@ -85,11 +90,7 @@ def collect_stats(file: Path | str, *, model: str | None) -> tuple[Figures, Conv
             "checkpoint": view.checkpoint_id,
         },
         "problems": problems,
-    }, (
-        log_path(path, LogOptions(prices=read_prices(), model=model))
-        if 0 < replies <= MAX_REQUESTS
-        else None
-    )
+    }, log
 
 
 def collect_recording_stats(file: Path, *, model: str | None) -> tuple[Figures, ConversationLog]:

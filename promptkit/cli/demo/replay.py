@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, pairwise
 from textwrap import wrap
 
 import attrs
@@ -115,7 +115,7 @@ class DemoReplay:
         said = self._conversation
         starts = [at for at, message in enumerate(said) if message.role == "user"]
         async with self.session:
-            for start, end in zip(starts, [*starts[1:], len(said)], strict=True):
+            for start, end in pairwise([*starts, len(said)]):
                 turn = said[start + 1 : end]
                 answers = [message for message in turn if message.role == "assistant"]
                 results = {

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
 from urllib.parse import urlsplit
 
+from promptkit import providers
 from promptkit.cli.output.terminal import usage_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from promptkit.providers import Model
 
 OPENAI = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 ANTHROPIC = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
@@ -26,7 +22,7 @@ def missing_key(name: str) -> str | None:
     return None if os.environ.get(key) or os.environ.get(address) else key
 
 
-def open_model(name: str) -> tuple[Model, Callable[[], Coroutine[object, object, None]]]:
+def open_model(name: str) -> tuple[providers.Model, Callable[[], Coroutine[object, object, None]]]:
     """Return a model, and the coroutine function that closes its connections.
 
     Raises UsageError for a key or a base URL that cannot be valid, and where the SDK of the model's
@@ -48,18 +44,17 @@ def open_model(name: str) -> tuple[Model, Callable[[], Coroutine[object, object,
         return _open_anthropic(name, key or "none")
     from openai import AsyncOpenAI
 
-    from promptkit import OpenAIModel
-
     client = AsyncOpenAI(api_key=key or "none")
-    # Most servers have only the older of OpenAI's two endpoints.
-    return OpenAIModel(name, api="chat" if address else "responses", client=client), client.close
+    return (
+        # Most servers have only the older of OpenAI's two endpoints.
+        providers.OpenAIModel(name, api="chat" if address else "responses", client=client),
+        client.close,
+    )
 
 
 def _open_anthropic(
     name: str, key: str
-) -> tuple[Model, Callable[[], Coroutine[object, object, None]]]:
-    from promptkit.providers import AnthropicModel
-
+) -> tuple[providers.Model, Callable[[], Coroutine[object, object, None]]]:
     try:
         from anthropic import AsyncAnthropic
     except ImportError:
@@ -67,7 +62,7 @@ def _open_anthropic(
             f"{name} needs the package anthropic: install promptkit's extra of that name, or set {OPENAI[1]} to a server that has the model."
         )
     client = AsyncAnthropic(api_key=key)
-    return AnthropicModel(name, client=client), client.close
+    return providers.AnthropicModel(name, client=client), client.close
 
 
 def _find_variables(name: str) -> tuple[str, str]:

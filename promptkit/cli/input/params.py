@@ -6,6 +6,7 @@ import ast
 import os
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -99,19 +100,19 @@ def _find_targets(typed: str) -> list[str]:
         tree = ast.parse(Path(file).read_bytes())
     except (OSError, ValueError, SyntaxError):
         return []
-    names = [
+    defined = (
         each.name
         for each in tree.body
         if isinstance(each, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    names += [
+    )
+    assigned = (
         target.id
         for each in tree.body
         if isinstance(each, ast.Assign)
         for target in each.targets
         if isinstance(target, ast.Name)
-    ]
-    return [f"{file}:{name}" for name in names if not name.startswith("_")]
+    )
+    return [f"{file}:{name}" for name in (*defined, *assigned) if not name.startswith("_")]
 
 
 def _find_models(_typed: str) -> Iterable[str]:
@@ -120,16 +121,10 @@ def _find_models(_typed: str) -> Iterable[str]:
     return list_models()
 
 
-def _find_policies(_typed: str) -> Iterable[str]:
+def _find_policies(_typed: str, *, groups: bool) -> Iterable[str]:
     from promptkit.lab.replay.policies.registry import POLICY_GROUPS
 
-    return (*POLICY_GROUPS, *POLICY_GROUPS["all"])
-
-
-def _find_single_policies(_typed: str) -> Iterable[str]:
-    from promptkit.lab.replay.policies.registry import POLICY_GROUPS
-
-    return ("recorded", *POLICY_GROUPS["all"])
+    return (*(POLICY_GROUPS if groups else ["recorded"]), *POLICY_GROUPS["all"])
 
 
 def _find_presets(_typed: str) -> Iterable[str]:
@@ -158,8 +153,8 @@ SHARE_OR_OFF = ParsedType(
 
 MODEL = NameType("name", _find_models)
 MODELS = NameType("list", _find_models, many=True)
-POLICY = NameType("name", _find_single_policies)
-POLICIES = NameType("list", _find_policies, many=True)
+POLICY = NameType("name", partial(_find_policies, groups=False))
+POLICIES = NameType("list", partial(_find_policies, groups=True), many=True)
 PRESET = NameType("name", _find_presets)
 TARGET = NameType("target", _find_targets, or_file=True)
 

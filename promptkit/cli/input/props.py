@@ -76,10 +76,11 @@ def convert_prop(value: object, hint: object, where: str) -> object:
     try:
         return _converter.get_structure_hook(hint)(value, hint)
     except cattrs.BaseValidationError as error:
-        problems = cattrs.transform_error(error, path=where, format_exception=_explain)
         # A field that is missing is often the one that is misspelt.
-        first = min(problems, key=lambda each: not each.startswith("unknown field"))
-        problem, _, place = first.rpartition(" @ ")
+        problem, _, place = min(
+            cattrs.transform_error(error, path=where, format_exception=_explain),
+            key=lambda each: not each.startswith("unknown field"),
+        ).rpartition(" @ ")
         usage_error(f"{place}: {problem.removesuffix('.')}.")
 
 
@@ -202,10 +203,6 @@ def _unwrap(written: object) -> Mapping[str, object]:
     }
 
 
-def _is_value_class(hint: object) -> bool:
-    return inspect.isclass(hint) and attrs.has(hint) and not issubclass(hint, PromptElement)
-
-
 def _is_union(hint: object) -> bool:
     # A message reads its content itself, whatever parts of a provider it has.
     return get_origin(hint) in (Union, UnionType) and hint != Part
@@ -215,7 +212,10 @@ _converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
 _converter.register_structure_hook_func(lambda _: True, _keep)
 for _kind in (bool, bytes, float, int, str):  # which cattrs would convert
     _converter.register_structure_hook(_kind, _keep)
-_converter.register_structure_hook_factory(_is_value_class, _make_object_hook)
+_converter.register_structure_hook_factory(
+    lambda hint: inspect.isclass(hint) and attrs.has(hint) and not issubclass(hint, PromptElement),
+    _make_object_hook,
+)
 _converter.register_structure_hook_factory(lambda hint: _has_items(hint, Sequence), _make_list_hook)
 _converter.register_structure_hook_factory(
     lambda hint: _has_items(hint, Mapping), _make_mapping_hook

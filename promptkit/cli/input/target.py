@@ -125,8 +125,9 @@ def _lookup(module: ModuleType, name: str, place: str) -> object:
 def _find_only(module: ModuleType, place: str) -> Callable[..., object]:
     kind, known = _find_named(module)
     if len(known) != 1:
-        found = f"has {len(known)} {kind}" if known else "has no component and no function"
-        usage_error(f"{place} {found}: use {place}:NAME.{_listed(f'Its {kind}', known)}")
+        usage_error(
+            f"{place} {f'has {len(known)} {kind}' if known else 'has no component and no function'}: use {place}:NAME.{_listed(f'Its {kind}', known)}"
+        )
     return next(iter(known.values()))
 
 
@@ -140,13 +141,12 @@ def _find_named(module: ModuleType) -> tuple[str, Mapping[str, Callable[..., obj
         and issubclass(cls, PromptElement)
         and cls.__module__ == module.__name__
     }
-    if components:
-        return "components", components
-    return "functions", {
+    functions = {
         name: value
         for name, value in inspect.getmembers(module, inspect.isfunction)
         if value.__module__ == module.__name__ and not name.startswith("_")
     }
+    return ("components", components) if components else ("functions", functions)
 
 
 def _call(function: Callable[..., object], props: Props, source: str) -> object:
@@ -157,17 +157,12 @@ def _call(function: Callable[..., object], props: Props, source: str) -> object:
         if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
     ]
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    for name in props:
-        if name not in names and not takes_any:
-            layout = (
-                {field.name for field in PromptElement.__attrs_attrs__}
-                if inspect.isclass(function)
-                else set[str]()
-            )
-            own = [each for each in names if each not in layout]
-            usage_error(
-                f"{source} has no prop {name!r}.{suggest(name, names)}{_listed('Its props', own or names)}"
-            )
+    if unknown := [name for name in props if name not in names and not takes_any]:
+        layout = {field.name for field in PromptElement.__attrs_attrs__}
+        own = [each for each in names if not (inspect.isclass(function) and each in layout)]
+        usage_error(
+            f"{source} has no prop {unknown[0]!r}.{suggest(unknown[0], names)}{_listed('Its props', own or names)}"
+        )
     for each in parameters:
         if each.name in names and each.name not in props and each.default is each.empty:
             usage_error(f"{source} needs the prop {each.name!r}: add it to --props FILE.json.")
@@ -198,11 +193,10 @@ class TemplatePrompt(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         """Return the template's messages."""
         content = flatten(self.template.render(sizing), "TemplatePrompt")
-        waiting = list(content)
-        while waiting:
-            item = waiting.pop()
-            if isinstance(item, MESSAGES):
-                return content
-            if isinstance(item, PromptElement):
-                waiting += item.children
-        return UserMessage()[content]
+        return content if any(map(_has_message, content)) else UserMessage()[content]
+
+
+def _has_message(item: object) -> bool:
+    return isinstance(item, MESSAGES) or (
+        isinstance(item, PromptElement) and any(map(_has_message, item.children))
+    )

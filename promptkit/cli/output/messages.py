@@ -104,23 +104,17 @@ def _bar(rendered: Rendered, console: Console) -> Text:
 def _print_kept(console: Console, messages: Sequence[Message], fold: int | None) -> None:
     count = Sizer(tokenizer_for(None)).count_message
     console.print("  Kept (role, tokens, first line):")
+    rows = [
+        (f"  {each.role:<9} {count(each):>7,}  ", _first_line(each), STYLES[each.role])
+        for each in messages
+    ]
     # A single message is not folded: the line that says so would be as long.
-    hidden = messages[fold : len(messages) - fold] if fold and len(messages) > 2 * fold + 1 else ()
-    for index, message in enumerate(messages):
-        if index == fold and hidden:
-            _print_row(
-                console,
-                f"  {'…':<9} {sum(map(count, hidden)):>7,}  ",
-                f"{len(hidden):,} more messages",
-                "bright_black",
-            )
-        elif not hidden or not fold or index < fold or index >= len(messages) - fold:
-            _print_row(
-                console,
-                f"  {message.role:<9} {count(message):>7,}  ",
-                _first_line(message),
-                STYLES[message.role],
-            )
+    if fold and len(messages) > 2 * fold + 1:
+        tokens = sum(map(count, messages[fold:-fold]))
+        more = f"{len(messages) - 2 * fold:,} more messages"
+        rows[fold:-fold] = [(f"  {'…':<9} {tokens:>7,}  ", more, "bright_black")]
+    for start, text, style in rows:
+        _print_row(console, start, text, style)
 
 
 def _print_removed(console: Console, removals: Sequence[Removal], fold: int | None) -> None:

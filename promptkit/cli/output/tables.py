@@ -123,7 +123,7 @@ def _cells(sweep: Sweep, point: Point, at: int) -> Sequence[str]:
         f"{sweep.dropped_tokens(at):,}",
         f"{point.stable_prefix:,}",
         *(
-            f"{_milliseconds(seconds)} {_multiple(sweep.over_floor(seconds))}"
+            f"{_milliseconds(seconds)} {'-' if (over := sweep.over_floor(seconds)) is None else f'{over:.2f}x':>6}"
             for seconds in (point.cold, point.warm)
             if seconds is not None
         ),
@@ -132,10 +132,6 @@ def _cells(sweep: Sweep, point: Point, at: int) -> Sequence[str]:
 
 def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1000:,.{1 if seconds < 1 else 0}f} ms"
-
-
-def _multiple(ratio: float | None) -> str:
-    return f"{'-' if ratio is None else f'{ratio:.2f}x':>6}"
 
 
 def _print_heat_map(console: Console, sweep: Sweep) -> None:

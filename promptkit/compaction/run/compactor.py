@@ -68,9 +68,9 @@ from promptkit.compaction.summarizers.extractive import (
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.losses import (
     Losses,
+    LossMeter,
     MeasuredFact,
     find_left_out,
-    measure_facts,
 )
 from promptkit.compaction.summarizers.summarizer import (
     Summarizer,
@@ -511,7 +511,9 @@ class Compactor:
 
     def _complete(self, plan: Plan, summary: Summary) -> Summary:
         """Return a checked summary with what it lost, completed by the extract if that is too much and there is room."""
-        measured = self._measure(plan, summary)
+        dropped = (item.unpruned or item.message for item in (*plan.dropped, *plan.prefix))
+        meter = LossMeter(summary.facts, dropped)
+        measured = self._measure(meter, plan, summary)
         left_out = () if summary.mode == EXTRACTIVE else find_left_out(measured)
         if left_out and summary.replacement is None:
             extract = format_left_out(left_out, summary.facts, EXTRACT_TOKENS, self.tokenizer)
@@ -519,17 +521,15 @@ class Compactor:
             completed = attrs.evolve(summary, carried=carried)
             left = self.replacement.count_tokens(plan, completed, self.tokenizer)
             if left <= _most_left(self.count_replaced(plan)):
-                summary, measured = completed, self._measure(plan, completed)
+                summary, measured = completed, self._measure(meter, plan, completed)
         return attrs.evolve(summary, losses=Losses.from_facts(measured).to_json())
 
-    def _measure(self, plan: Plan, summary: Summary) -> tuple[MeasuredFact, ...]:
+    def _measure(self, meter: LossMeter, plan: Plan, summary: Summary) -> tuple[MeasuredFact, ...]:
         """Measure what the messages after a compaction show of the facts that those before it showed."""
         built = self.replacement.build(plan, summary, self.tokenizer)
         messages = built.messages if built.portable is None else built.portable
-        return measure_facts(
-            summary.facts,
-            before=[(item.unpruned or item.message) for item in (*plan.dropped, *plan.prefix)],
-            after=[*messages, *(item.message for item in plan.kept)],
+        return meter.measure(
+            [*messages, *(item.message for item in plan.kept)],
             has_way_back=strip_breadcrumb(summary.text) != summary.text,
         )
 

@@ -107,49 +107,61 @@ class Losses:
         return cls(levels=levels, missing=tuple(missing[:MAX_MISSING]))
 
 
-def measure_facts(
-    facts: Facts, *, before: Iterable[Message], after: Iterable[Message], has_way_back: bool
-) -> tuple[MeasuredFact, ...]:
-    """Measure what messages still show of the facts that the messages before them showed.
+class LossMeter:
+    """Measures what messages still show of the facts that the messages before them showed."""
 
-    Args:
-        facts: The facts of all that was dropped so far.
-        before: The messages that a compaction drops.
-        after: The messages that the model is shown instead, and those that stay.
-        has_way_back: Whether the model is told how to look up the transcript.
+    def __init__(self, facts: Facts, before: Iterable[Message]) -> None:
+        """Prepare measurements.
 
-    Returns:
-        The facts that `before` showed, of each kind the newest first.
-    """
-    found = list(_iter_facts(facts))
-    shown, earlier = _Shown(found), _Shown(())
-    shown.add(chain.from_iterable(map(iter_texts, after)))
-    texts = list(chain.from_iterable(map(iter_texts, before)))
-    whole = {text.strip() for text in texts if NAMES_TAG not in text}
+        Args:
+            facts: The facts of all that was dropped so far.
+            before: The messages that a compaction drops.
+        """
+        self._facts = list(_iter_facts(facts))
+        self._texts = list(chain.from_iterable(map(iter_texts, before)))
+        self._whole = {text.strip() for text in self._texts if NAMES_TAG not in text}
+        self._earlier = _Shown(())
+        # facts of which no text tells more, and those of them that no text shows, by identity
+        self._searched, self._missing = set[int](), set[int]()
 
-    def is_open(fact: _Fact) -> bool:
-        """Return whether messages that were not searched yet may tell more of a fact."""
-        is_shown = fact.text in whole or earlier.shows(fact)
-        return not is_shown or (bool(fact.forms) and shown.find_level(fact, earlier) == "named")
+    def measure(self, after: Iterable[Message], *, has_way_back: bool) -> tuple[MeasuredFact, ...]:
+        """Measure messages that the model is shown instead, with those that stay.
 
-    # most facts are whole texts or stand in the newest messages, so that few are searched
-    open_facts, size = [fact for fact in found if is_open(fact)], FIRST_SEARCH
-    while open_facts and texts:
-        earlier.look_for(open_facts)
-        clues = {clue for fact in open_facts for clue in fact.clues}
-        few = len(clues) <= MAX_CLUES
-        earlier.add(
-            text for text in texts[-size:] if not few or any(clue in text for clue in clues)
+        Args:
+            after: The messages.
+            has_way_back: Whether the model is told how to look up the transcript.
+
+        Returns:
+            The facts that the messages before showed, of each kind the newest first.
+        """
+        shown, earlier = _Shown(self._facts), self._earlier
+        shown.add(chain.from_iterable(map(iter_texts, after)))
+
+        def is_open(fact: _Fact) -> bool:
+            """Return whether texts that were not searched yet may tell more of a fact."""
+            is_shown = fact.text in self._whole or earlier.shows(fact)
+            return not is_shown or (bool(fact.forms) and shown.find_level(fact, earlier) == "named")
+
+        # most facts are whole texts or stand in the newest messages, so that few are searched
+        new = (fact for fact in self._facts if id(fact) not in self._searched)
+        open_facts, end, size = list(filter(is_open, new)), len(self._texts), FIRST_SEARCH
+        while open_facts and end > 0:
+            earlier.look_for(open_facts)
+            texts = self._texts[max(0, end - size) : end]
+            clues = {clue for fact in open_facts for clue in fact.clues}
+            if len(clues) <= MAX_CLUES:
+                texts = [text for text in texts if any(clue in text for clue in clues)]
+            earlier.add(texts)
+            end, size = end - size, 2 * size
+            open_facts = list(filter(is_open, open_facts))
+        self._searched.update(map(id, open_facts))
+        self._missing.update(id(fact) for fact in open_facts if not earlier.shows(fact))
+        gone: Level = "reachable" if has_way_back else "lost"
+        return tuple(
+            MeasuredFact(fact.kind, fact.text, shown.find_level(fact, earlier) or gone)
+            for fact in self._facts
+            if id(fact) not in self._missing
         )
-        del texts[-size:]
-        open_facts, size = [fact for fact in open_facts if is_open(fact)], 2 * size
-    missing = {id(fact) for fact in open_facts if not earlier.shows(fact)}
-    gone: Level = "reachable" if has_way_back else "lost"
-    return tuple(
-        MeasuredFact(fact.kind, fact.text, shown.find_level(fact, earlier) or gone)
-        for fact in found
-        if id(fact) not in missing
-    )
 
 
 def find_left_out(measured: Iterable[MeasuredFact]) -> tuple[MeasuredFact, ...]:

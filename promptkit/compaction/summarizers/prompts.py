@@ -492,21 +492,19 @@ def write_newest(
     """Write messages as entries, oldest first: the first two messages, and of the others the newest that may fit."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
     count = tokenizer.base.count
-
-    @cache
-    def write(place: int) -> Sequence[Entry]:
+    newest: list[list[Entry]] = []
+    for place in reversed(range(len(messages))):
+        if room < 0 and place > 1:
+            continue
         entries: list[Entry] = []
         for tag, attributes, text in serialize_message(messages[place], names):
             shown = _cap_text(text, result_tokens, tokenizer) if tag == "result" else text
             parts = _tag_section(tag, attributes, shown)
             tokens = tokenizer.scale(sum(map(count, parts)))
+            room -= tokens - PARTING
             entries.append(Entry(place, "".join(parts), tokens))
-        return entries
-
-    places = range(len(messages))
-    sizes = (sum(entry.tokens - PARTING for entry in write(place)) for place in reversed(places))
-    first = len(messages) - count_that_may_fit(sizes, room)
-    return [entry for place in places if place <= 1 or place >= first for entry in write(place)]
+        newest.append(entries)
+    return [entry for entries in reversed(newest) for entry in entries]
 
 
 def _cap_text(text: str, tokens: int, tokenizer: Tokenizer) -> str:

@@ -250,9 +250,9 @@ def _read_rows(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:  # Any: JSON
 
 
 def _find_type(kinds: set[str]) -> str:
-    if len(kinds) == 1:
-        return next(iter(kinds))
-    return "float" if kinds == {"int", "float"} else "json"
+    return (
+        next(iter(kinds)) if len(kinds) == 1 else "float" if kinds == {"int", "float"} else "json"
+    )
 
 
 def _convert(value: object, kind: str) -> object:

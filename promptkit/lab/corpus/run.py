@@ -155,26 +155,20 @@ def _work(
     engine = executor if isinstance(executor, Engine) else Engine(executor)
     chunk = max(1, min(MAX_CHUNK, (total - done) // (engine.workers * TASKS_PER_WORKER)))
     tell(done, total)
-    numbers: dict[int, tuple[int, str]] = {}
-
-    def read_names() -> Iterator[str]:
-        for index, (number, name) in enumerate(run.list_missing()):
-            numbers[index] = number, name
-            yield name
-
-    for index, result in run_each(engine, partial(_run_files, job), read_names(), chunk=chunk):
-        number, name = numbers.pop(index)
-        run.save(
-            number,
-            _describe_failed(name, LOST_WORKER) if isinstance(result, LostItem) else result,
+    for _, result in run_each(engine, partial(_run_files, job), run.list_missing(), chunk=chunk):
+        number, outcome = (
+            (result.item[0], _describe_failed(result.item[1], LOST_WORKER))
+            if isinstance(result, LostItem)
+            else result
         )
+        run.save(number, outcome)
         done += 1
         tell(done, total)
 
 
-def _run_files(job: CorpusJob, files: tuple[str, ...]) -> list[FileOutcome]:
-    """Work on files, one after the other. This is what a worker runs."""
-    return [_run(job, file) for file in files]
+def _run_files(job: CorpusJob, files: tuple[tuple[int, str], ...]) -> list[tuple[int, FileOutcome]]:
+    """Work on files with their numbers, one after the other. This is what a worker runs."""
+    return [(number, _run(job, file)) for number, file in files]
 
 
 def _run(job: CorpusJob, file: str) -> FileOutcome:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
 from pathlib import Path
 
 import attrs
@@ -327,12 +327,9 @@ def _find_change(before: Sequence[int], shown: Sequence[int], *, appended: bool)
 
 
 def _new_runs(shown: Sequence[int], start: int, end: int) -> Iterator[int]:
-    while start < end:
-        length = 1
-        while start + length < end and shown[start + length] == shown[start] + length:
-            length += 1
-        yield from (-1 - shown[start], length)
-        start += length
+    for _, run in groupby(enumerate(shown[start:end]), lambda each: each[1] - each[0]):
+        numbers = [number for _, number in run]
+        yield from (-1 - numbers[0], len(numbers))
 
 
 class CountedMessageFinder:
@@ -760,11 +757,15 @@ class _RecordedRequests(RecordedViews):
                 else changed
             )
         entry = self._path[self._places[item.entry_id]]
-        if item.kind == "summary":
-            return attrs.evolve(
+        return (
+            attrs.evolve(
                 changed, kind="summary", time=entry.time or None, covers=self._covered(entry)
             )
-        return attrs.evolve(changed, kind="summary") if item.kind == "branch_summary" else changed
+            if item.kind == "summary"
+            else attrs.evolve(changed, kind="summary")
+            if item.kind == "branch_summary"
+            else changed
+        )
 
     def _covered(self, entry: Entry) -> tuple[int, int]:
         """Return the numbers of the messages that a checkpoint stands for: those since the last reset, before those that it keeps."""

@@ -207,15 +207,17 @@ class PrefixTree:
     def count_kept(self, messages: Sequence[MessageCount]) -> int:
         """Return how many messages a path has in common with the newest one."""
         before = self._path
-        if messages[: len(before)] == before:
-            return len(before)
-        return next(
-            (
-                at
-                for at, (message, other) in enumerate(zip(messages, before, strict=False))
-                if message is not other
-            ),
-            min(len(messages), len(before)),
+        return (
+            len(before)
+            if messages[: len(before)] == before
+            else next(
+                (
+                    at
+                    for at, (message, other) in enumerate(zip(messages, before, strict=False))
+                    if message is not other
+                ),
+                min(len(messages), len(before)),
+            )
         )
 
     def add_path(self, messages: Sequence[MessageCount], kept: int) -> int:

@@ -205,12 +205,14 @@ def results_to_json(files: Sequence[FileResult | FailedFile], total: FileResult)
 
 
 def _format_file(file: FileResult | FailedFile) -> str:
-    if isinstance(file, FailedFile):
-        return json.dumps({"file": file.file, "error": file.reason, "policies": []})
-    return _format_list(
-        "policies",
-        [f"  {json.dumps(_policy_fields(each))}" for each in file.policies],
-        before=json.dumps(_file_fields(file))[1:-1],
+    return (
+        json.dumps({"file": file.file, "error": file.reason, "policies": []})
+        if isinstance(file, FailedFile)
+        else _format_list(
+            "policies",
+            [f"  {json.dumps(_policy_fields(each))}" for each in file.policies],
+            before=json.dumps(_file_fields(file))[1:-1],
+        )
     )
 
 

@@ -35,9 +35,6 @@ from promptkit.transcript.stores.addresses import is_conversation, open_reader
 from promptkit.transcript.stores.jsonl.format import encode_batch
 from promptkit.transcript.stores.jsonl.reader import StoredEntry
 
-BLOCK_SIZE = 1 << 20
-"""Bytes that are read at a time."""
-
 LOST_WORKER = "the process that worked on it died each time that it was tried, as one does that the system ends because it needs too much memory."
 """Why a file has no result, if its worker died."""
 
@@ -233,16 +230,14 @@ def hash_recording(file: Path | str) -> str:
 
     `file` is a path, or the URL of a conversation.
     """
-    digest = hashlib.sha256()
     if isinstance(file, str) and is_conversation(file):
+        digest = hashlib.sha256()
         for item in open_reader(file):
             if isinstance(item, StoredEntry):
                 digest.update(encode_batch([item.entry]))
         return digest.hexdigest()
     try:
         with Path(file).open("rb") as content:
-            while block := content.read(BLOCK_SIZE):
-                digest.update(block)
+            return hashlib.file_digest(content, "sha256").hexdigest()
     except OSError:
         return ""  # the function that reads the recording reports the error
-    return digest.hexdigest()

@@ -124,13 +124,14 @@ def is_plain_container(cls: type[PromptElement]) -> bool:
     """Return whether elements of a class only group their children, as Group does."""
     return (
         cls.render is PromptElement.render
-        and not issubclass(cls, _ATTACHED)
+        and not issubclass(cls, ATTACHED)
         and _resolve(cls) == _PLAIN
     )
 
 
 _PLAIN = ElementHandler()
-_ATTACHED = (builtin.Metadata, builtin.Reference, builtin.CacheBreakpoint)  # become no nodes
+ATTACHED = (builtin.Metadata, builtin.Reference, builtin.CacheBreakpoint)
+"""The elements that become no nodes."""
 
 
 def _refuse_render(_sizer: Sizer, node: Node, element: PromptElement) -> NoReturn:

@@ -54,6 +54,7 @@ from promptkit.rendering.expand.build import (
     read_fallback,
 )
 from promptkit.rendering.expand.elements import (
+    ATTACHED,
     close_node,
     open_node,
     prepare_node,
@@ -317,7 +318,7 @@ class Expansion:
                 items.append(built)
                 message_items.append(built)
                 plain += 1
-            elif isinstance(child, Metadata | Reference | CacheBreakpoint):
+            elif isinstance(child, ATTACHED):
                 self._attach(node, child)
             elif kind in LEAF_ELEMENTS and (leaf := build_leaf(node, child)) is not None:
                 if message is None and not node.fragment:

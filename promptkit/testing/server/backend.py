@@ -31,7 +31,7 @@ from promptkit.testing.server.journal import (
     Exchange,
     Stats,
 )
-from promptkit.testing.server.prompt_cache import BreakpointCache, PromptCache
+from promptkit.testing.server.prompt_cache import PromptCaches
 from promptkit.testing.server.replies import (
     Answer,
     ConnectionReset,
@@ -122,8 +122,7 @@ class Backend:
     closing: Event = attrs.field(factory=Event, init=False)
     queue: RequestQueue = attrs.field(factory=RequestQueue, init=False)
     _counts: Counter[str] = attrs.field(factory=Counter[str], init=False)
-    _cache: PromptCache = attrs.field(factory=PromptCache, init=False)
-    _breakpoints: BreakpointCache = attrs.field(factory=BreakpointCache, init=False)
+    _caches: PromptCaches = attrs.field(factory=PromptCaches, init=False)
     _lock: Lock = attrs.field(factory=Lock, init=False)
 
     def count(self, **amounts: int) -> None:
@@ -169,11 +168,15 @@ class Backend:
 
     def list_models(self) -> HttpResponse:
         """Answer a request for the list of models."""
-        data = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "promptkit"}
-            for name in self.models
-        ]
-        return json_response({"object": "list", "data": data})
+        return json_response(
+            {
+                "object": "list",
+                "data": [
+                    {"id": name, "object": "model", "created": 0, "owned_by": "promptkit"}
+                    for name in self.models
+                ],
+            }
+        )
 
     def answer(self, exchange: Exchange) -> HttpResponse:
         """Answer a request, and record the outcome in the exchange."""
@@ -325,12 +328,12 @@ class Backend:
         )
         if exchange.path == MESSAGES:
             return attrs.evolve(
-                self._breakpoints.use(scope, exchange.body, tokens), output_tokens=output_tokens
+                self._caches.use(scope, exchange.body, tokens), output_tokens=output_tokens
             )
         return Usage(
             input_tokens=tokens,
             output_tokens=output_tokens,
-            cached_tokens=min(self._cache.read(scope, exchange.chat), tokens),
+            cached_tokens=min(self._caches.read(scope, exchange.chat), tokens),
         )
 
     def _encode(

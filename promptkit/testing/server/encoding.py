@@ -366,8 +366,8 @@ def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | No
 
 def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:
     options = as_mapping(exchange.body.get("stream_options"))
-    chunks = encode_chat_chunks(reply, include_usage=options.get("include_usage") is True)
-    yield from map(_encode_event, chunks)
+    include_usage = options.get("include_usage") is True
+    yield from map(_encode_event, encode_chat_chunks(reply, include_usage=include_usage))
     yield b"data: [DONE]\n\n"
 
 

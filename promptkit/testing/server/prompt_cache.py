@@ -45,11 +45,16 @@ START, SEPARATOR, END, CALL, TOOLS = range(1_000_000, 1_000_005)
 _CHARACTERS_AT_ONCE = 65_536
 
 
-class PromptCache:
-    """The prompts sent so far, in every scope: blocks of 128 tokens, each as a digest of it and all blocks before it."""
+class PromptCaches:
+    """The prompts sent so far, in every scope, as each provider caches them. For many threads at once.
+
+    OpenAI's are blocks of 128 tokens, each as a digest of it and all blocks before it. Anthropic's
+    are the prefixes that were cached: their digests and their tokens.
+    """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[bytes, None] = OrderedDict()
+        self._blocks: OrderedDict[bytes, None] = OrderedDict()
+        self._prefixes: dict[bytes, int] = {}
         self._lock = Lock()
 
     def read(self, scope: str, chat: Mapping[str, Any]) -> int:  # Any: JSON
@@ -63,14 +68,51 @@ class PromptCache:
             ),
         )
         with self._lock:
-            hits = sum(1 for _ in takewhile(self._known.__contains__, digests))
+            hits = sum(1 for _ in takewhile(self._blocks.__contains__, digests))
             # so that the end of a prompt is forgotten before its beginning
             for digest in reversed(digests):
-                self._known[digest] = None
-                self._known.move_to_end(digest)
-            while len(self._known) > MAX_BLOCKS:
-                self._known.popitem(last=False)
+                self._blocks[digest] = None
+                self._blocks.move_to_end(digest)
+            while len(self._blocks) > MAX_BLOCKS:
+                self._blocks.popitem(last=False)
         return hits * BLOCK_TOKENS if hits * BLOCK_TOKENS >= CACHE_MINIMUM else 0
+
+    def use(self, scope: str, body: Mapping[str, Any], tokens: int) -> Usage:  # Any: JSON
+        """Return what a request reads from the cache of its scope and writes to it, and cache it.
+
+        Args:
+            scope: Requests of other scopes share nothing with it.
+            body: The request to the Messages API.
+            tokens: Its input tokens. Its blocks share them by their length.
+        """
+        model = str(body.get("model", ""))
+        count, minimum = tokenizer_for(model).base.count, cache_minimum(model)
+        blocks = [block for _, block in list_blocks(body)]
+        marked = [at for at, block in enumerate(blocks) if block.get("cache_control") is not None]
+        if not marked:
+            return Usage(input_tokens=tokens)
+        texts = [
+            json.dumps(
+                {key: value for key, value in block.items() if key != "cache_control"},
+                sort_keys=True,
+            )
+            for block in blocks
+        ]
+        digests = _chain_digests(scope, map(str.encode, texts))
+        sizes = [*accumulate(map(count, texts))]
+        prefixes = [int(size * (tokens / max(1, sizes[-1]))) for size in sizes]
+        reachable = {at for end in marked for at in range(max(0, end - _LOOK_BACK), end + 1)}
+        entries = [at for at in marked if prefixes[at] >= minimum]
+        with self._lock:
+            read = min(tokens, max(self._prefixes.get(digests[at], 0) for at in reachable))
+            for at in entries:
+                self._prefixes.setdefault(digests[at], prefixes[at])
+            cached = max((self._prefixes[digests[at]] for at in entries), default=0)
+        return Usage(
+            input_tokens=tokens,
+            cached_tokens=read,
+            written_tokens=max(0, min(tokens, cached) - read),
+        )
 
 
 def _chain_digests(scope: str, pieces: Iterable[bytes]) -> list[bytes]:
@@ -156,51 +198,3 @@ def _encode_text(encoding: str, text: str) -> array[int]:
     starts = range(0, len(text), _CHARACTERS_AT_ONCE)
     pieces = (text[start : start + _CHARACTERS_AT_ONCE] for start in starts)
     return array("I", chain.from_iterable(map(vocabulary.encode_ordinary, pieces)))
-
-
-class BreakpointCache:
-    """The prefixes that were cached so far, in every scope: their digests and their tokens.
-
-    For many threads at once.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[bytes, int] = {}
-        self._lock = Lock()
-
-    def use(self, scope: str, body: Mapping[str, Any], tokens: int) -> Usage:  # Any: JSON
-        """Return what a request reads from the cache of its scope and writes to it, and cache it.
-
-        Args:
-            scope: Requests of other scopes share nothing with it.
-            body: The request to the Messages API.
-            tokens: Its input tokens. Its blocks share them by their length.
-        """
-        model = str(body.get("model", ""))
-        count, minimum = tokenizer_for(model).base.count, cache_minimum(model)
-        blocks = [block for _, block in list_blocks(body)]
-        marked = [at for at, block in enumerate(blocks) if block.get("cache_control") is not None]
-        if not marked:
-            return Usage(input_tokens=tokens)
-        texts = [
-            json.dumps(
-                {key: value for key, value in block.items() if key != "cache_control"},
-                sort_keys=True,
-            )
-            for block in blocks
-        ]
-        digests = _chain_digests(scope, map(str.encode, texts))
-        sizes = [*accumulate(map(count, texts))]
-        prefixes = [int(size * (tokens / max(1, sizes[-1]))) for size in sizes]
-        reachable = {at for end in marked for at in range(max(0, end - _LOOK_BACK), end + 1)}
-        entries = [at for at in marked if prefixes[at] >= minimum]
-        with self._lock:
-            read = min(tokens, max(self._known.get(digests[at], 0) for at in reachable))
-            for at in entries:
-                self._known.setdefault(digests[at], prefixes[at])
-            cached = max((self._known[digests[at]] for at in entries), default=0)
-        return Usage(
-            input_tokens=tokens,
-            cached_tokens=read,
-            written_tokens=max(0, min(tokens, cached) - read),
-        )

@@ -113,16 +113,14 @@ def api_error(
 
 def rate_limit_error(retry_after: float | None = None) -> HttpAnswer:
     """Build the error 429, with the header `Retry-After` if seconds are passed."""
-    answer = api_error(
-        429,
-        "Rate limit reached for requests per min (RPM): Limit 3, Used 3, Requested 1.",
-        code="rate_limit_exceeded",
-        kind="requests",
-    )
-    return (
-        answer
-        if retry_after is None
-        else attrs.evolve(answer, headers={"Retry-After": f"{retry_after:g}"})
+    return attrs.evolve(
+        api_error(
+            429,
+            "Rate limit reached for requests per min (RPM): Limit 3, Used 3, Requested 1.",
+            code="rate_limit_exceeded",
+            kind="requests",
+        ),
+        headers={} if retry_after is None else {"Retry-After": f"{retry_after:g}"},
     )
 
 

@@ -120,8 +120,11 @@ def _convert_answer(value: object, kind: object) -> Answer:
     if not (as_mapping(value) or value == {}):
         raise ValueError(f"an answer must be text, a reply or a fault, not {value!r}")
     reply = _converter.structure(value, _Reply)
-    message = Message(role="assistant", content=reply.text, tool_calls=reply.tool_calls)
-    return ScriptedReply(message=message, finish=reply.finish, usage=reply.usage)
+    return ScriptedReply(
+        message=Message(role="assistant", content=reply.text, tool_calls=reply.tool_calls),
+        finish=reply.finish,
+        usage=reply.usage,
+    )
 
 
 for _kind in (Answer, Step, Step | None):

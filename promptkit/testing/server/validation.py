@@ -245,21 +245,18 @@ class _ResponsesItems:
                 _check_text(item, "arguments", place)
                 self.calls.add(_check_call_id(item, place))
             case "function_call_output":
-                self._add_output(item, place)
+                call_id = _check_call_id(item, place)
+                require(
+                    call_id in self.calls and call_id not in self.answered,
+                    f"No tool call found for function call output with call_id {call_id}.",
+                    "input",
+                )
+                _check_content(item.get("output"), RESPONSES_INPUT, f"input[{place}].output")
+                self.answered.add(call_id)
             case "compaction":
                 _check_text(item, "encrypted_content", place)
             case _:
                 pass
-
-    def _add_output(self, item: Mapping[str, Any], place: int) -> None:  # Any: as above
-        call_id = _check_call_id(item, place)
-        require(
-            call_id in self.calls and call_id not in self.answered,
-            f"No tool call found for function call output with call_id {call_id}.",
-            "input",
-        )
-        _check_content(item.get("output"), RESPONSES_INPUT, f"input[{place}].output")
-        self.answered.add(call_id)
 
     def _check_reasoning(self) -> None:
         require(

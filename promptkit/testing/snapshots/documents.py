@@ -78,7 +78,7 @@ def format_receipt(levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> str
     sections = [f"promptkit {version('promptkit')}"]
     for level in levels:
         lines = _list_receipt_lines(level.rendered, stabilizer) if level.rendered else [level.error]
-        shown = [escape_json(re.sub("[\n\t]", " ", line)).rstrip(" ") for line in lines]
+        shown = (escape_json(re.sub("[\n\t]", " ", line)).rstrip(" ") for line in lines)
         sections.append("\n".join([*([f"== {level.label} =="] if level.label else []), *shown]))
     return "{}\n".format("\n\n".join(sections))
 
@@ -96,16 +96,18 @@ def build_wire_json(levels: Sequence[BudgetLevel], wire_format: WireFormat) -> o
     Raises:
         EmitError: A part of a message has no form in the format.
     """
-    if not levels[0].label:
-        return _build_payload(levels[0].messages, wire_format)
-    return OrderedDict(
-        (
-            level.label,
-            _build_payload(level.messages, wire_format)
-            if level.rendered
-            else {"error": level.error},
+    return (
+        OrderedDict(
+            (
+                level.label,
+                _build_payload(level.messages, wire_format)
+                if level.rendered
+                else {"error": level.error},
+            )
+            for level in levels
         )
-        for level in levels
+        if levels[0].label
+        else _build_payload(levels[0].messages, wire_format)
     )
 
 
@@ -458,13 +460,13 @@ def _render_at(
 def _make_level(
     label: str, result: Rendered | BudgetExceededError, stabilizer: Stabilizer
 ) -> BudgetLevel:
-    if isinstance(result, BudgetExceededError):
-        return BudgetLevel(
-            label=label, budget=result.budget, error=stabilizer.stabilize_text(str(result))
+    return (
+        BudgetLevel(label=label, budget=result.budget, error=stabilizer.stabilize_text(str(result)))
+        if isinstance(result, BudgetExceededError)
+        else BudgetLevel(
+            label=label,
+            budget=result.budget,
+            rendered=result,
+            messages=stabilizer.stabilize_messages(result.messages),
         )
-    return BudgetLevel(
-        label=label,
-        budget=result.budget,
-        rendered=result,
-        messages=stabilizer.stabilize_messages(result.messages),
     )

@@ -116,8 +116,15 @@ def format_request(
     """
     body = stabilizer.stabilize_json(redact_json(request.body, redactor))
     headers = "\n".join(f"{name}: {redactor(text)}" for name, text in request.headers.items())
-    blocks = [f"# {request.title}", *([fence_text(headers)] if headers else [])]
-    return "{}\n".format("\n\n".join([*blocks, *_format_value(body, "body", 1)]))
+    return "{}\n".format(
+        "\n\n".join(
+            [
+                f"# {request.title}",
+                *([fence_text(headers)] if headers else []),
+                *_format_value(body, "body", 1),
+            ]
+        )
+    )
 
 
 def _format_value(value: object, name: str, level: int) -> Iterator[str]:
@@ -153,8 +160,11 @@ def _list_names(item: object) -> Iterator[str]:
     """Yield the words by which a reader recognizes an item: its role, its type, its name."""
     fields = as_mapping(item)
     for each in (fields, as_mapping(fields.get("function"))):
-        names = (each.get(key) for key in ("role", "type", "name"))
-        yield from (quote_inline(name) for name in names if isinstance(name, str))
+        yield from (
+            quote_inline(name)
+            for key in ("role", "type", "name")
+            if isinstance(name := each.get(key), str)
+        )
 
 
 def _has_items(value: object) -> bool:
@@ -163,8 +173,6 @@ def _has_items(value: object) -> bool:
 
 
 def _is_long(value: object) -> bool:
-    if isinstance(value, str):
-        return "\n" in value
     return _has_items(value) or any(
-        isinstance(each, str) and "\n" in each for each in as_mapping(value).values()
+        isinstance(each, str) and "\n" in each for each in (value, *as_mapping(value).values())
     )

@@ -148,11 +148,13 @@ def _find_lines(text: str, find: Callable[[str], Entry | None]) -> Iterator[tupl
 
 def _count_shared(text: str, line: str) -> int:
     """Return how many characters two texts have in common at their beginning."""
-    if text == line:
-        return len(line)
-    return next(
-        (at for at, (one, other) in enumerate(zip(text, line, strict=False)) if one != other),
-        min(len(text), len(line)),
+    return (
+        len(line)
+        if text == line
+        else next(
+            (at for at, (one, other) in enumerate(zip(text, line, strict=False)) if one != other),
+            min(len(text), len(line)),
+        )
     )
 
 

@@ -7,6 +7,7 @@ import time
 import uuid
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import attrs
 
@@ -99,6 +100,7 @@ class Transcript:
         self._labels: dict[str, str] = {}
         self._stem: EntryNumbers | None = None  # the part of the path that is in `_earlier`
         self._path: list[Entry] = []
+        self._asked_path: tuple[Entry, ...] | None = None  # the same, since it was asked for
         self._path_ids: set[str] = set()
         self._call_ids: set[str] = set()  # ids of the tool calls on the path
         self._tree = EntryTree(
@@ -182,8 +184,10 @@ class Transcript:
         The result does not change. In a long conversation it reads older entries when they are
         asked for; otherwise it is a tuple.
         """
+        if self._asked_path is None:
+            self._asked_path = tuple(self._path)
         stem, tail = (
-            (self._stem, tuple(self._path))
+            (self._stem, self._asked_path)
             if leaf is None or leaf == self.leaf
             else self._walk(self.get(leaf).id)
         )
@@ -481,11 +485,8 @@ class Transcript:
             if self._tree.parents[entry.id] in continuing:
                 continuing.add(entry.id)
                 end = entry.id
-        continuation: list[Entry] = []
-        while end is not None and end != leaf:
-            continuation.append(self._by_id[end])
-            end = self._tree.parents[end]
-        return continuation[::-1]
+        walked = takewhile(lambda entry_id: entry_id != leaf, self._tree.walk_to_root(end))
+        return [self._by_id[entry_id] for entry_id in walked][::-1]
 
     def _set_leaf(self, leaf: str | None) -> None:
         self._stem, path = (None, ()) if leaf is None else self._walk(leaf)
@@ -522,20 +523,27 @@ class Transcript:
 
         The newest ones are looked at first, and then all.
         """
-        if (stem := self._stem) is None or call_id is None:
-            return False
-        if any(
-            call.id == call_id
-            for entry in reversed(EntrySequence(stem, (), start=max(0, len(stem) - RECENT_ENTRIES)))
-            if entry.message
-            for call in entry.message.tool_calls
-        ):
-            return True
-        return any(
-            call.id == call_id
-            for number in stem.earlier.find_text([call_id])
-            if stem.index(number) is not None and (message := self._read_earlier(number).message)
-            for call in message.tool_calls
+        stem = self._stem
+        return (
+            stem is not None
+            and call_id is not None
+            and (
+                any(
+                    call.id == call_id
+                    for entry in reversed(
+                        EntrySequence(stem, (), start=max(0, len(stem) - RECENT_ENTRIES))
+                    )
+                    if entry.message
+                    for call in entry.message.tool_calls
+                )
+                or any(
+                    call.id == call_id
+                    for number in stem.earlier.find_text([call_id])
+                    if stem.index(number) is not None
+                    and (message := self._read_earlier(number).message)
+                    for call in message.tool_calls
+                )
+            )
         )
 
     def _find_earlier_leaves(self) -> Iterator[Entry]:
@@ -554,6 +562,7 @@ class Transcript:
 
     def _extend_path(self, entries: Sequence[Entry]) -> None:
         self._path.extend(entries)
+        self._asked_path = None
         self._path_ids.update(entry.id for entry in entries)
         self._call_ids.update(
             call.id for entry in entries if entry.message for call in entry.message.tool_calls
@@ -612,12 +621,11 @@ class EntryTree:
         self.last_id = entry_id
         return problem
 
-    def walk_to_root(self, leaf: str) -> Iterator[str]:
-        """Yield the ids from a leaf to its root."""
-        entry_id: str | None = leaf
-        while entry_id is not None:
-            yield entry_id
-            entry_id = self.parents[entry_id]
+    def walk_to_root(self, leaf: str | None) -> Iterator[str]:
+        """Yield the ids from a leaf to its root; none if there is no leaf."""
+        while leaf is not None:
+            yield leaf
+            leaf = self.parents[leaf]
 
     def leaves(self) -> list[str]:
         """Return the ids without children, oldest first."""

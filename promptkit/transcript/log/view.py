@@ -249,10 +249,16 @@ class _View:
         entries = tuple(path[length:])
         self._path = path
         kinds = set(map(type, map(attrgetter("payload"), entries)))
-        if kinds & _CHANGES_EARLIER or (Setting in kinds and any(map(_reads_model, entries))):
-            return False
-        if self._omitted_calls and any(
-            entry.message and entry.message.tool_call_id in self._omitted_calls for entry in entries
+        if (
+            kinds & _CHANGES_EARLIER
+            or (Setting in kinds and any(map(_reads_model, entries)))
+            or (
+                self._omitted_calls
+                and any(
+                    entry.message and entry.message.tool_call_id in self._omitted_calls
+                    for entry in entries
+                )
+            )
         ):
             return False
         self._add_entries(entries)

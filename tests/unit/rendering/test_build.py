@@ -147,6 +147,12 @@ def test_an_image_of_a_recorded_message_counts() -> None:
         assert made.tokens == 2 + 7 + 1 + overhead
 
 
+def test_a_message_of_one_text_has_that_text_and_no_copy() -> None:
+    text = "a text of a few words"
+    (message,) = render(UserMessage(required=True)[text], trace=True).messages
+    assert message.content[0] is text
+
+
 def test_a_marker_counts_for_the_budget() -> None:
     for budget in range(1, 8):
         made = render((ROUNDS, QUESTION), budget=budget, tokenizer=WordTokenizer())

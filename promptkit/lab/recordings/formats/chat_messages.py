@@ -87,15 +87,18 @@ class AnthropicFormat(JsonFormat):
 
     def matches(self, head: FileHead) -> bool:
         """Return whether messages have Anthropic's blocks or a separate system prompt, and none of OpenAI's roles."""
-        if find_layout(head) is None or any(
-            path.rpartition("role=")[2] in OPENAI_ROLES
-            for path in head.json_paths
-            if "role=" in path
-        ):
-            return False
-        return any(
-            f"{path}={kind}" in head.json_paths for path in BLOCK_PATHS for kind in BLOCKS
-        ) or bool({"system", "system.item.text", "item.system"} & head.json_paths)
+        return (
+            find_layout(head) is not None
+            and not any(
+                path.rpartition("role=")[2] in OPENAI_ROLES
+                for path in head.json_paths
+                if "role=" in path
+            )
+            and (
+                any(f"{path}={kind}" in head.json_paths for path in BLOCK_PATHS for kind in BLOCKS)
+                or bool({"system", "system.item.text", "item.system"} & head.json_paths)
+            )
+        )
 
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages one by one, and a system prompt before its messages."""

@@ -393,15 +393,14 @@ class _Reader:
         payloads: list[tuple[EntryPayload, str]] = (
             [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
         )
-        if conversation.answer and self._find_parent(record) == (conversation, conversation.answer):
-            self._tree.place(uuid, conversation, payloads, conversation.answer)
-        else:
-            self._tree.place(
-                uuid,
-                conversation,
-                payloads,
-                self._parent_id(record, conversation, may_be_root=False),
-            )
+        answer = conversation.answer
+        follows_answer = answer and self._find_parent(record) == (conversation, answer)
+        self._tree.place(
+            uuid,
+            conversation,
+            payloads,
+            answer if follows_answer else self._parent_id(record, conversation, may_be_root=False),
+        )
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
         """Return the message of an attachment; None for any other line, and for a command that was read when it left the queue."""
@@ -942,10 +941,10 @@ def read_queued_command(content: Json, *, is_prompt: bool) -> MessageEntry | Cus
             the background has ended.
     """
     message = Message(role="user", content=tuple(read_anthropic_content(content).parts))
-    if not message.content:
-        return None
     return (
-        MessageEntry(message=message)
+        None
+        if not message.content
+        else MessageEntry(message=message)
         if is_prompt
         else CustomMessage(name=f"{NAME}.{QUEUED}", message=message)
     )

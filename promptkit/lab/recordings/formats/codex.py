@@ -201,14 +201,14 @@ class _Reader:
 
     def _read_compaction(self, payload: JsonObject) -> None:
         text = as_text(payload.get("message")) or ""
-        if isinstance(history := payload.get("replacement_history"), list):
-            replacement = tuple(
-                message for item in as_objects(history) if (message := _read_history_item(item))
-            )
-        else:
-            replacement = tuple(
+        history = payload.get("replacement_history")
+        replacement = (
+            tuple(map(_read_history_item, as_objects(history)))
+            if isinstance(history, list)
+            else tuple(
                 Message(role="user", content=(each,)) for each in (*self._user_texts, text) if each
             )
+        )
         self._write(
             Checkpoint(
                 summary=text,
@@ -301,15 +301,15 @@ def _read_output(output: Json) -> tuple[Part, ...]:
             return (dump_json(output),)
 
 
-def _read_history_item(item: JsonObject) -> Message | None:
+def _read_history_item(item: JsonObject) -> Message:
     """Read an item of the history that replaces the messages before a compaction."""
     kind, role = as_text(item.get("type")) or "unknown", ROLES.get(as_text(item.get("role")) or "")
     if role and kind in {"message", "unknown"}:
         return Message(role=role, content=tuple(_read_parts(item.get("content"))))
-    if kind in CALL_TYPES:
-        return Message(role="assistant", tool_calls=(_read_call(item),))
     return (
-        _read_result(item)
+        Message(role="assistant", tool_calls=(_read_call(item),))
+        if kind in CALL_TYPES
+        else _read_result(item)
         if kind in OUTPUT_TYPES
         else Message(role="assistant", content=(OpaquePart(value=item, provider=PROVIDER),))
     )

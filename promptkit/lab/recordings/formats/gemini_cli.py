@@ -356,9 +356,9 @@ def _read_result_parts(part: Json) -> list[Part]:
     response = as_object(as_object(as_object(part).get("functionResponse")).get("response"))
     if not response:
         return [*_read_parts(part)]
-    if len(response) == 1 and (text := as_text(next(iter(response.values())))) is not None:
-        return [text] if text else []  # `output`, or `error`
-    return [dump_json(response)]
+    text = as_text(next(iter(response.values()))) if len(response) == 1 else None
+    # one text is `output`, or `error`
+    return [dump_json(response)] if text is None else [text] if text else []
 
 
 def _read_parts(content: Json) -> Iterator[Part]:

@@ -177,9 +177,5 @@ def _find_tool_call_id(event: JsonObject) -> str | None:
     """Return the id of the tool call that an observation answers; None for an observation without a call."""
     call_id = as_text(as_object(event.get("tool_call_metadata")).get("tool_call_id"))
     cause = as_count(event.get("cause"))
-    if call_id is not None or event.get("observation") in (
-        *INTERNAL_ACTIONS,
-        "agent_state_changed",
-    ):
-        return call_id
-    return None if cause is None else f"event-{cause}"
+    is_internal = event.get("observation") in (*INTERNAL_ACTIONS, "agent_state_changed")
+    return call_id if call_id is not None or is_internal or cause is None else f"event-{cause}"

@@ -225,13 +225,13 @@ def _find_author(record: JsonObject) -> Author | None:
 def _find_problem(record: JsonObject) -> str | None:
     """Return why a compaction cannot be read, or None."""
     last = as_count(record.get("keepLastMessages")) or 0
-    if (
-        record.get("type") != "compaction"
-        or last <= MAX_KEPT_MESSAGES
-        or {"firstKeptEntryId", "firstKeptEntryIndex"} & record.keys()
-    ):
-        return None
-    return f"keepLastMessages is {last:,}, and a compaction can keep {MAX_KEPT_MESSAGES} messages at most by their number: name the first one, as firstKeptEntryId."
+    return (
+        f"keepLastMessages is {last:,}, and a compaction can keep {MAX_KEPT_MESSAGES} messages at most by their number: name the first one, as firstKeptEntryId."
+        if record.get("type") == "compaction"
+        and last > MAX_KEPT_MESSAGES
+        and not {"firstKeptEntryId", "firstKeptEntryIndex"} & record.keys()
+        else None
+    )
 
 
 def _read_message(message: JsonObject) -> list[EntryPayload]:

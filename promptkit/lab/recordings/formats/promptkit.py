@@ -60,6 +60,8 @@ def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[B
 
 def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
     """Read the entries of a file. A compressed file is read without the archives that it names."""
-    if not source.is_compressed:
-        return iter(TranscriptReader(Path(source.path)))
-    return scan_archive(iter(source.open().readline, b""), source.path)
+    return (
+        scan_archive(iter(source.open().readline, b""), source.path)
+        if source.is_compressed
+        else iter(TranscriptReader(Path(source.path)))
+    )

@@ -246,10 +246,12 @@ class JsonFormat:
             writer.switch(member.conversation)
             if member.pattern is None:
                 yield self.keep(writer, member)
-            elif isinstance(member.value, Mapping):
-                yield self.read_record(writer, member)
             else:
-                yield writer.keep_unreadable(member)
+                yield (
+                    self.read_record(writer, member)
+                    if isinstance(member.value, Mapping)
+                    else writer.keep_unreadable(member)
+                )
 
     def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Keep a value next to the messages, by default in a custom entry."""

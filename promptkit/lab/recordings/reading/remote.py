@@ -7,6 +7,7 @@ than once.
 from __future__ import annotations
 
 import re
+import shutil
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -73,8 +74,7 @@ def _copy_from_hub(url: str, copy: Path) -> None:
         files.open(path, "rb") as source,
         copy.open("wb") as file,
     ):
-        while chunk := source.read(CHUNK_SIZE):
-            file.write(chunk)
+        shutil.copyfileobj(source, file, CHUNK_SIZE)
 
 
 def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:

@@ -63,11 +63,13 @@ def parse_policy_names(text: str) -> tuple[str, ...]:
     Raises:
         UnknownPolicyError: There is no policy or group with one of the names.
     """
-    names: dict[str, None] = {}
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        for name in POLICY_GROUPS.get(part, (part,)):
-            _find_policy(name, known=(*POLICY_GROUPS["all"], *POLICY_GROUPS))
-            names[name] = None
+    names = dict.fromkeys(
+        name
+        for part in filter(None, (part.strip() for part in text.split(",")))
+        for name in POLICY_GROUPS.get(part, (part,))
+    )
+    for name in names:
+        _find_policy(name, known=(*POLICY_GROUPS["all"], *POLICY_GROUPS))
     return tuple(names)
 
 

@@ -151,27 +151,24 @@ class TranscriptReader:
                 continue
             try:
                 yield from self._read_archive(archive)
-            except FileNotFoundError:
-                self.partial = True
-                yield ReadProblem(
-                    line=1,
-                    detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}.",
-                )
             except (OSError, EOFError, zlib.error, TranscriptFormatError) as error:
                 self.partial = True
                 yield ReadProblem(
                     line=1,
-                    detail=f"the archive {archive.file} is damaged, and entries of it are missing: {error}",
+                    detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}."
+                    if isinstance(error, FileNotFoundError)
+                    else f"the archive {archive.file} is damaged, and entries of it are missing: {error}",
                 )
 
     def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
         path = self._path.with_name(archive.file)
         with open_gzip(path) as file:
             for item in scan_archive(read_lines(file), str(path)):
-                if isinstance(item, StoredEntry):
-                    yield attrs.evolve(item, archive=archive.file)
-                else:
-                    yield attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
+                yield (
+                    attrs.evolve(item, archive=archive.file)
+                    if isinstance(item, StoredEntry)
+                    else attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
+                )
 
 
 @attrs.frozen(kw_only=True)

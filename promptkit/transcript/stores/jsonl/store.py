@@ -285,17 +285,14 @@ class JsonlStore:
         The caller must hold the lock.
         """
         position = self._position
-        try:
+        with suppress(OSError):  # reading reports what is wrong
             status = self.path.stat()
-        except OSError:
-            status = None  # reading reports what is wrong
-        if (
-            position
-            and status
-            and (status.st_dev, status.st_ino) == position.identity
-            and status.st_size == position.end
-        ):
-            return
+            if (
+                position
+                and (status.st_dev, status.st_ino) == position.identity
+                and status.st_size == position.end
+            ):
+                return
         loaded, _ = self._read(position)
         if loaded.entries or loaded.problems:
             self._unreported.append(loaded)
@@ -317,28 +314,21 @@ class JsonlStore:
 
         Returns the entries, and False if another process may have written at the same time.
         """
-        entries: list[Entry] = []
-        lines: list[int] = []
-        problems: list[ReadProblem] = []
         reader = TranscriptReader(self.path, start=start, read_archives=self._read_archives)
-        for item in reader:
-            if isinstance(item, StoredEntry):
-                entries.append(item.entry)
-                lines.append(item.line)
-            else:
-                problems.append(item)
+        items = list(reader)
+        found = [item for item in items if isinstance(item, StoredEntry)]
+        problems = [item for item in items if isinstance(item, ReadProblem)]
         if (
             start is not None
             and start.last_id
             and (reader.position is None or reader.from_beginning)
         ):
-            known = self._count_known(start, reader.position, entries)
-            del entries[:known], lines[:known]
+            del found[: self._count_known(start, reader.position, [item.entry for item in found])]
         self._position = reader.position
         return LoadedEntries(
-            entries=tuple(entries),
+            entries=tuple(item.entry for item in found),
             problems=tuple(problems),
-            line_numbers=tuple(lines),
+            line_numbers=tuple(item.line for item in found),
             last_id=reader.position.last_id if reader.position else "",
             torn_bytes=reader.torn_bytes,
             partial=reader.partial,
@@ -539,23 +529,21 @@ def _find_entries(path: Path, through: str) -> _Range | TranscriptArchive:
     ids: list[str] = []
     end = 0
     for item in reader:
-        if not isinstance(item, StoredEntry):
-            continue
-        if item.archive is not None:
-            if item.entry.id == through:
-                return next(
-                    archive for archive in reader.header.archives if archive.file == item.archive
-                )
-            continue
-        if end and reader.scanner.end > end:
-            if reader.header.version != VERSION:
-                raise TranscriptError(
-                    f"{path} has version {reader.header.version} of the format: append an entry first, which rewrites the file."
-                )
-            return _Range(reader.header, reader.body_start, end, len(ids), ids[0], ids[-1])
-        ids.append(item.entry.id)
-        if item.entry.id == through:
-            end = reader.scanner.end
+        match item:
+            case StoredEntry(archive=str(file), entry=entry) if entry.id == through:
+                return next(archive for archive in reader.header.archives if archive.file == file)
+            case StoredEntry(archive=None, entry=entry):
+                if end and reader.scanner.end > end:
+                    if reader.header.version != VERSION:
+                        raise TranscriptError(
+                            f"{path} has version {reader.header.version} of the format: append an entry first, which rewrites the file."
+                        )
+                    return _Range(reader.header, reader.body_start, end, len(ids), ids[0], ids[-1])
+                ids.append(entry.id)
+                if entry.id == through:
+                    end = reader.scanner.end
+            case _:
+                continue
     raise archiving_error(path, through, exists=end > 0)
 
 

@@ -331,6 +331,7 @@ class TestMessagesThatCannotFit:
             return 1_000_000
 
         monkeypatch.setattr(prompts, "count_that_may_fit", count_all)
+        monkeypatch.setattr(prompts, "PARTING", 1_000_000)
         monkeypatch.setattr(prompts, "JOINED", 1)
         try:
             whole: object = render()

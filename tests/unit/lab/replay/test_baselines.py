@@ -26,9 +26,7 @@ from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.lab.replay.conversations import long_conversation, run_call
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from promptkit.lab.replay.policies.baselines import Trim
+    from collections.abc import Callable, Sequence
 
 
 def build_conversation(messages: Sequence[Message], tokens: int) -> CountedMessages:
@@ -46,7 +44,9 @@ def chat(count: int) -> list[Message]:
 
 
 @pytest.mark.parametrize("rule", [drop_oldest, trim_last, truncate_in_steps])
-def test_messages_that_fit_are_kept(rule: Trim) -> None:
+def test_messages_that_fit_are_kept(
+    rule: Callable[[CountedMessages, int], Sequence[Message]],
+) -> None:
     messages = chat(9)
     assert list(rule(build_conversation(messages, 10), 90)) == messages
 

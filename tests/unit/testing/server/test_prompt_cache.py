@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from promptkit import ToolCall, UserMessage, render
 from promptkit.messages import Message, ToolDefinition
 from promptkit.testing.server import prompt_cache, serve
-from promptkit.testing.server.prompt_cache import PromptCache, encode_prompt
+from promptkit.testing.server.prompt_cache import PromptCaches, encode_prompt
 from promptkit.testing.server.validation import convert_to_chat
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.request import count_request
@@ -139,20 +139,20 @@ class TestTheRule:
         self, requests: list[list[int]]
     ) -> None:
         asked = [of(*(user(f"{number} " * 450) for number in numbers)) for numbers in requests]
-        cache = PromptCache()
+        cache = PromptCaches()
         for place, request in enumerate(asked):
             longest = max((common(earlier, request) for earlier in asked[:place]), default=0)
             assert cache.read("scope", request) == (longest // 128 * 128 if longest >= 1024 else 0)
 
     def test_begins_at_1024(self) -> None:
-        cache = PromptCache()
+        cache = PromptCaches()
         for more, cached in ((0, 0), (0, 0), (1, 0), (1, 1024)):
             request = of(user(("word " * (1016 + more)).strip()))
             assert len(encode_prompt(request)) == 1023 + more
             assert cache.read("scope", request) == cached
 
     def test_scopes_do_not_share(self) -> None:
-        cache = PromptCache()
+        cache = PromptCaches()
         assert [cache.read(scope, of(SYSTEM)) > 0 for scope in ("a", "b", "a", "b")] == [
             False,
             False,
@@ -168,7 +168,7 @@ class TestTheRule:
             of({"role": "system", "content": f"{number} " * 1000}) for number in range(3)
         )
         assert len(encode_prompt(first)) // 128 == 15
-        cache = PromptCache()
+        cache = PromptCaches()
         assert [
             cache.read("scope", request) // 128 for request in (first, second, first, third)
         ] == [0, 0, 15, 0]
