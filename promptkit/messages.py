@@ -55,6 +55,7 @@ class SdkObject(Protocol):
         self, *, mode: str = ..., by_alias: bool | None = ..., exclude_none: bool = ...
     ) -> dict[str, Any]:  # Any: as in pydantic
         """Return the object as a dict of JSON values."""
+        ...
 
 
 def is_instance(value: object, classes: type | tuple[type, ...]) -> bool:
@@ -400,9 +401,12 @@ class Message:
             _refuse_field(self, "name", "a string or None", name)
         if not (tool_call_id is None or is_instance(tool_call_id, str)):
             _refuse_field(self, "tool_call_id", "a string or None", tool_call_id)
-        self.__attrs_init__(
-            role=known, content=parts, name=name, tool_calls=calls, tool_call_id=tool_call_id
-        )
+        set_field = object.__setattr__  # as in every __init__ that attrs writes for a frozen class
+        set_field(self, "role", known)
+        set_field(self, "content", parts)
+        set_field(self, "name", name)
+        set_field(self, "tool_calls", calls)
+        set_field(self, "tool_call_id", tool_call_id)
 
     @property
     def text(self) -> str:

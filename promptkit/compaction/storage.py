@@ -229,6 +229,7 @@ class MemoryExtractor(Protocol):
             items: The messages.
             known: Memories that are written down already, oldest first.
         """
+        ...
 
 
 @attrs.frozen

@@ -75,6 +75,7 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The model's name, as budgets and receipts use it, such as `gpt-5`."""
+        ...
 
     async def complete(
         self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
@@ -88,6 +89,7 @@ class Model(Protocol):
             messages: The messages of the request.
             tools: The tools that the model may call.
         """
+        ...
 
 
 class ModelOptions(TypedDict, total=False):
@@ -146,6 +148,7 @@ class AdjustableModel(Model, Protocol):
 
         The model itself is not changed.
         """
+        ...
 
 
 def is_anthropic_name(name: str) -> bool:

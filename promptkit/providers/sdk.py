@@ -42,6 +42,7 @@ class Client(Protocol):
 
     def with_options(self, *, max_retries: int = ...) -> Self:
         """Return the same client with other settings."""
+        ...
 
 
 class ReplyStream(Protocol):
@@ -49,9 +50,11 @@ class ReplyStream(Protocol):
 
     def add(self, event: Mapping[str, object]) -> Iterable[str]:
         """Take an event, and return the pieces of text that it adds."""
+        ...
 
     def build_reply(self) -> Reply:
         """Return the reply. Raises EmptyReplyError."""
+        ...
 
 
 ClientT = TypeVar("ClientT", bound=Client)
@@ -109,7 +112,8 @@ class SdkModel(Generic[ClientT]):
     def _find_client(self, sdk: Sdk) -> ClientT:
         client = self.client or self._clients.get(get_running_loop())
         if client is None:
-            client = self._clients[get_running_loop()] = sdk.create_client()
+            made: ClientT = sdk.create_client()
+            client = self._clients[get_running_loop()] = made
         return (
             client
             if self.max_retries is None

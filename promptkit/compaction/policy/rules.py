@@ -65,6 +65,7 @@ class Policy(Protocol):
         once, and carries out `Compact`, `Promote` and `Prune`; after a reply, only
         `StartBackground`.
         """
+        ...
 
 
 Rule: TypeAlias = Callable[[PolicyState], Decision | None]

@@ -429,10 +429,9 @@ def _make_converter(*, text: bool) -> Converter:
 
     def read_list(value: object, kind: object) -> object:
         values: object = value.split(",") if text and isinstance(value, str) else value
+        items = as_sequence(values)
         if isinstance(values, list):
-            return tuple(
-                converter.structure(each, get_args(kind)[0]) for each in as_sequence(values)
-            )
+            return tuple(converter.structure(each, get_args(kind)[0]) for each in items)
         raise ValueError(value)
 
     def read_choice(value: object, kind: object) -> object:
