@@ -518,7 +518,6 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
 
 def compact_when_idle(min_tokens: int | str, *, seconds: float) -> Rule:
     """Make a rule for the phase `idle`: compact a conversation of at least `min_tokens` after so many seconds without a message, as oh-my-pi does."""
-
     least = read_tokens(min_tokens)
 
     def rule(state: PolicyState) -> Decision | None:
