@@ -300,6 +300,7 @@ class TranscriptConflictError(TranscriptError):
         super().__init__(
             f"{new} appended {behind} meanwhile, so nothing was written: look at what is new, and append again."
         )
+        self.expected = expected
         self.entries = tuple(entries)
 
 

@@ -34,6 +34,7 @@ from promptkit.compaction.policy.state import (
     StartBackground,
     Wait,
 )
+from promptkit.sizes import read_tokens
 from promptkit.tokens import ContextBudget
 
 # Triggers, as checkpoints in transcript files record them.
@@ -515,14 +516,15 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
     return rule
 
 
-def compact_when_idle(min_tokens: int, *, seconds: float) -> Rule:
+def compact_when_idle(min_tokens: int | str, *, seconds: float) -> Rule:
     """Make a rule for the phase `idle`: compact a conversation of at least `min_tokens` after so many seconds without a message, as oh-my-pi does."""
+    least = read_tokens(min_tokens)
 
     def rule(state: PolicyState) -> Decision | None:
         if (
             state.phase != "idle"
             or state.tokens is None
-            or state.tokens < min_tokens
+            or state.tokens < least
             or state.idle_seconds < seconds
         ):
             return None
