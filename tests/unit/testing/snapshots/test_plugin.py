@@ -245,10 +245,10 @@ def test_a_stable_snapshot_is_the_same_in_every_run_and_place(
     project.run("--snapshot-update")
     shown = project.files()["test_prompt/test_stable.md"]
     for line in (
-        "It is <date>T<time> in <tmp 1>, <root> is the project.",
-        "### Call read (<id 1>)",
-        '  "path": "<tmp 2>/cart.py"',
-        "## Tool read (<id 1>)",
+        "  It is <date>T<time> in <tmp 1>, <root> is the project.",
+        '* calls read (<id 1>) {"path": "<tmp 2>/cart.py"}',
+        "Tool read (<id 1>)",
+        "  <tmp 2>/cart.py",
     ):
         assert f"\n{line}\n" in shown
     moved = Project(project.folder.rename(tmp_path / "moved"))

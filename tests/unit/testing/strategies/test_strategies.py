@@ -269,6 +269,7 @@ class TestPrompts:
             for name in promptkit.__all__
             if isinstance(kind := getattr(promptkit, name), type)
             and issubclass(kind, PromptElement)
+            and kind is not PromptElement
             and kind.__module__.startswith("promptkit.elements.")
         }
         assert features == set(strategies.FEATURES)
