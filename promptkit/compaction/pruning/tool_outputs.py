@@ -475,6 +475,9 @@ class CappedView:
         self._limits = limits or ResultLimits()
         self._builder = ViewBuilder()
         self._source = self._view = TranscriptView()
+        self._tools: dict[str | None, str] = {}
+        """The name of the tool by the id of each call of the view. If ids repeat, the newest call
+        counts."""
 
     def set_limits(self, tokenizer: Tokenizer, *, result_tokens: int | None) -> None:
         """Use the tokenizer and the limit (tokens) of another model. None: only tools have limits."""
@@ -530,7 +533,9 @@ class CappedView:
             item = items[at]
             role, kind = item.message.role, item.kind
             if role == "tool":
-                capped[at] = self._cap_result(items, at)
+                capped[at] = self._cap_result(item)
+            elif item.message.tool_calls:
+                self._tools.update((call.id, call.name) for call in item.message.tool_calls)
             elif kind == "summary":
                 capped[at] = self._check_breadcrumb(item)
             # what a checkpoint repeats was shown before
@@ -557,18 +562,15 @@ class CappedView:
             else attrs.evolve(item, message=attrs.evolve(message, content=content))
         )
 
-    def _cap_result(self, items: Sequence[ViewItem], at: int) -> ViewItem:
+    def _cap_result(self, item: ViewItem) -> ViewItem:
         """Truncate a tool result that is longer than its limit."""
-        item, tokenizer, by_tool = items[at], self._tokenizer, self._limits.by_tool
-        limit, own = (
-            self._result_tokens,
-            by_tool.get(_find_tool(items, at) or "") if by_tool else None,
-        )
+        tool, tokenizer = self._tools.get(item.message.tool_call_id), self._tokenizer
+        limit, own = self._result_tokens, self._limits.by_tool.get(tool or "")
         if limit is None or (own is not None and own < limit):
             limit = own
         if limit is None or _fits(item.message, limit, tokenizer):
             return item
-        rest = self._limits.describe_rest(_find_tool(items, at), item)
+        rest = self._limits.describe_rest(tool, item)
         marker = CUT_MARKER if rest is None else format_cut_marker(rest)
         # the output itself is worth more
         if tokenizer.count(marker) > limit // 2:
@@ -596,14 +598,6 @@ class CappedView:
                 named, max(1, limit // MESSAGE_SHARE), tokenizer=tokenizer, marker=MESSAGE_MARKER
             ),
         )
-
-
-def _find_tool(items: Sequence[ViewItem], at: int) -> str | None:
-    """Return the name of the tool whose result the item at an index is: in a view it directly follows its call."""
-    result = items[at].message.tool_call_id
-    earlier = (items[before].message for before in range(at - 1, -1, -1))
-    calls = (call for message in earlier for call in message.tool_calls)
-    return next((call.name for call in calls if call.id == result), None)
 
 
 def _fits(message: Message, limit: int, tokenizer: Tokenizer) -> bool:
