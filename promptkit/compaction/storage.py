@@ -183,10 +183,11 @@ class MemoryExtractionHook(CompactionHooks):
         now: Returns the current time.
     """
 
-    _transcript: Transcript
-    _extractor: MemoryExtractor | None = attrs.field(default=None, kw_only=True)
-    _directory: MemoryDirectory = attrs.field(kw_only=True)
-    _now: Callable[[], datetime] = attrs.field(kw_only=True)
+    # type checkers other than mypy know the parameters' names by the aliases alone
+    _transcript: Transcript = attrs.field(alias="transcript")
+    _extractor: MemoryExtractor | None = attrs.field(default=None, kw_only=True, alias="extractor")
+    _directory: MemoryDirectory = attrs.field(kw_only=True, alias="directory")
+    _now: Callable[[], datetime] = attrs.field(kw_only=True, alias="now")
 
     async def pre_compact(
         self, plan: Plan, *, trigger: str, instructions: str | None
