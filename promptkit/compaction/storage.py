@@ -71,7 +71,9 @@ class ArchiveDirectory:
     @property
     def files(self) -> tuple[Path, ...]:
         """The archives, oldest first."""
-        matches = ((path, _NAME.fullmatch(path.name)) for path in self.folder.glob("*"))
+        # `glob` would take a folder that may not be listed for an empty one
+        paths = self.folder.iterdir() if self.folder.is_dir() else ()
+        matches = ((path, _NAME.fullmatch(path.name)) for path in paths)
         return tuple(
             path for _, path in sorted((int(match[1]), path) for path, match in matches if match)
         )

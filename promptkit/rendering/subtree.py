@@ -36,7 +36,7 @@ def measure(node: Node, sizer: Sizer, state: int = 0) -> int:
         sizer.count_item(item)
         if type(item) is MessageItem
         else sum(map(sizer.count_message, build_messages(item, state)))
-        for item in list_messages(node, state)
+        for item in iter_messages(node, state)
     )
 
 
@@ -82,11 +82,11 @@ def read_text(node: Node) -> str | None:
     return "".join(texts) if len(texts) == len(parts) else None
 
 
-def list_messages(node: Node, state: int, *, markers: bool = True) -> list[Node | MessageItem]:
-    """List the living messages at or below a node, in written order, with the markers of runs or without."""
+def iter_messages(node: Node, state: int, *, markers: bool = True) -> Iterator[Node | MessageItem]:
+    """Iterate over the living messages at or below a node, in written order, with the markers of runs or without."""
     if node.role is not None:
-        return [node]
-    return [item for _, _, item in list_message_places(node, state, markers=markers)]
+        return iter([node])
+    return map(itemgetter(2), iter_message_places(node, state, markers=markers))
 
 
 def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item, int]]:
@@ -100,14 +100,13 @@ def _iter_items(node: Node, state: int, *, markers: bool) -> Iterator[tuple[Item
     return zip(items, removed_at, strict=True)
 
 
-def list_message_places(
+def iter_message_places(
     root: Node, state: int, *, markers: bool = True
-) -> list[tuple[Node, int, Node | MessageItem]]:
-    """List (parent, position, message) for each living message below a node, in written order.
+) -> Iterator[tuple[Node, int, Node | MessageItem]]:
+    """Yield (parent, position, message) for each living message below a node, in written order.
 
     A marker has the place of what it replaces. Without `markers` there is none.
     """
-    places: list[tuple[Node, int, Node | MessageItem]] = []
     stack = [(root, enumerate(_iter_items(root, state, markers=markers)))]
     while stack:
         parent, rest = stack[-1]
@@ -115,15 +114,14 @@ def list_message_places(
             if removed_at < state:
                 continue
             if type(item) is MessageItem:
-                places.append((parent, position, item))
+                yield parent, position, item
             elif type(item) is Node and item.activated_at < state:
                 if item.role is None:
                     stack.append((item, enumerate(_iter_items(item, state, markers=markers))))
                     break
-                places.append((parent, position, item))
+                yield parent, position, item
         else:
             stack.pop()
-    return places
 
 
 def build_messages(item: Node | MessageItem, state: int) -> tuple[Message, ...]:
@@ -225,7 +223,7 @@ def iter_placed(leaves: Iterable[Leaf]) -> Iterator[tuple[int, str, Leaf]]:
 def assemble_messages(root: Node, state: int) -> tuple[Message, ...]:
     """Return the messages of a tree in a state, in written order."""
     messages: list[Message] = []
-    for item in list_messages(root, state):
+    for item in iter_messages(root, state):
         messages += (type(item) is MessageItem and item.messages) or build_messages(item, state)
     return tuple(messages)
 
@@ -249,7 +247,7 @@ def map_sources(root: Node, state: int) -> tuple[SourceSpan, ...]:
     """Return a SourceSpan for each text of the messages of a tree in a state."""
     spans: list[SourceSpan] = []
     number = 0
-    for parent, position, item in list_message_places(root, state):
+    for parent, position, item in iter_message_places(root, state):
         if isinstance(item, Node):
             if build_messages(item, state):
                 spans.extend(_map_message(item, number, state))

@@ -19,6 +19,7 @@ from promptkit import (
     History,
     ImagePart,
     Message,
+    OpaquePart,
     PromptElement,
     Rendered,
     Renderer,
@@ -350,3 +351,14 @@ def test_appended_turns_render_as_if_from_scratch_thoroughly(
         assert answer(renderer, tuple(turns[:count])) == answer(
             Renderer(budget=budget, tokenizer=tokenizer), tuple(turns[:count])
         )
+
+
+def test_a_round_of_an_equal_message_is_shown_as_it_is_and_not_as_the_one_before() -> None:
+    call = ToolCall(id="a", name="count")
+    asking = Message(role="assistant", tool_calls=(call,))
+    renderer = Renderer(budget=100, tokenizer=WordTokenizer())
+    for value in (1, True, 1.0):
+        part = OpaquePart(value={"n": value}, tokens=1)
+        result = Message(role="tool", content=(part,), tool_call_id="a")
+        made = renderer.render(Rounds(rounds=[(asking, result)]))
+        assert repr(made.messages[1].content[0]) == repr(part)

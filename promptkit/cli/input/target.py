@@ -193,10 +193,11 @@ class TemplatePrompt(PromptElement):
     def render(self, sizing: Sizing) -> Child:
         """Return the template's messages."""
         content = flatten(self.template.render(sizing), "TemplatePrompt")
-        return content if any(map(_has_message, content)) else UserMessage()[content]
-
-
-def _has_message(item: object) -> bool:
-    return isinstance(item, MESSAGES) or (
-        isinstance(item, PromptElement) and any(map(_has_message, item.children))
-    )
+        waiting = list(content)
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, MESSAGES):
+                return content
+            if isinstance(item, PromptElement):
+                waiting += item.children
+        return UserMessage()[content]

@@ -64,8 +64,9 @@ def escape_control_chars(text: str) -> str:
 
 
 def show_text(text: str) -> str:
-    """Return a text as it is printed to stdout: for a terminal with control characters escaped, for a pipe or a file as it is."""
-    return escape_control_chars(text) if sys.stdout.isatty() else text
+    """Return a text as it is printed to stdout: for a terminal, and with `--color always`, with control characters escaped, for a pipe or a file as it is."""
+    is_shown = sys.stdout.isatty() or "FORCE_COLOR" in os.environ
+    return escape_control_chars(text) if is_shown else text
 
 
 def _escape(match: re.Match[str]) -> str:

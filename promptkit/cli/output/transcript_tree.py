@@ -78,10 +78,10 @@ def _read(conversation: Conversation, seen: set[str]) -> None:
 
 def _find_moved(address: str, parent: str) -> str:
     """Return the address of a file, beside its parent's if it is no longer where it was."""
+    if is_url(address) or Path(address).exists() or not Path(address).name:
+        return address
     beside = Path(parent).with_name(Path(address).name)
-    return (
-        address if is_url(address) or Path(address).exists() or not beside.exists() else str(beside)
-    )
+    return str(beside) if beside.exists() else address
 
 
 def _format(conversation: Conversation, indent: str) -> Iterator[str]:

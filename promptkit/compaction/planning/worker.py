@@ -125,6 +125,7 @@ async def run_in_turns(
     for at in range(0, len(messages), FEW):
         few = messages[at : at + FEW]
         texts = [part for message in few for part in message.content if isinstance(part, str)]
+        texts += [call.arguments for message in few for call in message.tool_calls]
         if sum(map(len, texts)) > LONG:
             await run_in_worker(function, few)
         else:

@@ -280,12 +280,9 @@ class GSV:
     @property
     def reset_policy(self) -> ResetPolicy:
         """The policy for `find_due_reset`."""
-        policies: dict[str, ResetPolicy] = {
-            "manual": ManualReset(),
-            "daily": DailyReset(self.reset_hour),
-            "idle": IdleReset(self.reset_idle_minutes),
-        }
-        return policies[self.reset]
+        if self.reset == "daily":
+            return DailyReset(self.reset_hour)
+        return IdleReset(self.reset_idle_minutes) if self.reset == "idle" else ManualReset()
 
     def make_summarizer(self, context: SummarizerContext) -> Summarizer:
         """Make the tiers: all chunks; then without chunks above half of the window; then the facts of the messages, or their number."""

@@ -500,7 +500,9 @@ def _describe_type(kind: object) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, get_args(kind)))
     if get_origin(kind) is tuple:
-        return f"a list of {_describe_type(get_args(kind)[0]).removeprefix('a ')}s"
+        item = get_args(kind)[0]
+        name = TYPE_NAMES[item].removeprefix("a ") if item in (int, float, str) else "value"
+        return f"a list of {name}s"
     return TYPE_NAMES.get(kind, "another value")
 
 

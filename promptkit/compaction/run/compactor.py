@@ -282,7 +282,11 @@ class Compactor:
         unread = before.get_unread(path)
         if not is_much(unread):
             return
-        if len(unread) > MANY or isinstance(unread, EntrySequence):  # that is read from a store
+        if (
+            len(unread) > MANY
+            or isinstance(unread, EntrySequence)  # that is read from a store
+            or before.may_cap_much(unread)
+        ):
             view = before.copy_limits()
             await run_in_worker(view.build_view, path)
             if before is self._capped_view and before.limits == view.limits:
@@ -417,10 +421,11 @@ class Compactor:
                 self.tokenizer,
                 files=files,
             )
+            # the replacement of a long conversation took some milliseconds, and so does its checkpoint
+            await asyncio.sleep(0)
             entry = self._write(draft, replaced, files)
         if entry is None:
             return None
-        await asyncio.sleep(0)  # so did the checkpoint of it
         await run_post_compact(self.hooks, entry)
         return entry
 

@@ -149,7 +149,7 @@ class LossMeter:
             earlier.look_for(open_facts)
             texts = self._texts[max(0, end - size) : end]
             clues = {clue for fact in open_facts for clue in fact.clues}
-            if len(clues) <= MAX_CLUES:
+            if len(clues) <= MAX_CLUES and all(fact.clues for fact in open_facts):
                 texts = [text for text in texts if any(clue in text for clue in clues)]
             earlier.add(texts)
             end, size = end - size, 2 * size

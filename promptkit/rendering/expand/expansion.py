@@ -24,6 +24,7 @@ from collections.abc import (
 )
 from functools import partial
 from itertools import takewhile
+from operator import is_
 from time import perf_counter
 
 import attrs
@@ -230,7 +231,7 @@ class Expansion:
     def _add_rounds(self, node: Node, element: Rounds) -> None:
         """Append the items of the rounds of a recorded conversation to the items of a node.
 
-        Renders share an item by the identity of its first message, if the others are equal.
+        Renders share an item by the identity of its messages.
         """
         is_loose = node.in_fallback
         cached = {} if is_loose else self.cache.message_items
@@ -238,7 +239,9 @@ class Expansion:
         items: list[MessageItem] = []
         for sources in iter_rounds(element.rounds):
             item = find(id(sources[0]))
-            if item is None or item.sources != sources:
+            if item is None or not (
+                len(item.sources) == len(sources) and all(map(is_, item.sources, sources))
+            ):
                 item = cached[id(sources[0])] = build_round(sources)
                 item.tokens = self.sizer.find_tokens(item.messages or ())
                 item.is_loose = is_loose

@@ -23,7 +23,7 @@ from promptkit.rendering.prune.undo_log import (
     SubtreeRemoved,
     apply,
 )
-from promptkit.rendering.subtree import iter_leaves, list_messages
+from promptkit.rendering.subtree import iter_leaves, iter_messages
 from promptkit.rendering.tree import (
     MARKER,
     Item,
@@ -252,7 +252,7 @@ class BackwardScan:
             )
             self._count_leaves(entry)
         else:
-            self._add_items(list_messages(root, state, markers=False))
+            self._add_items(iter_messages(root, state, markers=False))
 
     def _undo(self, change: Change) -> None:
         if isinstance(change, LeafLinked):
@@ -276,7 +276,7 @@ class BackwardScan:
     def _deactivate(self, fallback: Node) -> None:
         """Remove the messages that exist only because of a fallback: those inside it, or its message if that has no other content."""
         if fallback.message is None or fallback.role is not None:
-            for message in list_messages(fallback, self.state, markers=False):
+            for message in iter_messages(fallback, self.state, markers=False):
                 self._remove(message)
         elif not fallback.message.is_counted:
             self._remove(fallback.message)
@@ -289,7 +289,7 @@ class BackwardScan:
         if parent.message is not None or not is_below(parent, self.root):
             return  # inside a message, the leaves come back one by one
         if type(item) is Node:
-            self._add_items(list_messages(item, self.state + 1, markers=False))
+            self._add_items(iter_messages(item, self.state + 1, markers=False))
         elif type(item) is MessageItem:
             self._add_items([item])
 

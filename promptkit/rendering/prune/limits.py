@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from promptkit.rendering.prune.counting import BackwardScan, Overhead
 from promptkit.rendering.prune.undo_log import CallRemoved, Change, ItemRemoved
-from promptkit.rendering.subtree import list_message_places, measure
+from promptkit.rendering.subtree import iter_message_places, measure
 from promptkit.rendering.tree import NEVER_REMOVED, MessageItem, Node, Run, is_below
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _list_messages(step: list[Change], state: int, root: Node) -> list[MessageIt
                 places.update(
                     dict.fromkeys(
                         (parent, position)
-                        for parent, position, _ in list_message_places(item, state)
+                        for parent, position, _ in iter_message_places(item, state)
                     )
                 )
             else:

@@ -24,8 +24,8 @@ from promptkit.rendering.prune.undo_log import ItemRemoved, SubtreeRemoved
 from promptkit.rendering.subtree import (
     assemble_messages,
     build_messages,
-    list_message_places,
-    list_messages,
+    iter_message_places,
+    iter_messages,
     measure,
 )
 from promptkit.rendering.tree import (
@@ -211,7 +211,7 @@ class Pruner:
         if self._exact_overhead is None:
             return 0
         first = next(
-            (item for item in list_messages(scan.root, state) if item.role == "system"), None
+            (item for item in iter_messages(scan.root, state) if item.role == "system"), None
         )
         messages = build_messages(first, state) if first is not None else ()
         return self.overhead.with_system - self._exact_overhead(messages[0].text) if messages else 0
@@ -250,7 +250,7 @@ class Pruner:
         required = scan.tokens_at(state) - (0 if where else self.saving_at(scan, state))
         sizes: dict[str, int] = {}
         paths = Paths()
-        for parent, position, item in list_message_places(root, state):
+        for parent, position, item in iter_message_places(root, state):
             size = (
                 measure(item, self.sizer, state)
                 if isinstance(item, Node)
@@ -375,7 +375,7 @@ def find_last_message(root: Node, state: int, steps: Sequence[Step]) -> LastMess
     """
     roles: tuple[Role | None, ...] = ("user", None)
     for role in roles:
-        if any(_is_message(item, role) for item in list_messages(root, state, markers=False)):
+        if any(_is_message(item, role) for item in iter_messages(root, state, markers=False)):
             return None
         for at in range(len(steps) - 1, -1, -1):
             place = _find_removed_message(steps[at], role)

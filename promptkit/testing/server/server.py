@@ -191,6 +191,9 @@ Connection: TypeAlias = socket.socket | tuple[bytes, socket.socket]
 Address: TypeAlias = tuple[str, int] | str
 
 
+MAX_CONNECTIONS = 512
+"""Open connections. Beyond it the newest are closed without an answer."""
+
 MAX_BODY = 64 * 1024 * 1024
 """Bytes that a request's body may have."""
 
@@ -222,10 +225,15 @@ class Listener(ThreadingHTTPServer):
         )
 
     def process_request(self, request: Connection, client_address: Address) -> None:
-        """Start the thread of a connection."""
+        """Start the thread of a connection, or close it if there are too many."""
         with self.lock:
-            self.open.add(request)
-        super().process_request(request, client_address)
+            is_free = len(self.open) < MAX_CONNECTIONS
+            if is_free:
+                self.open.add(request)
+        if is_free:
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
 
     def process_request_thread(self, request: Connection, client_address: Address) -> None:
         """Handle a connection in its thread, and forget it when it ends."""

@@ -211,23 +211,28 @@ def _pair_messages(
 def _find_unchanged(
     larger: Sequence[_ShownMessage], smaller: Sequence[_ShownMessage]
 ) -> list[tuple[int, int]]:
-    """Find the indices of messages that both levels have, in their order.
+    """Find the indices of messages that both levels have in the same order: their longest common subsequence.
 
     Equal messages are told apart by their number, counted from the end, because pruning removes the
     oldest first.
     """
-    blocks = SequenceMatcher(
-        None, [*_number_from_the_end(larger)], [*_number_from_the_end(smaller)], autojunk=False
-    ).get_matching_blocks()
-    return [
-        (len(larger) - 1 - at, len(smaller) - 1 - start)
-        for block in reversed(blocks)
-        for at, start in zip(
-            reversed(range(block.a, block.a + block.size)),
-            reversed(range(block.b, block.b + block.size)),
-            strict=True,
-        )
-    ]
+    places = {key: back for back, key in enumerate(_number_from_the_end(larger))}
+    ends: list[int] = []  # for each length, the smallest place at which a subsequence of it ends
+    pairs: list[tuple[int, int]] = []  # of these places and what has them in the smaller level
+    before: dict[tuple[int, int], tuple[int, int] | None] = {}
+    for back, key in enumerate(_number_from_the_end(smaller)):
+        if key in places:
+            pair = len(larger) - 1 - places[key], len(smaller) - 1 - back
+            length = bisect_left(ends, places[key])
+            before[pair] = pairs[length - 1] if length else None
+            ends[length : length + 1] = [places[key]]
+            pairs[length : length + 1] = [pair]
+    unchanged = list[tuple[int, int]]()
+    last = pairs[-1] if pairs else None
+    while last is not None:
+        unchanged.append(last)
+        last = before[last]
+    return unchanged
 
 
 def _number_from_the_end(messages: Sequence[_ShownMessage]) -> Iterator[tuple[str, int]]:

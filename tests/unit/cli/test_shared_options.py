@@ -159,3 +159,22 @@ def test_a_command_that_writes_to_a_file_takes_no_url_for_a_path(
 ) -> None:
     assert main([command, address]) == 2
     assert f"{address} is a URL, and this command takes a file" in capsys.readouterr().err
+
+
+def test_colours_that_are_wanted_in_a_pipe_leave_no_control_characters_of_a_prompt(
+    folder: Path,
+) -> None:
+    (folder / "wild.py").write_text(
+        "from promptkit import UserMessage\ndef p():\n    return UserMessage()['a\\x1b]0;owned\\x07b']\n"
+    )
+    done = run_program(
+        "promptkit",
+        "render",
+        "wild.py:p",
+        "--color",
+        "always",
+        folder=folder,
+        environment=dict(os.environ),
+    )
+    assert done.returncode == 0
+    assert "a\\x1b]0;owned\\x07b" in done.stdout

@@ -10,6 +10,8 @@ import pytest
 from promptkit.cli.input.target import load_target
 from promptkit.elements.builtin import UserMessage
 from promptkit.elements.element import PromptElement
+from promptkit.rendering.renderer import render
+from promptkit.testing import WordTokenizer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -139,3 +141,14 @@ def test_a_function_under_component_is_the_component_of_its_file(tmp_path: Path)
     )
     assert repr(load_target(str(file), {})) == "greeting()"
     assert repr(load_target(f"{file}:greeting", {"person": "Eva"})) == "greeting(person='Eva')"
+
+
+def test_messages_of_a_template_are_found_at_any_depth(tmp_path: Path) -> None:
+    file = tmp_path / "deep.j2"
+    file.write_text(
+        "{% set ns = namespace(x='x') %}{% for i in range(3000) %}"
+        "{% set one_more %}{% group %}{{ ns.x }}{% endgroup %}{% endset %}{% set ns.x = one_more %}"
+        "{% endfor %}{{ ns.x }}"
+    )
+    (message,) = render(load_target(str(file), {}), budget=9, tokenizer=WordTokenizer()).messages
+    assert (message.role, message.text) == ("user", "x")

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 import pytest
 
 from promptkit.compaction.planning.worker import run_beside, run_in_turns, run_in_worker, take_turn
-from promptkit.messages import Message
+from promptkit.messages import Message, ToolCall
 from promptkit.transcript import ViewItem
 
 NAME: ContextVar[str] = ContextVar("NAME")
@@ -72,7 +72,9 @@ class TestManyMessages:
         self,
     ) -> None:
         short, long = SHORT[0].message, LONG[0].message
-        messages = [*[short] * 100, long, *[short] * 50]
+        arguments = ToolCall(id="a", name="write", arguments=LONG[0].message.text)
+        writing = Message(role="assistant", tool_calls=(arguments,))
+        messages = [*[short] * 100, long, *[short] * 50, writing]
         read: list[tuple[Message, int, int]] = []
         iteration = 0
 
@@ -93,7 +95,8 @@ class TestManyMessages:
 
         own = threading.get_ident()
         assert [message for message, _, _ in read] == messages
-        assert {thread for message, thread, _ in read if message is long}.isdisjoint({own})
+        for each in (long, writing):
+            assert {thread for message, thread, _ in read if message is each}.isdisjoint({own})
         assert sum(thread == own for _, thread, _ in read) > 100
         assert len({at for _, _, at in read}) > 5
 

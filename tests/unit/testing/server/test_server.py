@@ -453,6 +453,19 @@ class TestHttp:
             until(lambda: not connection_threads())
         assert capsys.readouterr().err == ""
 
+    def test_beyond_the_most_connections_the_newest_are_closed(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("promptkit.testing.server.server.MAX_CONNECTIONS", 2)
+        with serve(after=lambda _: "ok") as server:
+            address = "127.0.0.1", server.port
+            with socket.create_connection(address), socket.create_connection(address):
+                until(lambda: len(connection_threads()) == 2)
+                with socket.create_connection(address, timeout=10) as third:
+                    assert third.recv(1) == b""
+            until(lambda: not connection_threads())
+            assert said(chat(server).body) == "ok"
+
     def test_many_clients_at_once_are_all_answered(self) -> None:
         with (
             serve(after=lambda exchange: Delay(seconds=0.02, answer=exchange.text)) as server,

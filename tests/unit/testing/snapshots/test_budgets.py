@@ -284,3 +284,13 @@ def test_every_change_of_a_character_at_any_budget_changes_the_document(
 def test_a_coding_agent_at_five_budgets_has_at_most_200_lines() -> None:
     shown = document(load_demo().prompt, 4_000, 2_000, 1_000, 500, 250, words=False)
     assert len(shown.splitlines()) <= 200
+
+
+def test_of_equal_messages_between_others_those_that_stay_are_not_told_as_gone() -> None:
+    turns = [
+        UserMessage(priority=1 if at in {2, 4} else 2)[word]
+        for at, word in enumerate(("go on", "fix a", "go on", "fix b", "go on", "fix c", "go on"))
+    ]
+    smaller = document(turns, 40, 10).partition("# 10 tokens")[2]
+    assert smaller.count("go on") == 2
+    assert "fix" not in smaller
