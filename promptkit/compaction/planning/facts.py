@@ -68,7 +68,7 @@ class Name:
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """What is known about all messages dropped so far. Lists are ordered oldest first."""
+    """The facts of all messages that were dropped so far. Lists are ordered oldest first."""
 
     requests: tuple[str, ...] = ()
     """The user's messages, word for word."""
@@ -89,7 +89,7 @@ class Facts:
     todos: tuple[str, ...] = ()
     """The open items of the last list that the model wrote."""
     pins: tuple[Pin, ...] = ()
-    """What was pinned."""
+    """The texts that were pinned."""
     skills: tuple[Skill, ...] = ()
     """The skills that were loaded, each once."""
     rules: tuple[Skill, ...] = ()

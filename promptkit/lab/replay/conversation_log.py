@@ -712,7 +712,7 @@ UNLIMITED = 100_000_000
 
 
 class _RecordedRequests(RecordedViews):
-    """What the requests of a transcript showed, as messages of a log."""
+    """The messages that the requests of a transcript showed, as those of a log."""
 
     def __init__(self, messages: LogMessages, counts: MessageCounts, path: Sequence[Entry]) -> None:
         super().__init__(path, counts)

@@ -233,7 +233,7 @@ class JsonFormat:
 
     name: str
     patterns: Sequence[PathPattern] = ()
-    """Where the messages are in a file that is one conversation."""
+    """The paths in the JSON of a file with one conversation at which its messages can stand."""
 
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, as `walk_members` does."""
