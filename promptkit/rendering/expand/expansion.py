@@ -151,6 +151,7 @@ class Expansion:
             self.model,
             prune_step=self.prune_step,
             count_message=sizer.count_message,
+            memory=sizer.memory,
             find=partial(find_provided, node),
         )
 
