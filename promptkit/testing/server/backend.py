@@ -14,14 +14,7 @@ from typing import Literal
 import attrs
 
 from promptkit import Message, Usage, count_request
-from promptkit.testing.server.anthropic_encoding import MESSAGES_API
-from promptkit.testing.server.encoding import (
-    CHAT_API,
-    RESPONSES_API,
-    Api,
-    ServerReply,
-    encode_compaction,
-)
+from promptkit.testing.server.anthropic_api import MESSAGES_API
 from promptkit.testing.server.journal import (
     CHAT,
     COMPACT,
@@ -30,6 +23,14 @@ from promptkit.testing.server.journal import (
     MESSAGES,
     Exchange,
     Stats,
+)
+from promptkit.testing.server.openai_api import (
+    CHAT_API,
+    RESPONSES_API,
+    Api,
+    IllFormedRequestError,
+    ServerReply,
+    encode_compaction,
 )
 from promptkit.testing.server.prompt_cache import PromptCaches
 from promptkit.testing.server.replies import (
@@ -46,7 +47,6 @@ from promptkit.testing.server.replies import (
     api_error,
     normalize_answer,
 )
-from promptkit.testing.server.validation import IllFormedRequestError
 from promptkit.tokens import tokenizer_for
 
 OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")

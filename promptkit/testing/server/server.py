@@ -32,6 +32,7 @@ from promptkit.testing.server.journal import (
     Exchange,
     Stats,
 )
+from promptkit.testing.server.openai_api import IllFormedRequestError
 from promptkit.testing.server.replies import (
     Answer,
     Fault,
@@ -40,7 +41,6 @@ from promptkit.testing.server.replies import (
     api_error,
     normalize_answer,
 )
-from promptkit.testing.server.validation import IllFormedRequestError
 
 
 def serve(  # noqa: PLR0913  # the settings of a server
