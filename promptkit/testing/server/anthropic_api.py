@@ -11,8 +11,12 @@ from typing import Any
 import attrs
 
 from promptkit.messages import OpaquePart, ToolCall, as_mapping, as_sequence
-from promptkit.providers.anthropic.capabilities import Capabilities, capabilities_of
-from promptkit.providers.anthropic.request import BINDING_BETA, is_thinking
+from promptkit.providers.anthropic.request import (
+    BINDING_BETA,
+    Capabilities,
+    capabilities_of,
+    is_thinking,
+)
 from promptkit.testing.server.journal import (
     COUNT_TOKENS,
     CheckedMessages,
