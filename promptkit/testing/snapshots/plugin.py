@@ -49,7 +49,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Register the markers, and have the assertions of `StoreContract` explained."""
-    pytest.register_assert_rewrite("promptkit.testing.store_contracts")
+    pytest.register_assert_rewrite("promptkit.testing.contracts")
     config.stash[_BASELINES] = {}
     for marker in (
         f"{_BENCH_MARKER}{_BENCH_HELP}",
