@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 
 from promptkit.messages import OpaquePart, ToolCall, as_mapping, as_sequence
-from promptkit.providers.anthropic.request import (
+from promptkit.providers.anthropic.api import (
     BINDING_BETA,
     Capabilities,
     capabilities_of,

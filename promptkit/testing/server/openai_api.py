@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import attrs
 
 from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
-from promptkit.providers.openai.request import PHASE
+from promptkit.providers.openai.api import PHASE
 from promptkit.testing.server.journal import Exchange, list_items
 from promptkit.testing.server.replies import HttpAnswer, api_error
 
