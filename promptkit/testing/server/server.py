@@ -171,12 +171,14 @@ class Server:
     @property
     def requests(self) -> tuple[Exchange, ...]:
         """The latest requests, in order, up to `max_recorded`."""
-        return self._backend.requests
+        with self._backend.changed:
+            return tuple(self._backend.journal)
 
     @property
     def stats(self) -> Stats:
         """The counts since the start."""
-        return self._backend.stats
+        with self._backend.changed:
+            return Stats(**self._backend.counts)
 
     @property
     def steps_left(self) -> int:
@@ -461,27 +463,15 @@ class Backend:
     _waiting: set[int] = attrs.field(factory=set[int], init=False)
     """The numbers of requests that wait for their step of the script. Steps are given out in the order
     in which requests arrived, whichever of them is counted faster."""
-    _counts: Counter[str] = attrs.field(factory=Counter[str], init=False)
+    counts: Counter[str] = attrs.field(factory=Counter[str], init=False)
     _caches: PromptCaches = attrs.field(factory=PromptCaches, init=False)
-    _changed: Condition = attrs.field(factory=Condition, init=False)
+    changed: Condition = attrs.field(factory=Condition, init=False)
     """Guards the counts, the journal, the script and the requests that wait."""
 
     def count(self, **amounts: int) -> None:
         """Add to counters, by the names of the fields of Stats."""
-        with self._changed:
-            self._counts.update(amounts)
-
-    @property
-    def stats(self) -> Stats:
-        """The counts so far."""
-        with self._changed:
-            return Stats(**self._counts)
-
-    @property
-    def requests(self) -> tuple[Exchange, ...]:
-        """The latest requests, in order."""
-        with self._changed:
-            return tuple(self.journal)
+        with self.changed:
+            self.counts.update(amounts)
 
     def record_request(
         self,
@@ -492,10 +482,10 @@ class Backend:
         raw: bytes,
     ) -> Exchange:
         """Record a request in the journal."""
-        with self._changed:
-            self._counts["requests"] += 1
+        with self.changed:
+            self.counts["requests"] += 1
             exchange = Exchange(
-                number=self._counts["requests"],
+                number=self.counts["requests"],
                 method=method,
                 path=path,
                 headers=headers,
@@ -509,9 +499,9 @@ class Backend:
 
     def release(self, number: int) -> None:
         """Let later requests go on: this one has its step, or will get none."""
-        with self._changed:
+        with self.changed:
             self._waiting.discard(number)
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def list_models(self) -> HttpResponse:
         """Answer a request for the list of models."""
@@ -572,8 +562,8 @@ class Backend:
         try:
             step = next((rule.answer for rule in self.rules if _matches(rule, exchange)), None)
             if step is None:
-                with self._changed:
-                    self._changed.wait_for(
+                with self.changed:
+                    self.changed.wait_for(
                         lambda: (
                             exchange.number not in self._waiting
                             or exchange.number <= min(self._waiting)
