@@ -132,8 +132,7 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     it to that file with --output.
     """
     from promptkit.bench.baseline import check_comparable
-    from promptkit.cli.input.props import read_props
-    from promptkit.cli.input.target import load_target
+    from promptkit.cli.input.target import load_target, read_props
     from promptkit.cli.output.tables import print_run
 
     model_names = tuple(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import attrs
 
 from promptkit.messages import Message, OpaquePart, ToolDefinition
-from promptkit.providers.anthropic.request import is_thinking
+from promptkit.providers.anthropic.api import is_thinking
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import Tokenizer
 from promptkit.transcript import message_to_json

@@ -30,7 +30,7 @@ from promptkit.lab.recordings.reading.messages import (
 )
 from promptkit.lab.recordings.reading.source import JsonPath, RecordingSource
 from promptkit.messages import Message
-from promptkit.providers.anthropic.response import FINISHES
+from promptkit.providers.anthropic.api import FINISHES
 from promptkit.transcript import EntryPayload, MessageEntry
 
 LAYOUTS: Mapping[str, tuple[PathPattern, int]] = {

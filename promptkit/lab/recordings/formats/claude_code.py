@@ -35,7 +35,7 @@ from promptkit.lab.recordings.reading.messages import (
 )
 from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, Part, ToolCall, Usage
-from promptkit.providers.anthropic.response import FINISHES
+from promptkit.providers.anthropic.api import FINISHES
 from promptkit.transcript import (
     Checkpoint,
     CustomEntry,

@@ -32,7 +32,7 @@ from promptkit.messages import (
     ToolCall,
     Usage,
 )
-from promptkit.providers.anthropic.response import read_usage
+from promptkit.providers.anthropic.api import read_usage
 from promptkit.tools import ERROR_MARK
 from promptkit.transcript import EntryPayload, MessageEntry
 

@@ -42,7 +42,7 @@ from promptkit.lab.replay.policies.strategy import (
 )
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers import Reply
-from promptkit.providers.openai.response import CompactedInput
+from promptkit.providers.openai.api import CompactedInput
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import BilledTokens, Tokenizer
 from promptkit.transcript import InMemoryStore, Transcript
