@@ -33,6 +33,7 @@ from promptkit.transcript.stores.store import (
     ReadProblem,
     archiving_error,
     check_conversation,
+    settle_write,
     split_address,
 )
 
@@ -339,17 +340,12 @@ class _Database:
                     yield connection
                     committing = True
         except SQLAlchemyError as error:
-            try:
-                done = committing and is_done is not None and is_done()
-            except TranscriptError:
-                raise TranscriptWriteError(
-                    f"{_describe(error)}. The connection broke, so it is not known if the batch was written.",
-                    file=self.address,
-                ) from error
-            if not done:
-                raise TranscriptWriteError(
-                    f"nothing was written: {_describe(error)}.", file=self.address
-                ) from error
+            settle_write(
+                error,
+                _describe(error),
+                lambda: committing and is_done is not None and is_done(),
+                file=self.address,
+            )
 
     # Any: numbers, texts, and the list of words
     def insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:

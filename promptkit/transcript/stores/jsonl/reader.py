@@ -63,13 +63,12 @@ class TranscriptReader:
         self._start = start
         self._read_archives = read_archives
         self.position: ReadPosition | None = None
-        """Position after the last complete batch; None if the file does not exist."""
+        """Position after the last complete batch; None if the file does not exist, and while
+        archives are read."""
         self.header = Header()
         """The header of the file."""
         self.body_start = 0
         """Offset of the first line after the header, in bytes."""
-        self.scanner = LineScanner()
-        """The scanner of the file's own lines."""
         self.torn_bytes = 0
         """Bytes at the end of the file from a write that was cut short."""
         self.partial = False
@@ -103,20 +102,14 @@ class TranscriptReader:
             start = self._read_header(file.readline(MAX_HEADER_BYTES), identity)
             self.header, self.body_start = start.header, start.end
             yield from self._read_all_archives(start.header.archives)
-        self.scanner = scanner = LineScanner(start)
+        scanner = LineScanner(start)
+        self.position = scanner.position
         yield from scanner.scan(file, start_migration(start.header.version))
-        self.torn_bytes += scanner.bytes_read - scanner.end
+        self.torn_bytes += scanner.bytes_read - scanner.position.end
         now = os.fstat(file.fileno())
         self.changed_while_reading = (now.st_size, now.st_mtime_ns) != (
             status.st_size,
             status.st_mtime_ns,
-        )
-        self.position = attrs.evolve(
-            start,
-            end=scanner.end,
-            line_count=scanner.line_count,
-            ends_with_newline=scanner.ends_with_newline,
-            last_id=scanner.last_id,
         )
 
     def _read_header(self, line: bytes, identity: tuple[int, int]) -> ReadPosition:
@@ -187,9 +180,9 @@ class StoredEntry:
     """Size of its line in bytes, line break included."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class ReadPosition:
-    """A position in a file at which the next reader continues."""
+    """A position in a file at which the next reader continues. A scanner moves its own on."""
 
     identity: tuple[int, int]
     """Device and inode. A file that was replaced has another identity."""
@@ -208,23 +201,15 @@ class ReadPosition:
 class LineScanner:
     """Parse lines into entries.
 
-    When an entry is yielded, the attributes describe the file up to the end of its batch.
-
     Args:
-        start: Where the lines begin. None: at the beginning of a file.
+        start: Where the lines begin.
     """
 
-    def __init__(self, start: ReadPosition | None = None) -> None:
-        self.end = start.end if start else 0
-        """See `ReadPosition.end`."""
-        self.bytes_read = self.end
+    def __init__(self, start: ReadPosition) -> None:
+        self.position = attrs.evolve(start)
+        """The position after the batch of the entry that was yielded last."""
+        self.bytes_read = start.end
         """Offset after the last line that was read, in bytes."""
-        self.line_count = start.line_count if start else 0
-        """See `ReadPosition.line_count`."""
-        self.ends_with_newline = start.ends_with_newline if start else True
-        """See `ReadPosition.ends_with_newline`."""
-        self.last_id = start.last_id if start else ""
-        """See `ReadPosition.last_id`."""
 
     def scan(
         self, lines: Iterable[bytes], migrate: Migration | None = None
@@ -233,7 +218,8 @@ class LineScanner:
 
         Only the last line may lack a line break.
         """
-        count, batch = self.line_count, None
+        position, batch = self.position, None
+        count = position.line_count
         for line in lines:
             before_line = self.bytes_read, count
             self.bytes_read += len(line)
@@ -245,7 +231,7 @@ class LineScanner:
             number = count if closed else count + 1
             if isinstance(parsed, EntryLine):
                 if batch and (batch.size, batch.position + 1) != (parsed.size, parsed.position):
-                    self.end, self.line_count = before_line
+                    position.end, position.line_count = before_line
                     yield from self._report_incomplete(batch)
                     batch = None
                 batch = batch or _Batch(
@@ -263,7 +249,8 @@ class LineScanner:
                 batch.position += 1
                 batch.damaged = True
             if not batch or batch.damaged or batch.position >= batch.size:
-                self.end, self.line_count, self.ends_with_newline = self.bytes_read, count, closed
+                position.end, position.line_count = self.bytes_read, count
+                position.ends_with_newline = closed
             if batch and batch.position >= batch.size:
                 yield from self._release(batch)
                 batch = None
@@ -274,7 +261,7 @@ class LineScanner:
     def _release(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
         for item in batch.items:
             if isinstance(item, StoredEntry):
-                self.last_id = item.entry.id
+                self.position.last_id = item.entry.id
             yield item
 
     def _report_incomplete(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
