@@ -312,7 +312,14 @@ class UsageMeter:
     def _follow(self, items: Sequence[ViewItem]) -> None:
         """Update the sums: keep those of the unchanged start of the view, count the rest."""
         old = self._items
-        same = count_unchanged(old, items, _is_same)
+        same = count_unchanged(
+            old,
+            items,
+            lambda before, now: (
+                before.entry_id == now.entry_id
+                and (before.message is now.message or before.message == now.message)
+            ),
+        )
         if same == len(old) == len(items):
             return
         removed, added, sums = old[same:], items[same:], self._before
@@ -337,12 +344,6 @@ class UsageMeter:
         before = ((entry, factor) for entry, factor in self._factors.items() if entry not in newest)
         self._factors = dict([*before, *reversed(newest.items())][-MAX_FACTORS:])
         return statistics.median(self._factors.values()) if self._factors else 1.0
-
-
-def _is_same(before: ViewItem, now: ViewItem) -> bool:
-    return before.entry_id == now.entry_id and (
-        before.message is now.message or before.message == now.message
-    )
 
 
 @attrs.frozen(kw_only=True)

@@ -85,11 +85,10 @@ class ViewProcessor:
 
     def __init__(self, processors: Sequence[Processor] = ()) -> None:
         self._processors = tuple(processors)
-        self._unconditional = tuple(
-            process for process in processors if not isinstance(process, LastResort)
+        self._last: tuple[TranscriptView, RequestLimits, TranscriptView, tuple[str, ...]] | None = (
+            None
         )
-        self._last: tuple[TranscriptView, RequestLimits, TranscriptView] | None = None
-        self._last_changed_by: tuple[str, ...] = ()
+        """A view, its limits, and what was made of it and by which processors."""
         self._stripped: dict[str, tuple[Message, Message]] = {}
         """By its entry, a message with another model's reasoning, and without it."""
         self.changed_by: tuple[str, ...] = ()
@@ -101,17 +100,20 @@ class ViewProcessor:
         A changed message keeps the entry of the message that it replaces. A message that equals its
         previous version is the same object.
         """
-        processors = self._processors if limits.pruned else self._unconditional
-        self.changed_by = ()
         last, given = self._last, view
         if last is not None and last[0] is view and last[1] == limits:
-            self.changed_by = self._last_changed_by
+            self.changed_by = last[3]
             return last[2]
+        self.changed_by = ()
         view = self._strip_reasoning(view, limits.model)
         messages: Sequence[Message] = view.messages
-        for process in processors:
+        for process in self._processors:
+            if isinstance(process, LastResort) and not limits.pruned:
+                continue
             earlier, messages = messages, process(messages, limits)
-            if not _are_same(earlier, messages):
+            if messages is not earlier and (
+                len(earlier) != len(messages) or not all(map(is_, earlier, messages))
+            ):
                 self.changed_by += (_name_processor(process),)
         processed = (
             view
@@ -119,7 +121,7 @@ class ViewProcessor:
             else _show(view, tuple(messages), () if last is None else last[2].items)
         )
         if not limits.pruned:
-            self._last, self._last_changed_by = (given, limits, processed), self.changed_by
+            self._last = given, limits, processed, self.changed_by
         return processed
 
     def _strip_reasoning(self, view: TranscriptView, model: str | None) -> TranscriptView:
@@ -142,10 +144,6 @@ class ViewProcessor:
             after = remove_reasoning(item.message)
             self._stripped[item.entry_id] = item.message, after
         return item if after is item.message else attrs.evolve(item, message=after)
-
-
-def _are_same(before: Sequence[Message], after: Sequence[Message]) -> bool:
-    return before is after or (len(before) == len(after) and all(map(is_, before, after)))
 
 
 def _name_processor(process: Processor) -> str:
