@@ -251,8 +251,8 @@ class ObjectStore:
         """List the objects that hold the batches after a number, without a gap: batches, and archives of those that are empty."""
         import obstore
 
-        batches: dict[int, str] = {}
-        archives: list[tuple[int, int, str]] = []
+        batches: dict[int, _Source] = {}
+        archives: list[_Source] = []
         start = self._make_name(after) if after else None
         with object_errors(self.address, "read"):
             try:
@@ -260,22 +260,21 @@ class ObjectStore:
             except FileNotFoundError:
                 return []
         for item in listed:
-            name = item["path"].rpartition("/")[2]
+            path = item["path"]
+            name = path.rpartition("/")[2]
             if (found := _BATCH.fullmatch(name)) and item["size"]:
-                batches[int(found[1])] = item["path"]
+                number = int(found[1])
+                batches[number] = _Source(path, number, number, archived=False)
             elif found := _ARCHIVE.fullmatch(name):
-                archives.append((int(found[1]), int(found[2]), item["path"]))
+                archives.append(_Source(path, int(found[1]), int(found[2]), archived=True))
         sources: list[_Source] = []
         number = after + 1
-        while True:
-            if path := batches.get(number):
-                sources.append(_Source(path=path, number=number, archived=False))
-                number += 1
-            elif archive := next((each for each in archives if each[0] <= number <= each[1]), None):
-                sources.append(_Source(path=archive[2], number=archive[0], archived=True))
-                number = archive[1] + 1
-            else:
-                return sources
+        while source := batches.get(number) or next(
+            (each for each in archives if each.number <= number <= each.last), None
+        ):
+            sources.append(source)
+            number = source.last + 1
+        return sources
 
     def _get(self, path: str) -> bytes | None:
         """Return the content of an object; None if there is none."""
@@ -309,13 +308,15 @@ class ObjectStore:
         return batches
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class _Source:
     """An object that holds batches."""
 
     path: str
     number: int
     """The number of its first batch."""
+    last: int
+    """The number of its last batch."""
     archived: bool
 
 

@@ -102,10 +102,9 @@ class TranscriptReader:
             start = self._read_header(file.readline(MAX_HEADER_BYTES), identity)
             self.header, self.body_start = start.header, start.end
             yield from self._read_all_archives(start.header.archives)
-        scanner = LineScanner(start)
-        self.position = scanner.position
-        yield from scanner.scan(file, start_migration(start.header.version))
-        self.torn_bytes += scanner.bytes_read - scanner.position.end
+        self.position = position = attrs.evolve(start)
+        yield from scan_lines(file, position, start_migration(start.header.version))
+        self.torn_bytes = file.tell() - position.end
         now = os.fstat(file.fileno())
         self.changed_while_reading = (now.st_size, now.st_mtime_ns) != (
             status.st_size,
@@ -117,7 +116,6 @@ class TranscriptReader:
         is_complete = line.endswith(b"\n")
         if encode_header(Header()).startswith(line):
             # The file is empty, or its writer was killed while it wrote the header.
-            self.torn_bytes = 0 if is_complete else len(line)
             return ReadPosition(
                 identity=identity,
                 header=Header(),
@@ -182,7 +180,7 @@ class StoredEntry:
 
 @attrs.define(kw_only=True)
 class ReadPosition:
-    """A position in a file at which the next reader continues. A scanner moves its own on."""
+    """A position in a file at which the next reader continues. `scan_lines` moves it on."""
 
     identity: tuple[int, int]
     """Device and inode. A file that was replaced has another identity."""
@@ -198,74 +196,61 @@ class ReadPosition:
     """The id of the last entry; empty if there is none."""
 
 
-class LineScanner:
-    """Parse lines into entries.
+def scan_lines(
+    lines: Iterable[bytes], position: ReadPosition, migrate: Migration | None = None
+) -> Iterator[StoredEntry | ReadProblem]:
+    """Yield the entries and the problems of the lines from a position on, in order, and move the position on.
 
-    Args:
-        start: Where the lines begin.
+    When an entry is yielded, the position is after its batch. Only the last line may lack a line
+    break.
     """
-
-    def __init__(self, start: ReadPosition) -> None:
-        self.position = attrs.evolve(start)
-        """The position after the batch of the entry that was yielded last."""
-        self.bytes_read = start.end
-        """Offset after the last line that was read, in bytes."""
-
-    def scan(
-        self, lines: Iterable[bytes], migrate: Migration | None = None
-    ) -> Iterator[StoredEntry | ReadProblem]:
-        """Yield the entries and the problems of lines, in order.
-
-        Only the last line may lack a line break.
-        """
-        position, batch = self.position, None
-        count = position.line_count
-        for line in lines:
-            before_line = self.bytes_read, count
-            self.bytes_read += len(line)
-            closed = line.endswith(b"\n")
-            parsed = line_from_bytes(line, migrate)
-            if isinstance(parsed, str) and not closed:
-                break
-            count += closed
-            number = count if closed else count + 1
-            if isinstance(parsed, EntryLine):
-                if batch and (batch.size, batch.position + 1) != (parsed.size, parsed.position):
-                    position.end, position.line_count = before_line
-                    yield from self._report_incomplete(batch)
-                    batch = None
-                batch = batch or _Batch(
-                    parsed.size, parsed.position - 1, number, damaged=parsed.position > 1
-                )
-                batch.items.append(
-                    StoredEntry(
-                        entry=parsed.entry, line=number, offset=before_line[0], size=len(line)
-                    )
-                )
-                batch.position = parsed.position
-            elif isinstance(parsed, str):
-                batch = batch or _Batch(1, 0, number)
-                batch.items.append(ReadProblem(line=number, detail=parsed))
-                batch.position += 1
-                batch.damaged = True
-            if not batch or batch.damaged or batch.position >= batch.size:
-                position.end, position.line_count = self.bytes_read, count
-                position.ends_with_newline = closed
-            if batch and batch.position >= batch.size:
-                yield from self._release(batch)
+    batch: _Batch | None = None
+    offset, count = position.end, position.line_count
+    for line in lines:
+        before_line = offset, count
+        offset += len(line)
+        closed = line.endswith(b"\n")
+        parsed = line_from_bytes(line, migrate)
+        if isinstance(parsed, str) and not closed:
+            break
+        count += closed
+        number = count if closed else count + 1
+        if isinstance(parsed, EntryLine):
+            if batch and (batch.size, batch.position + 1) != (parsed.size, parsed.position):
+                position.end, position.line_count = before_line
+                yield from _release(batch, position, is_complete=False)
                 batch = None
-        if batch and batch.damaged:
-            # A crash leaves no complete line that cannot be read, so this batch was complete once.
-            yield from self._report_incomplete(batch)
+            batch = batch or _Batch(
+                parsed.size, parsed.position - 1, number, damaged=parsed.position > 1
+            )
+            batch.items.append(
+                StoredEntry(entry=parsed.entry, line=number, offset=before_line[0], size=len(line))
+            )
+            batch.position = parsed.position
+        elif isinstance(parsed, str):
+            batch = batch or _Batch(1, 0, number)
+            batch.items.append(ReadProblem(line=number, detail=parsed))
+            batch.position += 1
+            batch.damaged = True
+        if not batch or batch.damaged or batch.position >= batch.size:
+            position.end, position.line_count = offset, count
+            position.ends_with_newline = closed
+        if batch and batch.position >= batch.size:
+            yield from _release(batch, position)
+            batch = None
+    if batch and batch.damaged:
+        # A crash leaves no complete line that cannot be read, so this batch was complete once.
+        yield from _release(batch, position, is_complete=False)
 
-    def _release(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
-        for item in batch.items:
-            if isinstance(item, StoredEntry):
-                self.position.last_id = item.entry.id
-            yield item
 
-    def _report_incomplete(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
-        yield from self._release(batch)
+def _release(
+    batch: _Batch, position: ReadPosition, *, is_complete: bool = True
+) -> Iterator[StoredEntry | ReadProblem]:
+    for item in batch.items:
+        if isinstance(item, StoredEntry):
+            position.last_id = item.entry.id
+        yield item
+    if not is_complete:
         yield ReadProblem(
             line=batch.first_line,
             detail=f"entries are missing from the batch of {batch.size:,} that begins here.",
@@ -278,7 +263,7 @@ def scan_archive(lines: Iterator[bytes], name: str) -> Iterator[StoredEntry | Re
     header = header_from_line(line, name)
     check_version(header.version, name)
     start = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
-    return LineScanner(start).scan(lines, start_migration(header.version))
+    return scan_lines(lines, start, start_migration(header.version))
 
 
 @attrs.define
