@@ -310,43 +310,38 @@ def _join(messages: Sequence[ModelMessage], units: Iterable[_Unit | Message]) ->
 
 
 def _read(unit: _Unit) -> Message:
-    value = unit.value
-    return _read_response(value) if isinstance(value, ModelResponse) else _read_part(value)
-
-
-def _read_response(response: ModelResponse) -> Message:
-    return Message(
-        role="assistant",
-        content=[
-            part.content
-            if isinstance(part, TextPart)
-            else OpaquePart(
-                value={"type": "thinking", "thinking": part.content}, provider="pydantic-ai"
+    match unit.value:
+        case ModelResponse() as response:
+            return Message(
+                role="assistant",
+                content=[
+                    part.content
+                    if isinstance(part, TextPart)
+                    else OpaquePart(
+                        value={"type": "thinking", "thinking": part.content}, provider="pydantic-ai"
+                    )
+                    for part in response.parts
+                    if isinstance(part, TextPart | ThinkingPart)
+                ],
+                tool_calls=[
+                    ToolCall(
+                        id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str()
+                    )
+                    for part in response.parts
+                    if isinstance(part, ToolCallPart)
+                ],
             )
-            for part in response.parts
-            if isinstance(part, TextPart | ThinkingPart)
-        ],
-        tool_calls=[
-            ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str())
-            for part in response.parts
-            if isinstance(part, ToolCallPart)
-        ],
-    )
-
-
-def _read_part(part: ModelRequestPart) -> Message:
-    match part:
-        case SystemPromptPart():
+        case SystemPromptPart() as part:
             return Message(role="system", content=part.content)
         case UserPromptPart(content=str(text)):
             return Message(role="user", content=text)
-        case UserPromptPart():
+        case UserPromptPart() as part:
             return Message(role="user", content=[_read_content(each) for each in part.content])
-        case ToolReturnPart():
+        case ToolReturnPart() as part:
             return Message(
                 role="tool", content=part.model_response_str(), tool_call_id=part.tool_call_id
             )
-        case _:
+        case part:
             return _read_other(part)
 
 
@@ -401,7 +396,7 @@ def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
         others = [each for each in value.content if not isinstance(each, str)]
         return _Unit(unit.at, replace(value, content=[shortened.text, *others]))
     readable: Any = value  # Any: every part that was read as text has its text there
-    changed = {} if shortened.text == _read_part(value).text else {"content": shortened.text}
+    changed = {} if shortened.text == _read(unit).text else {"content": shortened.text}
     return _Unit(
         unit.at,
         replace(

@@ -66,17 +66,6 @@ notice that the conversation grows.
 """
 
 
-@attrs.frozen
-class LastResort:
-    """A processor that changes pruned requests only."""
-
-    process: Processor
-
-    def __call__(self, messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
-        """Process the messages of a pruned request. Return the messages of other requests unchanged."""
-        return self.process(messages, limits) if limits.pruned else messages
-
-
 class ViewProcessor:
     """Apply processors to the views of one conversation.
 
@@ -108,8 +97,6 @@ class ViewProcessor:
         view = self._strip_reasoning(view, limits.model)
         messages: Sequence[Message] = view.messages
         for process in self._processors:
-            if isinstance(process, LastResort) and not limits.pruned:
-                continue
             earlier, messages = messages, process(messages, limits)
             if messages is not earlier and (
                 len(earlier) != len(messages) or not all(map(is_, earlier, messages))
@@ -148,8 +135,7 @@ class ViewProcessor:
 
 def _name_processor(process: Processor) -> str:
     """Return the name of a processor, or of the function that made it."""
-    named = process.process if isinstance(process, LastResort) else process
-    name: str = getattr(named, "__qualname__", type(named).__qualname__)
+    name: str = getattr(process, "__qualname__", type(process).__qualname__)
     return name.partition(".<locals>")[0]
 
 
@@ -191,7 +177,8 @@ def truncate_history(step: float = STEP) -> Processor:
 
     def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
         if (
-            limits.limit is None
+            not limits.pruned
+            or limits.limit is None
             or limits.fixed_tokens + sum(map(limits.count_message, messages)) <= limits.limit
         ):
             return messages
@@ -204,7 +191,7 @@ def truncate_history(step: float = STEP) -> Processor:
                 return fitted
         return messages  # the render raises the error, with the figures of the whole prompt
 
-    return LastResort(process)
+    return process
 
 
 def _fit_request(
@@ -263,6 +250,8 @@ def remove_images() -> Processor:
     """
 
     def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
+        if not limits.pruned:
+            return messages
         last = max((at for at, each in enumerate(messages) if each.role == "user"), default=-1)
         seen = max((at for at, each in enumerate(messages) if each.role == "assistant"), default=0)
         without = [
@@ -273,7 +262,7 @@ def remove_images() -> Processor:
         ]
         return _choose_smaller(messages, without, limits)
 
-    return LastResort(process)
+    return process
 
 
 def _without_images(message: Message) -> Message:

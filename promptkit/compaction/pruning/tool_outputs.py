@@ -354,8 +354,6 @@ def _iter_outputs(
 CUT_MARKER = "\n[The middle of this output was cut out: it was too long.]\n"
 """Replaces the middle of a truncated result."""
 
-_MARKER_END = "]\n"
-
 
 def cap_result(
     message: Message, max_tokens: int, *, tokenizer: Tokenizer, marker: str = CUT_MARKER
@@ -395,7 +393,7 @@ def cap_result(
 
 def format_cut_marker(rest: str) -> str:
     """Return the marker of a truncated result that names the tool call which reads all of it."""
-    return f"{CUT_MARKER.removesuffix(_MARKER_END)} All of it: {rest}{_MARKER_END}"
+    return f"{CUT_MARKER.rstrip().removesuffix(']')} All of it: {rest}]\n"
 
 
 @attrs.frozen(kw_only=True)

@@ -543,18 +543,13 @@ def _split(
         # A token has rarely more than 32 characters, so that the rest of a long text is not looked
         # at for each page.
         piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
-        if start + len(piece) < len(text):
-            piece = _cut_at_line(piece)
+        if start + len(piece) < len(text):  # up to a line break or space in its second half
+            half = len(piece) // 2
+            piece = piece[: piece.rfind("\n", half) + 1 or piece.rfind(" ", half) + 1] or piece
         yield f"{title}\n{piece}"
         start += max(1, len(piece))
         if start >= len(text):
             return
-
-
-def _cut_at_line(piece: str) -> str:
-    """Return a piece of a text up to its last line break or space, if that is in its second half."""
-    half = len(piece) // 2
-    return piece[: piece.rfind("\n", half) + 1 or piece.rfind(" ", half) + 1] or piece
 
 
 def _compile(pattern: str) -> Callable[[str], int | None]:

@@ -368,7 +368,11 @@ class _Database:
                     words,
                 )
             return
-        values = [row | {"w": _format_vector(row["w"])} for row in rows]
+        values = [
+            row | {"w": vector if len(vector) <= MAX_VECTOR_BYTES else None}
+            for row in rows
+            for vector in [" ".join(row["w"])]
+        ]
         _execute(
             connection,
             "INSERT INTO promptkit_entries (conversation, number, id, record, words) VALUES (:c, :n, :i, :r, CAST(:w AS tsvector))",
@@ -538,9 +542,3 @@ def _escape(text: str) -> str:
 
 def _unescape(text: str) -> str:
     return str(json.loads(f'"{text}"'))
-
-
-def _format_vector(terms: list[str]) -> str | None:
-    """Write terms as a `tsvector`. None if they are too many."""
-    vector = " ".join(terms)
-    return vector if len(vector) <= MAX_VECTOR_BYTES else None

@@ -117,8 +117,14 @@ def entry_from_json(record: Mapping[str, Json]) -> Entry:
             "time": int() | float() as time,
             "data": dict(data),
         } if entry_id and type(time) is not bool and math.isfinite(time):
+            payload_class = PAYLOAD_CLASSES.get(kind)
             return Entry(
-                id=entry_id, parent_id=parent, time=time, payload=_payload_from_json(kind, data)
+                id=entry_id,
+                parent_id=parent,
+                time=time,
+                payload=UnknownEntry(kind=kind, data=data)
+                if payload_class is None
+                else _structure(data, payload_class, f"the data of the {kind} cannot be read: "),
             )
         case _:
             missing = [name for name in FIELDS if name not in record]
@@ -127,12 +133,6 @@ def entry_from_json(record: Mapping[str, Json]) -> Entry:
                 if missing
                 else "a field of the entry has an invalid value."
             )
-
-
-def _payload_from_json(kind: str, data: Mapping[str, Json]) -> EntryPayload:
-    if (payload_class := PAYLOAD_CLASSES.get(kind)) is None:
-        return UnknownEntry(kind=kind, data=data)
-    return _structure(data, payload_class, f"the data of the {kind} cannot be read: ")
 
 
 def _structure(data: Mapping[str, Json], kind: type[T], problem: str = "") -> T:

@@ -140,8 +140,15 @@ class TranscriptReader:
             if not self._read_archives:
                 self.partial = True
                 continue
+            path = self._path.with_name(archive.file)
             try:
-                yield from self._read_archive(archive)
+                with open_gzip(path) as file:
+                    for item in scan_archive(read_lines(file), str(path)):
+                        yield (
+                            attrs.evolve(item, archive=archive.file)
+                            if isinstance(item, StoredEntry)
+                            else attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
+                        )
             except (OSError, EOFError, zlib.error, TranscriptFormatError) as error:
                 self.partial = True
                 yield ReadProblem(
@@ -149,16 +156,6 @@ class TranscriptReader:
                     detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}."
                     if isinstance(error, FileNotFoundError)
                     else f"the archive {archive.file} is damaged, and entries of it are missing: {error}",
-                )
-
-    def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
-        path = self._path.with_name(archive.file)
-        with open_gzip(path) as file:
-            for item in scan_archive(read_lines(file), str(path)):
-                yield (
-                    attrs.evolve(item, archive=archive.file)
-                    if isinstance(item, StoredEntry)
-                    else attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
                 )
 
 
