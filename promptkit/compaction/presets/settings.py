@@ -439,9 +439,13 @@ def _make_converter(*, text: bool) -> Converter:
             return value
         raise ValueError(value)
 
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) is tuple, read_list)
-    converter.register_structure_hook_func(lambda kind: get_origin(kind) is Literal, read_choice)
+    converter.register_structure_hook_func(_is_origin(tuple), read_list)
+    converter.register_structure_hook_func(_is_origin(Literal), read_choice)
     return converter
+
+
+def _is_origin(origin: object) -> Callable[[object], bool]:
+    return lambda kind: get_origin(kind) is origin
 
 
 def _check(value: object, kind: object) -> object:
