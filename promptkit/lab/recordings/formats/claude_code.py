@@ -15,8 +15,9 @@ from typing import TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import Batch, FileHead, IdAllocator
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.files import Batch, FileHead, IdAllocator, RecordingSource
+from promptkit.lab.recordings.reading.values import (
+    ContentBlocks,
     JsonObject,
     as_count,
     as_list,
@@ -27,13 +28,9 @@ from promptkit.lab.recordings.reading.json_values import (
     omit_fields,
     parse_object,
     parse_time,
-)
-from promptkit.lab.recordings.reading.messages import (
-    ContentBlocks,
     read_anthropic_content,
     usage_from_anthropic,
 )
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, Part, ToolCall, Usage
 from promptkit.providers.anthropic.response import FINISHES
 from promptkit.transcript import (

@@ -10,21 +10,28 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import Batch, EntryChain, FileHead, IdAllocator
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.files import (
+    Batch,
+    EntryChain,
+    FileHead,
+    IdAllocator,
+    RecordingSource,
+)
+from promptkit.lab.recordings.reading.values import (
     JsonObject,
     as_blocks,
     as_object,
     as_objects,
     as_text,
+    dump_arguments,
     dump_json,
     keep_bad_line,
+    mark_error,
     omit_fields,
     parse_object,
     parse_time,
+    usage_from_openai,
 )
-from promptkit.lab.recordings.reading.messages import dump_arguments, mark_error, usage_from_openai
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, Role, ToolCall, Usage
 from promptkit.transcript import (
     Checkpoint,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from promptkit.lab.recordings.reading.format import (
+from promptkit.lab.recordings.reading.files import (
     Batch,
     ConversationWriter,
     EntryChain,
@@ -19,9 +19,10 @@ from promptkit.lab.recordings.reading.format import (
     JsonFormat,
     JsonMember,
     PathPattern,
+    RecordingSource,
     read_head,
 )
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.values import (
     JsonObject,
     as_blocks,
     as_count,
@@ -31,12 +32,12 @@ from promptkit.lab.recordings.reading.json_values import (
     dump_json,
     keep_bad_line,
     keep_fields,
+    mark_error,
     omit_fields,
     parse_object,
     parse_time,
+    usage_from_openai,
 )
-from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, ReadProblem, Setting
 

@@ -11,22 +11,29 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from promptkit.lab.recordings.reading.format import Batch, EntryChain, FileHead, IdAllocator
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.files import (
+    Batch,
+    EntryChain,
+    FileHead,
+    IdAllocator,
+    RecordingSource,
+)
+from promptkit.lab.recordings.reading.values import (
+    ANTHROPIC,
     JsonObject,
     as_blocks,
     as_count,
     as_object,
     as_objects,
     as_text,
+    dump_arguments,
     keep_bad_line,
     keep_fields,
+    mark_error,
     omit_fields,
     parse_object,
     parse_time,
 )
-from promptkit.lab.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.transcript import (
     BranchSummary,
