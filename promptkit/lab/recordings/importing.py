@@ -83,7 +83,7 @@ def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[B
     roots: set[str] = set()  # ids of entries without a message on their path
     for item in items:
         if not isinstance(item, StoredEntry):
-            yield Batch(skipped=(item,))
+            yield Batch(skipped=[item])
             continue
         entry = item.entry
         if entry.id in seen:
@@ -96,7 +96,7 @@ def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[B
         if at_root and not is_message:
             roots.add(entry.id)
         yield Batch(
-            entries=(entry,), messages=int(is_message), conversations=int(at_root and is_message)
+            entries=[entry], messages=int(is_message), conversations=int(at_root and is_message)
         )
 
 
@@ -109,20 +109,20 @@ def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
     )
 
 
-FORMATS: dict[str, RecordingFormat] = {
+FORMATS: dict[str, type[RecordingFormat]] = {
     recording_format.name: recording_format
     for recording_format in (
-        PromptkitFormat(),
-        ClaudeCodeFormat(),
-        PiFormat(),
-        CodexFormat(),
-        GeminiCliFormat(),
-        TauBenchFormat(),
-        SweAgentFormat(),
-        MiniSweAgentFormat(),
-        OpenHandsFormat(),
-        AnthropicFormat(),
-        OpenAIChatFormat(),
+        PromptkitFormat,
+        ClaudeCodeFormat,
+        PiFormat,
+        CodexFormat,
+        GeminiCliFormat,
+        TauBenchFormat,
+        SweAgentFormat,
+        MiniSweAgentFormat,
+        OpenHandsFormat,
+        AnthropicFormat,
+        OpenAIChatFormat,
     )
 }
 """The formats by name. A format whose files also match a more general one comes before that one."""
@@ -383,7 +383,7 @@ def read_recording(
     """
     if isinstance(path, str) and is_conversation(path):
         for batch in batches_from_items(open_reader(path)):
-            yield FORMATS[PromptkitFormat.name], batch
+            yield PromptkitFormat(), batch
         return
     with fetch_file(path) as file:
         yield from _read_file(Path(file), address or str(path), format_name, progress)
@@ -404,23 +404,15 @@ def _read_file(
         except (TranscriptFormatError, OSError) as error:
             if not messages:
                 raise
-            yield (
-                recording_format,
-                Batch(
-                    skipped=(
-                        ReadProblem(
-                            line=1, detail=f"the rest of the file could not be read: {error}"
-                        ),
-                    )
-                ),
-            )
+            detail = f"the rest of the file could not be read: {error}"
+            yield recording_format, Batch(skipped=[ReadProblem(line=1, detail=detail)])
 
 
 def detect_format(source: RecordingSource) -> RecordingFormat:
     """Recognize the format of a file. Raises TranscriptFormatError if no format matches."""
     head = read_head(source)
-    for recording_format in FORMATS.values():
-        if recording_format.matches(head):
+    for make_format in FORMATS.values():
+        if (recording_format := make_format()).matches(head):
             return recording_format
     if not source.open().read(1):
         problem = "the file is empty."
@@ -441,4 +433,4 @@ def _find_format(source: RecordingSource, name: str) -> RecordingFormat:
         raise TranscriptError(
             f"there is no format {name!r}. Known formats are {', '.join(FORMATS)}."
         )
-    return FORMATS[name]
+    return FORMATS[name]()

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.reading.files import Batch, FileHead, IdAllocator, RecordingSource
+from promptkit.lab.recordings.reading.files import FileHead, IdAllocator, LineFormat
 from promptkit.lab.recordings.reading.values import (
     ContentBlocks,
     JsonObject,
@@ -24,9 +24,7 @@ from promptkit.lab.recordings.reading.values import (
     as_object,
     as_objects,
     as_text,
-    keep_bad_line,
     omit_fields,
-    parse_object,
     parse_time,
     read_anthropic_content,
     usage_from_anthropic,
@@ -74,10 +72,18 @@ MAX_HELD_BYTES = 1 << 25
 own."""
 
 
-class ClaudeCodeFormat:
+class ClaudeCodeFormat(LineFormat):
     """Read Claude Code's project files."""
 
     name = NAME
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tree = SessionTree(self)
+        self._conversations = ConversationIndex()
+        self._message_ids: set[str] = set()  # ids of the model's answers
+        self._queue: list[Json] = []  # commands that were queued while the model worked
+        self._taken: list[Json] = []  # those that it was shown
 
     def matches(self, head: FileHead) -> bool:
         """Return whether lines have a type and name a session or a parent."""
@@ -85,59 +91,19 @@ class ClaudeCodeFormat:
             isinstance(record.get("type"), str) and MARKS & record.keys() for record in head.records
         )
 
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, line by line."""
-        reader = _Reader()
-        for number, line in source.lines():
-            yield reader.read_line(number, line)
-        yield reader.finish()
-
-
-class _Reader:
-    """One pass through a file."""
-
-    def __init__(self) -> None:
-        self._tree = SessionTree()
-        self._conversations = ConversationIndex()
-        self._message_ids: set[str] = set()  # ids of the model's answers
-        self._number = self._messages = self._attachments = 0
-        self._queue: list[Json] = []  # commands that were queued while the model worked
-        self._taken: list[Json] = []  # those that it was shown
-        self._relocated: list[ReadProblem] = []
-
-    def read_line(self, number: int, line: bytes) -> Batch:
-        """Return the entries that are complete after a line.
-
-        There may be none, or earlier ones that were held.
-        """
-        self._number, self._messages, self._attachments, self._relocated = number, 0, 0, []
-        conversations = self._conversations.count
-        if isinstance(record := parse_object(line), str):
-            self._append_to_main(keep_bad_line(NAME, number, line, record))
-        else:
-            self._read_record(record, len(line))
-        return Batch(
-            entries=self._tree.take(),
-            messages=self._messages,
-            attachments=self._attachments,
-            conversations=self._conversations.count - conversations,
-            skipped=(ReadProblem(line=number, detail=record),) if isinstance(record, str) else (),
-            relocated=tuple(self._relocated),
-        )
-
-    def finish(self) -> Batch:
-        """Return the entries that were held to the end."""
+    def finish(self) -> None:
+        """Write the entries that were held to the end."""
         self._tree.finish(list(self._conversations))
-        return Batch(entries=self._tree.take())
 
-    def _read_record(self, record: JsonObject, size: int) -> None:
+    def read_record(self, record: JsonObject, size: int) -> None:
+        """Read a line. Earlier ones that were held may be complete then."""
         self._tree.time = parse_time(record.get("timestamp")) or self._tree.time
         uuid = as_text(record.get("uuid"))
         if messages := _find_subagent_messages(record):
             for message in messages:
                 self._read_subagent_line(record, message, uuid, size)
         elif uuid or isinstance(record.get("message"), dict):
-            self._read_tree_line(record, uuid or f"line-{self._number}", size)
+            self._read_tree_line(record, uuid or f"line-{self.number}", size)
         else:
             self._read_line_without_place(record)
 
@@ -154,7 +120,7 @@ class _Reader:
         line = _unwrap_subagent_line(
             record, message, subagent.last_uuid if subagent else None, begins=subagent is None
         )
-        self._read_tree_line(line, as_text(line.get("uuid")) or f"line-{self._number}", size)
+        self._read_tree_line(line, as_text(line.get("uuid")) or f"line-{self.number}", size)
 
     def _read_line_without_place(self, record: JsonObject) -> None:
         """Read a line that has no place in the tree. It is written where it is in the file."""
@@ -165,12 +131,12 @@ class _Reader:
             self._tree.append(
                 conversation,
                 Label(target=self._tree.entry_of(leaf), label=title),
-                f"line-{self._number}",
+                f"line-{self.number}",
             )
         else:
             if record.get("type") == "queue-operation":
                 self._read_queue_operation(record)
-            self._append_to_main(CustomEntry(name=_entry_name(record), data=record))
+            self.keep(CustomEntry(name=_entry_name(record), data=record))
 
     def _read_queue_operation(self, record: JsonObject) -> None:
         """Follow the queue of commands.
@@ -198,20 +164,22 @@ class _Reader:
                 )
             ):
                 self._taken.append(taken)
-                self._attachments += 1
-                self._append_to_main(payload)
+                self.batch.attachments += 1
+                self.keep(payload)
 
-    def _append_to_main(self, payload: EntryPayload) -> None:
+    def keep(self, payload: EntryPayload) -> None:
         """Append an entry to the main conversation."""
         self._tree.main = self._tree.main or self._conversations.first()
-        self._tree.append(self._tree.main, payload, f"line-{self._number}")
+        self._tree.append(self._tree.main, payload, f"line-{self.number}")
 
     def _read_tree_line(self, record: JsonObject, uuid: str, size: int) -> None:
         """Read a line with a place in the tree."""
         is_subagent = record.get("isSidechain") is True
         message = record.get("message")
         parent = self._find_parent(record)
-        conversation = self._conversations.find(record, parent, self._number)
+        known = self._conversations.count
+        conversation = self._conversations.find(record, parent, self.number)
+        self.batch.conversations += self._conversations.count - known
         begins = conversation.first is None and conversation.answer is None
         conversation.has_parents = conversation.has_parents or parent is not None
         if not is_subagent:
@@ -263,9 +231,9 @@ class _Reader:
         tail = self._tree.flush(conversation)
         if parent_uuid is not None:
             place = f"after {tail!r}" if tail else "at the beginning"
-            self._relocated.append(
+            self.batch.relocated.append(
                 ReadProblem(
-                    line=self._number,
+                    line=self.number,
                     detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {place}.",
                 )
             )
@@ -285,7 +253,7 @@ class _Reader:
             conversation,
             Setting(name=f"{NAME}.session", value=session),
             parent,
-            f"line-{self._number}-session",
+            f"line-{self.number}-session",
         )
 
     def _read_answer(
@@ -296,7 +264,7 @@ class _Reader:
         All lines of an answer have the same message id.
         """
         message_id = as_text(message.get("id"))
-        self._messages += message_id is None or message_id not in self._message_ids
+        self.batch.messages += message_id is None or message_id not in self._message_ids
         self._message_ids.update([message_id] if message_id else [])
         answer = conversation.answer
         if (
@@ -325,7 +293,7 @@ class _Reader:
         self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read a user message or tool results."""
-        self._messages += 1
+        self.batch.messages += 1
         blocks = read_anthropic_content(message.get("content"))
         call_ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
         answer = conversation.answer
@@ -376,7 +344,7 @@ class _Reader:
         entry_id = self._tree.write(subagent, payload, self._tree.flush(subagent), f"{uuid}-answer")
         subagent.last_uuid = entry_id
         self._tree.places[entry_id] = (subagent, entry_id)
-        self._attachments += 1
+        self.batch.attachments += 1
 
     def _read_other_line(
         self, record: JsonObject, uuid: str, conversation: RecordedConversation
@@ -406,7 +374,7 @@ class _Reader:
             self._taken.remove(attachment.get("prompt"))
             return None
         shown = read_attachment(record)
-        self._attachments += shown is not None
+        self.batch.attachments += shown is not None
         return shown
 
     def _read_compact_boundary(
@@ -447,7 +415,7 @@ class _Reader:
         self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read the summary of a compaction. Older versions wrote it without a boundary line."""
-        self._messages += 1
+        self.batch.messages += 1
         text = "\n\n".join(
             part
             for part in read_anthropic_content(message.get("content")).parts
@@ -553,7 +521,7 @@ def _unwrap_subagent_line(
 
 
 class SessionTree:
-    """The entries of a file. Those that are complete wait in a queue until they are taken.
+    """The entries of a file. Those that are complete go into the batch of the line.
 
     Claude Code writes one answer of the model on several lines, with the results of its first tool
     calls in between, each as the child of the line that made the call. Here an answer is one
@@ -561,7 +529,8 @@ class SessionTree:
     answer begins. Of everything else only ids are kept in memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: LineFormat) -> None:
+        self._lines = lines
         self.ids = IdAllocator()
         """The ids that are taken."""
         self.places: dict[str, LinePlace] = {}
@@ -570,14 +539,8 @@ class SessionTree:
         """The conversation of the last line that is not a subagent's."""
         self.time = 0.0
         """The time of the line that is read."""
-        self._queue: list[Entry] = []
         self._last_id: str | None = None
         self._last_time = 0.0
-
-    def take(self) -> tuple[Entry, ...]:
-        """Return the entries that are complete, and forget them."""
-        entries, self._queue = tuple(self._queue), []
-        return entries
 
     def parent_at(self, place: LinePlace) -> str | None:
         """Return the id of the entry that the child of a line follows.
@@ -715,7 +678,9 @@ class SessionTree:
         time: float,
         entry_id: str,
     ) -> str:
-        self._queue.append(Entry(id=entry_id, parent_id=parent, time=time, payload=payload))
+        self._lines.batch.entries.append(
+            Entry(id=entry_id, parent_id=parent, time=time, payload=payload)
+        )
         self._last_id, self._last_time = entry_id, time
         is_visible = isinstance(payload, VISIBLE)
         if is_visible or parent == conversation.tail or conversation.tail is None:

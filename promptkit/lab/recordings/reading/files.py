@@ -29,6 +29,7 @@ from promptkit.lab.recordings.reading.values import (
     JsonObject,
     as_object,
     is_too_deep,
+    keep_bad_line,
     parse_number,
     parse_object,
     read_chat_message,
@@ -354,12 +355,10 @@ class _Utf8Reader:
 
 
 class RecordingFormat(Protocol):
-    """Read the recordings of one agent."""
+    """One pass through a recording of one agent."""
 
-    @property
-    def name(self) -> str:
-        """The name of the format on the command line and in the names of custom entries."""
-        ...
+    name: str
+    """The name of the format on the command line and in the names of custom entries."""
 
     def matches(self, head: FileHead) -> bool:
         """Return whether a file that begins like this has this format."""
@@ -376,11 +375,11 @@ class RecordingFormat(Protocol):
         ...
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Batch:
     """The entries of a part of a recording."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: list[Entry] = attrs.field(factory=list["Entry"])
     """The entries, in the order in which they are written. A parent is before its children, in this
     batch or an earlier one."""
     messages: int = 0
@@ -391,9 +390,9 @@ class Batch:
     """Conversations that begin in this batch."""
     call_id_scope: str = ""
     """The namespace of the tool call ids. Unrelated conversations have different ones."""
-    skipped: tuple[ReadProblem, ...] = ()
+    skipped: list[ReadProblem] = attrs.field(factory=list["ReadProblem"])
     """Lines that could not be read. Custom entries keep their text."""
-    relocated: tuple[ReadProblem, ...] = ()
+    relocated: list[ReadProblem] = attrs.field(factory=list["ReadProblem"])
     """Lines whose parent is missing, and which were therefore placed elsewhere."""
 
 
@@ -574,6 +573,47 @@ class JsonFormat:
         return writer.add_record(member, read_chat_message(member.record, self.name))
 
 
+class LineFormat:
+    """Read files with a JSON object on each line.
+
+    A format says what it makes of an object, and adds that to the batch of its line.
+    """
+
+    name: str
+
+    def __init__(self) -> None:
+        self.number = 0
+        """The number of the line."""
+        self.batch = Batch()
+        """What came of the line. It is no longer used when the next line is read."""
+        self.chain = EntryChain(IdAllocator())
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, line by line."""
+        for number, line in source.lines():
+            self.number, self.batch = number, Batch()
+            if isinstance(record := parse_object(line), str):
+                self.batch.skipped.append(ReadProblem(line=number, detail=record))
+                self.keep(keep_bad_line(self.name, number, line, record))
+            else:
+                self.read_record(record, len(line))
+            yield self.batch
+        self.batch = Batch()
+        self.finish()
+        yield self.batch
+
+    def read_record(self, record: JsonObject, size: int) -> None:
+        """Read the object of a line of so many bytes."""
+        raise NotImplementedError
+
+    def keep(self, payload: EntryPayload) -> None:
+        """Add a payload that is no message, such as a line that could not be read."""
+        self.batch.entries += self.chain.add(payload)
+
+    def finish(self) -> None:
+        """Add what was held to the end. By default there is nothing."""
+
+
 class ConversationWriter:
     """Write the conversations of a file one after the other.
 
@@ -649,9 +689,8 @@ class ConversationWriter:
         """Keep a value that should be a message in a custom entry, and report the problem."""
         batch = self.add([CustomEntry(name=f"{self._format_name}.bad_record", data=member.value)])
         place = ".".join(map(str, member.path[1:])) or "the text"
-        return attrs.evolve(
-            batch, skipped=(ReadProblem(line=1, detail=f"{place}: no JSON object."),)
-        )
+        batch.skipped.append(ReadProblem(line=1, detail=f"{place}: no JSON object."))
+        return batch
 
 
 class EntryChain:
@@ -672,12 +711,12 @@ class EntryChain:
 
     def add(
         self, *payloads: EntryPayload, time: float | None = None, entry_id: str | None = None
-    ) -> tuple[Entry, ...]:
+    ) -> list[Entry]:
         """Add entries with these payloads. The first one gets `entry_id`, if that is not None."""
-        return tuple(
+        return [
             self._add(payload, time, None if index else entry_id)
             for index, payload in enumerate(payloads)
-        )
+        ]
 
     def _add(self, payload: EntryPayload, time: float | None, entry_id: str | None) -> Entry:
         self._count += 1

@@ -41,7 +41,7 @@ class Read:
     @property
     def counts(self) -> RecordingCounts:
         totals = RecordingTotals()
-        list(totals.read_entries((FORMATS[self.format], batch) for batch in self.batches))
+        list(totals.read_entries((FORMATS[self.format](), batch) for batch in self.batches))
         return totals.result.counts
 
     @property
