@@ -128,11 +128,8 @@ class ClaudeCodeFormat(LineFormat):
         title = as_text(record.get("summary"))
         if record.get("type") == "summary" and leaf in self._tree.places and title:
             conversation, _ = self._tree.places[leaf]
-            self._tree.append(
-                conversation,
-                Label(target=self._tree.entry_of(leaf), label=title),
-                f"line-{self.number}",
-            )
+            label = Label(target=self._tree.entry_of(leaf), label=title)
+            self._tree.add(conversation, label, conversation.end, f"line-{self.number}")
         else:
             if record.get("type") == "queue-operation":
                 self._read_queue_operation(record)
@@ -170,7 +167,7 @@ class ClaudeCodeFormat(LineFormat):
     def keep(self, payload: EntryPayload) -> None:
         """Append an entry to the main conversation."""
         self._tree.main = self._tree.main or self._conversations.first()
-        self._tree.append(self._tree.main, payload, f"line-{self.number}")
+        self._tree.add(self._tree.main, payload, self._tree.main.end, f"line-{self.number}")
 
     def _read_tree_line(self, record: JsonObject, uuid: str, size: int) -> None:
         """Read a line with a place in the tree."""
@@ -207,8 +204,13 @@ class ClaudeCodeFormat(LineFormat):
                 else self._conversations.label(conversation, first)
             )
             for labelled, target, label in labels:
-                self._tree.append(labelled, Label(target=target, label=label), f"{target}-label")
-        self._tree.limit_answer(conversation)
+                self._tree.add(
+                    labelled, Label(target=target, label=label), labelled.end, f"{target}-label"
+                )
+        if (answer := conversation.answer) and (
+            len(answer.followers) > MAX_HELD_ENTRIES or answer.bytes_read > MAX_HELD_BYTES
+        ):
+            self._tree.write_answer(conversation)
 
     def _find_parent(self, record: JsonObject) -> LinePlace | None:
         """Return where the parent of a line went."""
@@ -286,7 +288,7 @@ class ClaudeCodeFormat(LineFormat):
             finish=_read_finish(record, message),
         )
         if fields := _read_extra_fields(record, message):
-            self._tree.append(conversation, fields, f"{uuid}-fields")
+            self._tree.add(conversation, fields, conversation.end, f"{uuid}-fields")
         self._tree.places[uuid] = (conversation, answer)
 
     def _read_user_message(
@@ -392,13 +394,12 @@ class ClaudeCodeFormat(LineFormat):
             parent or tail,
             f"{uuid}-boundary",
         )
-        entry_id = self._tree.ids.allocate(uuid)
         metadata = as_object(record.get("compactMetadata"))
-        conversation.pending = PendingCheckpoint(
-            entry_id=entry_id,
-            parent=parent,
+        conversation.pending = Entry(
+            id=self._tree.ids.allocate(uuid),
+            parent_id=parent,
             time=self._tree.time,
-            checkpoint=Checkpoint(
+            payload=Checkpoint(
                 summary="",
                 first_kept=first_kept,
                 trigger=as_text(metadata.get("trigger")) or "unknown",
@@ -406,10 +407,11 @@ class ClaudeCodeFormat(LineFormat):
                 tokens_after=as_count(metadata.get("postTokens")),
             ),
         )
-        self._tree.places[uuid] = (conversation, entry_id)
+        place = (conversation, conversation.pending.id)
+        self._tree.places[uuid] = place
         if kept:
             # a line that follows the last kept one is shown after the summary
-            self._tree.places[kept[1]] = (conversation, entry_id)
+            self._tree.places[kept[1]] = place
 
     def _read_summary(
         self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
@@ -539,8 +541,7 @@ class SessionTree:
         """The conversation of the last line that is not a subagent's."""
         self.time = 0.0
         """The time of the line that is read."""
-        self._last_id: str | None = None
-        self._last_time = 0.0
+        self._last: Entry | None = None
 
     def parent_at(self, place: LinePlace) -> str | None:
         """Return the id of the entry that the child of a line follows.
@@ -552,7 +553,7 @@ class SessionTree:
             if target.tail is None:
                 self.write_answer(conversation)
             target = target.tail or target.entry_id
-        if conversation.pending and target == conversation.pending.entry_id:
+        if conversation.pending and target == conversation.pending.id:
             self.write_checkpoint(conversation)
         return target
 
@@ -581,8 +582,14 @@ class SessionTree:
         preferred_id: str,
     ) -> str:
         """Write an entry. Returns its id."""
-        return self._write(
-            conversation, payload, parent, self.time, self.ids.allocate(preferred_id)
+        return self._emit(
+            conversation,
+            Entry(
+                id=self.ids.allocate(preferred_id),
+                parent_id=parent,
+                time=self.time,
+                payload=payload,
+            ),
         )
 
     def place(
@@ -594,29 +601,28 @@ class SessionTree:
     ) -> None:
         """Add the entries of a line, with the ids that they should have, after the answer that is held or after an entry."""
         for payload, preferred_id in payloads:
-            if isinstance(after, HeldAnswer):
-                self.append(conversation, payload, preferred_id)
-            else:
-                after = self.write(conversation, payload, after, preferred_id)
+            after = self.add(conversation, payload, after, preferred_id)
         self.places[uuid] = (conversation, after or uuid)
 
-    def append(
-        self, conversation: RecordedConversation, payload: EntryPayload, preferred_id: str
-    ) -> None:
-        """Add an entry after the answer that is held; without one, write it after the last entry."""
-        if conversation.answer is None:
-            self.write(conversation, payload, conversation.tail, preferred_id)
-        else:
-            conversation.answer.followers.append(
-                (payload, self.time, self.ids.allocate(preferred_id))
-            )
+    def add(
+        self,
+        conversation: RecordedConversation,
+        payload: EntryPayload,
+        after: HeldAnswer | str | None,
+        preferred_id: str,
+    ) -> HeldAnswer | str:
+        """Add an entry after the answer that is held or after an entry. Returns what the next one follows."""
+        if not isinstance(after, HeldAnswer):
+            return self.write(conversation, payload, after, preferred_id)
+        after.followers.append((payload, self.time, self.ids.allocate(preferred_id)))
+        return after
 
     def write_answer(self, conversation: RecordedConversation) -> None:
         """Write the answer that is held, and what follows it."""
         answer, conversation.answer = conversation.answer, None
         if answer is None:
             return
-        payload = MessageEntry(
+        reply = MessageEntry(
             message=Message(
                 role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
             ),
@@ -624,20 +630,12 @@ class SessionTree:
             model=answer.model,
             finish=answer.finish,
         )
-        answer.tail = self._write(
-            conversation, payload, answer.parent, answer.time, answer.entry_id
-        )
-        for follower, time, entry_id in answer.followers:
-            answer.tail = self._write(conversation, follower, answer.tail, time, entry_id)
+        parent = answer.parent
+        for payload, time, entry_id in ((reply, answer.time, answer.entry_id), *answer.followers):
+            parent = answer.tail = self._emit(
+                conversation, Entry(id=entry_id, parent_id=parent, time=time, payload=payload)
+            )
         answer.parts, answer.calls, answer.followers, answer.answered_calls = [], [], [], set()
-
-    def limit_answer(self, conversation: RecordedConversation) -> None:
-        """Write the answer if it is too large to be held."""
-        answer = conversation.answer
-        if answer and (
-            len(answer.followers) > MAX_HELD_ENTRIES or answer.bytes_read > MAX_HELD_BYTES
-        ):
-            self.write_answer(conversation)
 
     def write_checkpoint(self, conversation: RecordedConversation, summary: str = "") -> str | None:
         """Write the checkpoint that is pending, with its summary.
@@ -645,17 +643,10 @@ class SessionTree:
         Returns its id; None if there is none.
         """
         pending, conversation.pending = conversation.pending, None
-        return (
-            None
-            if pending is None
-            else self._write(
-                conversation,
-                attrs.evolve(pending.checkpoint, summary=summary),
-                pending.parent,
-                pending.time,
-                pending.entry_id,
-            )
-        )
+        if pending is None or not isinstance(checkpoint := pending.payload, Checkpoint):
+            return None
+        written = attrs.evolve(checkpoint, summary=summary)
+        return self._emit(conversation, attrs.evolve(pending, payload=written))
 
     def finish(self, conversations: list[RecordedConversation]) -> None:
         """Write all that is held.
@@ -664,30 +655,22 @@ class SessionTree:
         """
         for conversation in conversations:
             self.flush(conversation)
-        if (main := self.main) is not None and main.tail is not None and self._last_id != main.tail:
-            self.time = self._last_time
+        main, last = self.main, self._last
+        if main and main.tail is not None and last and last.id != main.tail:
+            self.time = last.time
             self.write(
                 main, Setting(name=LEAF_SETTING, value=main.tail), main.tail, f"{main.tail}-leaf"
             )
 
-    def _write(
-        self,
-        conversation: RecordedConversation,
-        payload: EntryPayload,
-        parent: str | None,
-        time: float,
-        entry_id: str,
-    ) -> str:
-        self._lines.batch.entries.append(
-            Entry(id=entry_id, parent_id=parent, time=time, payload=payload)
-        )
-        self._last_id, self._last_time = entry_id, time
-        is_visible = isinstance(payload, VISIBLE)
-        if is_visible or parent == conversation.tail or conversation.tail is None:
-            conversation.tail = entry_id
+    def _emit(self, conversation: RecordedConversation, entry: Entry) -> str:
+        self._lines.batch.entries.append(entry)
+        self._last = entry
+        is_visible = isinstance(entry.payload, VISIBLE)
+        if is_visible or entry.parent_id == conversation.tail or conversation.tail is None:
+            conversation.tail = entry.id
         if conversation.first is None and is_visible:
-            conversation.first = entry_id
-        return entry_id
+            conversation.first = entry.id
+        return entry.id
 
 
 class ConversationIndex:
@@ -784,10 +767,15 @@ class RecordedConversation:
     """The uuid of the line that was read last."""
     answer: HeldAnswer | None = None
     """The answer that is held."""
-    pending: PendingCheckpoint | None = None
-    """The compaction whose summary has not been read yet."""
+    pending: Entry | None = None
+    """The checkpoint whose summary has not been read yet."""
     session_fields: object = None
     """The session fields of the last line that had any."""
+
+    @property
+    def end(self) -> HeldAnswer | str | None:
+        """What a further entry follows: the answer that is held, or the last entry."""
+        return self.answer or self.tail
 
 
 @attrs.define(eq=False)
@@ -826,16 +814,6 @@ class HeldAnswer:
         self.usage = usage or self.usage
         self.model = model or self.model
         self.finish = finish or self.finish
-
-
-@attrs.frozen(kw_only=True)
-class PendingCheckpoint:
-    """A compaction whose summary has not been read yet."""
-
-    entry_id: str
-    parent: str | None
-    time: float
-    checkpoint: Checkpoint
 
 
 LinePlace: TypeAlias = tuple[RecordedConversation, "str | HeldAnswer"]
