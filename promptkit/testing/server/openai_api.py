@@ -13,8 +13,7 @@ import attrs
 
 from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
 from promptkit.providers.openai.api import PHASE
-from promptkit.testing.server.journal import Exchange, list_items
-from promptkit.testing.server.replies import HttpAnswer, api_error
+from promptkit.testing.server.journal import Exchange, HttpAnswer, api_error, list_items
 
 
 @attrs.frozen
