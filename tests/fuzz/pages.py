@@ -13,26 +13,24 @@ from promptkit import Group, SystemMessage, TextChunk, UserMessage, render
 from promptkit.bench.plot import format_run
 from promptkit.bench.results import Element
 from promptkit.compaction.presets.coding_agents import (
+    GSV,
     ClaudeCode,
     Codex,
     CopilotCLI,
+    GSVProcess,
+    OhMyPi,
     OpenCode,
+    Pi,
     VSCode,
     claude_code,
     codex,
     copilot_cli,
-    opencode,
-    vscode,
-)
-from promptkit.compaction.presets.pi import (
-    GSV,
-    GSVProcess,
-    OhMyPi,
-    Pi,
     gsv,
     gsv_process,
     oh_my_pi,
+    opencode,
     pi,
+    vscode,
 )
 from promptkit.compaction.presets.settings import load_settings, original_names
 from promptkit.errors import PromptKitError, SettingsError, ToolsFillBudgetError

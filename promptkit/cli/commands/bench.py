@@ -131,7 +131,7 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write
     it to that file with --output.
     """
-    from promptkit.bench.baseline import check_comparable
+    from promptkit.bench.results import check_comparable
     from promptkit.cli.input.target import load_target, read_props
     from promptkit.cli.output.tables import print_run
 
