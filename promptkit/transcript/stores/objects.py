@@ -249,14 +249,12 @@ class ObjectStore:
 
     def _list(self, after: int = 0) -> list[_Source]:
         """List the objects that hold the batches after a number, without a gap: batches, and archives of those that are empty."""
-        import obstore
-
         batches: dict[int, _Source] = {}
         archives: list[_Source] = []
         start = self._make_name(after) if after else None
         with object_errors(self.address, "read"):
             try:
-                listed = obstore.list(self._bucket, self._folder, offset=start).collect()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
+                listed = self._bucket.list(self._folder, offset=start).collect()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
             except FileNotFoundError:
                 return []
         for item in listed:
@@ -278,11 +276,9 @@ class ObjectStore:
 
     def _get(self, path: str) -> bytes | None:
         """Return the content of an object; None if there is none."""
-        import obstore
-
         with object_errors(self._url, "read"):
             try:
-                return bytes(obstore.get(self._bucket, path).bytes())
+                return bytes(self._bucket.get(path).bytes())
             except FileNotFoundError:
                 return None
 
@@ -341,10 +337,8 @@ def list_object_conversations(url: str) -> list[str]:
     Raises TranscriptError if it cannot be read.
     """
     bucket = open_bucket(url)
-    import obstore
-
     with object_errors(url, "read"):
-        folders = obstore.list_with_delimiter(bucket)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]  # as above
+        folders = bucket.list_with_delimiter()["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]  # as above
     return sorted(_decode(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
 
 
