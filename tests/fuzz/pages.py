@@ -36,7 +36,7 @@ from promptkit.compaction.presets.settings import load_settings, original_names
 from promptkit.errors import PromptKitError, SettingsError, ToolsFillBudgetError
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
-from promptkit.tracing.html import build_columns, trace_to_html
+from promptkit.tracing.page import build_columns, trace_to_html
 from tests.behaviour.transcript_strategies import new_file
 from tests.fuzz.target import Target, as_case, check_sentence, read_case
 from tests.unit.bench.prompts import run_of, sweep_of

@@ -28,7 +28,7 @@ class TranscriptStore(Protocol):
 
     A batch is stored completely or not at all, and it survives a crash once `append` has returned.
     A store belongs to one transcript. Two transcripts on the same file, in one process or in two,
-    each open a store of their own. The tests of `promptkit.testing.store_contracts` check all of
+    each open a store of their own. The tests of `promptkit.testing.contracts` check all of
     this for any store.
     """
 
