@@ -690,14 +690,14 @@ def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
 
 
 def _iter_queries(facts: Facts) -> Iterator[str]:
-    """Yield what a model could look for: the newest files that were changed or read, then errors, then the words of requests."""
+    """Return what a model could look for, one after the other: the newest files that were changed or read, then errors, then the words of requests."""
     newest = slice(None, -MAX_EXAMPLES - 1, -1)
     names = (
         path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
         for path in (*facts.changed[newest], *facts.read[newest])
     )
-    for text in (*names, *facts.errors[newest], *facts.requests[newest]):
-        yield " ".join(text.split()[:6])[:80]
+    texts = (*names, *facts.errors[newest], *facts.requests[newest])
+    return (" ".join(text.split()[:6])[:80] for text in texts)
 
 
 CONTEXT_LINES = 1
