@@ -56,7 +56,7 @@ MIN_WINDOW = 1_000
 def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: object) -> None:
     """Print the policies and end the command, before its arguments are looked at."""
     if wanted:
-        from promptkit.lab.replay.policies.registry import describe_policies
+        from promptkit.lab.replay.policies import describe_policies
 
         click.echo(describe_policies())
         ctx.exit()

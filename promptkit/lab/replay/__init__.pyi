@@ -7,7 +7,7 @@ from .conversation_log import (
 )
 from .conversation_page import conversation_to_html as conversation_to_html
 from .plot import draw_timeline as draw_timeline
-from .policies.registry import (
+from .policies import (
     UnknownPolicyError as UnknownPolicyError,
     find_policy as find_policy,
     parse_policy_names as parse_policy_names,

@@ -30,8 +30,7 @@ from promptkit.lab.replay.oracle import (
     find_optimum,
     measure_requests,
 )
-from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
+from promptkit.lab.replay.policies import PolicyRun, ReplayPolicy, ReplayTerms, find_policy
 from promptkit.lab.replay.prompt_cache import (
     MessageCount,
     MessageCounts,
@@ -40,13 +39,14 @@ from promptkit.lab.replay.prompt_cache import (
     count_overhead,
     is_claude,
 )
-from promptkit.lab.replay.recorded import (
+from promptkit.lab.replay.recordings import (
     RecordedBill,
+    Recording,
     make_unrecorded,
     measure_bill,
+    read_recordings,
     scale_tokens,
 )
-from promptkit.lab.replay.recordings import Recording, read_recordings
 from promptkit.lab.replay.results import (
     FailedFile,
     FileResult,
