@@ -516,13 +516,10 @@ def _fit_one(
     fit: Callable[[Sequence[promptkit.Message]], promptkit.Fitted[promptkit.Message]],
 ) -> None:
     """Write the messages of one conversation."""
-    from promptkit.lab.recordings.importing import detect_format
-    from promptkit.transcript import CustomEntry
-
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
         with recordings.open_source(file) as source:
             try:
-                detect_format(source)
+                recordings.detect_format(source)
             except TranscriptFormatError:
                 usage_error(f"{file} {_find_json_problem(file)}: it may be {FILES}.")
         transcript = read_transcript(file)
@@ -531,7 +528,7 @@ def _fit_one(
     unknown = [
         _describe_unknown(entry.payload.data)
         for entry in path
-        if isinstance(entry.payload, CustomEntry)
+        if isinstance(entry.payload, transcripts.CustomEntry)
         and entry.payload.name in ("openai_chat.message", "openai_chat.bad_record")
     ]
     if not messages:

@@ -45,13 +45,17 @@ from promptkit.lab.recordings import (
     to_chat_json,
 )
 from promptkit.lab.recordings.reading.remote import fetch_file, is_remote
-from promptkit.lab.replay import FileResult, Recording, ReplayOptions, read_recordings
-from promptkit.lab.replay.prompt_cache import count_overhead
-from promptkit.lab.replay.results import describe_failure, result_rows
-from promptkit.lab.replay.runner import (
+from promptkit.lab.replay import (
     LOST_WORKER,
+    FileResult,
+    Recording,
+    ReplayOptions,
+    count_overhead,
+    describe_failure,
     hash_recording,
+    read_recordings,
     replay_conversations,
+    result_rows,
     sum_results,
 )
 from promptkit.messages import Json

@@ -298,9 +298,9 @@ class Simulation:
                 tools=self._recording.tools,
                 system=self._recording.system,
                 request_tokens=self._request_tokens,
-                rng=random.Random(
+                rng=random.Random(  # noqa: S311  # jitter that must be the same in every run, not a secret
                     hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()
-                ).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
+                ).random,
                 clock=lambda: now,
                 summary_tokens=self._rules.summary_tokens,
                 model=model,
