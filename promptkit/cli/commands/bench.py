@@ -131,9 +131,8 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write
     it to that file with --output.
     """
-    from promptkit.bench.baseline import check_comparable
-    from promptkit.cli.input.props import read_props
-    from promptkit.cli.input.target import load_target
+    from promptkit.bench.results import check_comparable
+    from promptkit.cli.input.target import load_target, read_props
     from promptkit.cli.output.tables import print_run
 
     model_names = tuple(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))

@@ -335,7 +335,7 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
 @json_option
 def tree(*, file: Path | str, as_json: bool) -> None:
     """Show a conversation and those that came of it: one line for each sub-agent and each handoff, with its task, its transcript and its size."""
-    from promptkit.cli.output.transcript_tree import show_tree
+    from promptkit.cli.output.transcript import show_tree
 
     show_tree(str(_check_exists(file)), as_json=as_json)
 

@@ -16,10 +16,13 @@ from promptkit.messages import Message, ToolCall, as_mapping, as_sequence
 # A run of characters without the punctuation around it. The pattern matches every character at most
 # once: text between two matches is not searched again.
 _RUN = re.compile(r"[\w~@]++(?:[./+\-]++[\w~@]++)*+")
-# The same after words of letters alone, which are no names and most of what is said: they are passed
-# over in one match. Something matches everywhere, so that no word is passed over twice.
+# The same after what holds no name, which is most of a text and is passed over in one match: words of
+# small letters, many at a time, then a word of letters that begins with capitals, or a number, with the
+# marks after it. Something matches everywhere, so that no word is passed over twice.
+_GAP = r" \n\r\t\"#$%&'()*,:;<=>?\[\\\]^`{|}!"
 _CANDIDATE = re.compile(
-    r"(?:[A-Za-z][a-z]*+[^\w~@./+\-]++)*+(?:([\w~@]++(?:[./+\-]++[\w~@]++)*+)[^\w~@]*+|[^\w~@]++|\Z)"
+    rf"(?:[a-z{_GAP}]*[{_GAP}]|(?:[A-Z]*+[a-z]*+|\d++)[./+\-]*+[^\w~@./+\-]++)*+"
+    r"(?:([\w~@]++(?:[./+\-]++[\w~@]++)*+)[^\w~@]*+|[^\w~@]++|\Z)"
 )
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 

@@ -1,4 +1,9 @@
-from .files import find_root as find_root, is_pattern as is_pattern, list_inputs as list_inputs
+from .files import (
+    CorpusError as CorpusError,
+    find_root as find_root,
+    is_pattern as is_pattern,
+    list_inputs as list_inputs,
+)
 from .jobs import (
     CorpusJob as CorpusJob,
     FileRows as FileRows,
@@ -7,6 +12,5 @@ from .jobs import (
     ReplayJob as ReplayJob,
 )
 from .run import CorpusSummary as CorpusSummary, find_state as find_state, run_job as run_job
-from .state import CorpusError as CorpusError
 
 __all__: list[str]

@@ -24,7 +24,7 @@ from promptkit.lab.recordings import (
 )
 from promptkit.lab.recordings.reading.remote import fetch_file
 from promptkit.lab.replay import FileResult, Recording, ReplayOptions, read_recordings
-from promptkit.lab.replay.message_counts import count_overhead
+from promptkit.lab.replay.prompt_cache import count_overhead
 from promptkit.lab.replay.results import result_rows
 from promptkit.lab.replay.runner import hash_recording, replay_conversations, sum_results
 from promptkit.messages import Json

@@ -12,7 +12,7 @@ from .importing import (
     import_recording as import_recording,
     read_recording as read_recording,
 )
-from .reading.source import (
+from .reading.files import (
     open_source as open_source,
 )
 

@@ -27,10 +27,8 @@ from .results import (
 )
 from .runner import (
     ReplayOptions as ReplayOptions,
-    replay as replay,
-)
-from .simulate import (
     ReplayRules as ReplayRules,
+    replay as replay,
 )
 
 __all__: list[str]

@@ -12,8 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from promptkit.lab.replay.message_counts import MessageCount, MessageCounts, count_overhead
-from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for
+from promptkit.lab.replay.prompt_cache import (
+    MessageCount,
+    MessageCounts,
+    PromptCache,
+    cache_rule_for,
+    count_overhead,
+)
 from promptkit.messages import Message, OpaquePart, ToolDefinition
 from promptkit.tokens import BilledTokens, Price, PriceError, Prices, tokenizer_for
 from promptkit.tokens.models import cache_minimum, mean_tokens

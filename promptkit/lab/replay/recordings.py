@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 
 from promptkit.lab.recordings import read_recording
-from promptkit.lab.recordings.reading.json_values import as_object, as_text
+from promptkit.lab.recordings.reading.values import as_object, as_text
 from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe_fields

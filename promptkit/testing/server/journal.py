@@ -1,8 +1,14 @@
-"""The record of a request and its answer, and the counts of a server, for tests to look at."""
+"""The record of a request and its answer, and the counts of a server, for tests to look at.
+
+A request to any API is also shown in the form of Chat Completions, so that there is one way to
+count, cache and read all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +17,6 @@ import attrs
 from promptkit.messages import Json, Usage, as_mapping, as_sequence
 from promptkit.providers.model import PURPOSE_HEADER
 from promptkit.reprs import describe_fields
-from promptkit.testing.server.anthropic_validation import CheckedMessages, convert_messages_to_chat
-from promptkit.testing.server.validation import convert_to_chat, extract_text
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -21,6 +25,16 @@ COMPACT = "/v1/responses/compact"
 MESSAGES = "/v1/messages"
 COUNT_TOKENS = "/v1/messages/count_tokens"
 MODELS = "/v1/models"
+
+
+@attrs.frozen(kw_only=True)
+class CheckedMessages:
+    """What the answer to a request depends on besides its text."""
+
+    prefix: str
+    """A digest of everything in the request, to which the thinking of the reply is bound."""
+    dropped: tuple[str, ...] = ()
+    """The places of thinking blocks that are left out, since what is before them has changed."""
 
 
 @attrs.define(eq=False, slots=False)
@@ -118,3 +132,199 @@ class Stats:
     def cached_share(self) -> float:
         """The share of input tokens that the prompt cache had, from 0 to 1; 0 if there were none."""
         return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
+
+
+def convert_to_chat(body: Mapping[str, Json]) -> dict[str, Any]:  # Any: JSON
+    """Convert a Responses API request to Chat Completions, with the same text, calls, results and tools; other items become text."""
+    instructions = body.get("instructions")
+    messages: list[dict[str, Any]] = (  # Any: as above
+        [{"role": "system", "content": instructions}] if instructions else []
+    )
+    for item in list_items(body):
+        _append_item(messages, item)
+    return {
+        "model": body.get("model"),
+        "messages": messages,
+        "tool_choice": body.get("tool_choice"),
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    key: tool[key]
+                    for key in ("name", "description", "parameters", "strict")
+                    if key in tool
+                },
+            }
+            for tool in map(as_mapping, as_sequence(body.get("tools")))
+        ],
+    }
+
+
+def list_items(body: Mapping[str, Json]) -> list[Mapping[str, Any]]:  # Any: as above
+    """List the items of a Responses API request; a text is one message of the user."""
+    sent = body.get("input")
+    return [
+        *map(
+            as_mapping,
+            [{"role": "user", "content": sent}] if isinstance(sent, str) else as_sequence(sent),
+        )
+    ]
+
+
+def _append_item(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> None:  # Any: as above
+    match item.get("type", "message"):
+        case "message":
+            messages.append(
+                {"role": item.get("role"), "content": convert_content(item.get("content"))}
+            )
+        case "function_call":
+            if not messages or messages[-1]["role"] != "assistant":
+                messages.append({"role": "assistant", "content": None})
+            messages[-1].setdefault("tool_calls", []).append(
+                {
+                    "id": item.get("call_id"),
+                    "type": "function",
+                    "function": {"name": item.get("name"), "arguments": item.get("arguments")},
+                }
+            )
+        case "function_call_output":
+            messages.append(
+                {
+                    "role": "tool",
+                    "tool_call_id": item.get("call_id"),
+                    "content": convert_content(item.get("output")),
+                }
+            )
+        case _:  # reasoning and compaction items
+            text = extract_text(item.get("summary")) + extract_text(item.get("content"))
+            sealed = _decode_encrypted(item.get("encrypted_content"))
+            messages.append({"role": "assistant", "content": text + sealed})
+
+
+def convert_content(content: object) -> object:
+    """Convert the content of a message of any API to that of Chat Completions; thinking becomes text."""
+    return (
+        content
+        if isinstance(content, str)
+        else [_convert_part(as_mapping(part)) for part in as_sequence(content)]
+    )
+
+
+def _convert_part(part: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as above
+    match part.get("type"):
+        case "input_text" | "output_text" | "text":
+            return {"type": "text", "text": part.get("text")}
+        case "thinking" | "redacted_thinking":
+            return {"type": "text", "text": part.get("thinking", "")}
+        case "input_image":
+            return {
+                "type": "image_url",
+                "image_url": {"url": part.get("image_url"), "detail": part.get("detail", "auto")},
+            }
+        case "image":
+            source = as_mapping(part.get("source"))
+            data = f"data:{source.get('media_type')};base64,{source.get('data')}"
+            return {"type": "image_url", "image_url": {"url": source.get("url") or data}}
+        case _:
+            return part
+
+
+def extract_text(content: object) -> str:
+    """Extract the text of a message's content, in the form of either API."""
+    if isinstance(content, str):
+        return content
+    return "".join(
+        text
+        for part in map(as_mapping, as_sequence(content))
+        if isinstance(text := part.get("text", part.get("refusal")), str)
+    )
+
+
+def _decode_encrypted(encrypted: object) -> str:
+    """Decode an `encrypted_content` that this server made; return that of others as it is."""
+    if not isinstance(encrypted, str):
+        return ""
+    try:
+        return base64.b64decode(encrypted, validate=True).decode()
+    except ValueError:
+        return encrypted
+
+
+# Any stands for as above
+def list_blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place and the block of everything that may have a cache breakpoint, in the order of the prompt: tools, system, messages."""
+    yield from (
+        (f"tools.{place}", as_mapping(tool))
+        for place, tool in enumerate(as_sequence(body.get("tools")))
+    )
+    yield from (
+        (f"system.{place}", as_mapping(block))
+        for place, block in enumerate(as_blocks(body.get("system")))
+    )
+    for place, message in enumerate(map(as_mapping, as_sequence(body.get("messages")))):
+        yield from (
+            (f"messages.{place}.content.{index}", as_mapping(block))
+            for index, block in enumerate(as_blocks(message.get("content")))
+        )
+
+
+def as_blocks(content: object) -> Sequence[Any]:  # Any: as above
+    """Return the blocks of a content; a text is one block."""
+    return [{"type": "text", "text": content}] if isinstance(content, str) else as_sequence(content)
+
+
+def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
+    """Convert a request to the form of Chat Completions, with the same text, calls, results and tools; thinking becomes text."""
+    system = body.get("system")
+    messages: list[dict[str, Any]] = (  # Any: as above
+        [{"role": "system", "content": convert_content(system)}] if system else []
+    )
+    for message in map(as_mapping, as_sequence(body.get("messages"))):
+        blocks = [as_mapping(block) for block in as_blocks(message.get("content"))]
+        messages += (
+            {
+                "role": "tool",
+                "tool_call_id": block.get("tool_use_id"),
+                "content": convert_content(block.get("content", "")),
+            }
+            for block in blocks
+            if block.get("type") == "tool_result"
+        )
+        content = convert_content(
+            [block for block in blocks if block.get("type") not in {"tool_use", "tool_result"}]
+        )
+        calls = [
+            {
+                "id": block.get("id"),
+                "type": "function",
+                "function": {
+                    "name": block.get("name"),
+                    "arguments": json.dumps(block.get("input"), ensure_ascii=False),
+                },
+            }
+            for block in blocks
+            if block.get("type") == "tool_use"
+        ]
+        if content or calls:
+            messages.append(
+                {
+                    "role": message.get("role"),
+                    "content": content or None,
+                    **({"tool_calls": calls} if calls else {}),
+                }
+            )
+    return {
+        "model": body.get("model"),
+        "messages": messages,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": tool.get("name"),
+                    "parameters": tool.get("input_schema"),
+                    **({"description": tool["description"]} if "description" in tool else {}),
+                },
+            }
+            for tool in map(as_mapping, as_sequence(body.get("tools")))
+        ],
+    }

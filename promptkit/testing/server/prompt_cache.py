@@ -24,8 +24,7 @@ from typing import Any
 from zlib import crc32
 
 from promptkit.messages import ImagePart, Usage, as_mapping, as_sequence
-from promptkit.testing.server.anthropic_validation import list_blocks
-from promptkit.testing.server.validation import extract_text
+from promptkit.testing.server.journal import extract_text, list_blocks
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import CACHE_MINIMUM, cache_minimum

@@ -33,10 +33,11 @@ from promptkit.testing.snapshots.documents import (
     build_wire_json,
     format_prompt,
     format_receipt,
+    format_request,
+    read_request,
     render_levels,
 )
 from promptkit.testing.snapshots.markdown import diff_lines, escape_json, show_first
-from promptkit.testing.snapshots.requests import format_request, read_request
 from promptkit.testing.snapshots.stabilize import (
     MachineFolders,
     ReplaceText,

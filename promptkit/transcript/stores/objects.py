@@ -41,6 +41,7 @@ from promptkit.transcript.stores.store import (
     ReadProblem,
     archiving_error,
     check_conversation,
+    settle_write,
     split_address,
 )
 
@@ -217,17 +218,12 @@ class ObjectStore:
             # an answer was lost, and the request was sent again
             return self._get(self._make_name(number)) == content
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-            try:
-                done = self._get(self._make_name(number)) == content
-            except TranscriptError:
-                raise TranscriptWriteError(
-                    f"{describe_object_error(error)}. The connection broke, so it is not known if the batch was written.",
-                    file=self.address,
-                ) from error
-            if not done:
-                raise TranscriptWriteError(
-                    f"nothing was written: {describe_object_error(error)}.", file=self.address
-                ) from error
+            settle_write(
+                error,
+                describe_object_error(error),
+                lambda: self._get(self._make_name(number)) == content,
+                file=self.address,
+            )
         return True
 
     def _read_after(self, number: int) -> list[_Batch]:
@@ -235,8 +231,18 @@ class ObjectStore:
         if number and self._get(self._make_name(number + 1)) is None:
             return []  # usually nothing is new, and one request finds that out without a listing
         for _ in range(ATTEMPTS):
-            if (found := self._fetch(self._list(number))) is not None:
-                return [batch for batch in found if batch.number > number]
+            sources = self._list(number)
+            with ThreadPoolExecutor(CONNECTIONS) as pool:
+                contents = list(pool.map(self._get, [source.path for source in sources]))
+            if all(contents):  # none of them was archived since it was listed
+                return [
+                    batch
+                    for source, content in zip(sources, contents, strict=True)
+                    for batch in self._parse(
+                        source.number, content or b"", archived=source.archived
+                    )
+                    if batch.number > number
+                ]
         raise TranscriptError(
             f"{self.address} cannot be read: other processes archived it all the time."
         )
@@ -245,8 +251,8 @@ class ObjectStore:
         """List the objects that hold the batches after a number, without a gap: batches, and archives of those that are empty."""
         import obstore
 
-        batches: dict[int, str] = {}
-        archives: list[tuple[int, int, str]] = []
+        batches: dict[int, _Source] = {}
+        archives: list[_Source] = []
         start = self._make_name(after) if after else None
         with object_errors(self.address, "read"):
             try:
@@ -254,36 +260,21 @@ class ObjectStore:
             except FileNotFoundError:
                 return []
         for item in listed:
-            name = item["path"].rpartition("/")[2]
+            path = item["path"]
+            name = path.rpartition("/")[2]
             if (found := _BATCH.fullmatch(name)) and item["size"]:
-                batches[int(found[1])] = item["path"]
+                number = int(found[1])
+                batches[number] = _Source(path, number, number, archived=False)
             elif found := _ARCHIVE.fullmatch(name):
-                archives.append((int(found[1]), int(found[2]), item["path"]))
+                archives.append(_Source(path, int(found[1]), int(found[2]), archived=True))
         sources: list[_Source] = []
         number = after + 1
-        while True:
-            if path := batches.get(number):
-                sources.append(_Source(path=path, number=number, archived=False))
-                number += 1
-            elif archive := next((each for each in archives if each[0] <= number <= each[1]), None):
-                sources.append(_Source(path=archive[2], number=archive[0], archived=True))
-                number = archive[1] + 1
-            else:
-                return sources
-
-    def _fetch(self, sources: Sequence[_Source]) -> list[_Batch] | None:
-        """Read objects. None if one of them is a batch that was archived since it was listed."""
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            contents = list(pool.map(self._get, [source.path for source in sources]))
-        return (
-            [
-                batch
-                for source, content in zip(sources, contents, strict=True)
-                for batch in self._parse(source.number, content or b"", archived=source.archived)
-            ]
-            if all(contents)
-            else None
-        )
+        while source := batches.get(number) or next(
+            (each for each in archives if each.number <= number <= each.last), None
+        ):
+            sources.append(source)
+            number = source.last + 1
+        return sources
 
     def _get(self, path: str) -> bytes | None:
         """Return the content of an object; None if there is none."""
@@ -317,13 +308,15 @@ class ObjectStore:
         return batches
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class _Source:
     """An object that holds batches."""
 
     path: str
     number: int
     """The number of its first batch."""
+    last: int
+    """The number of its last batch."""
     archived: bool
 
 

@@ -33,6 +33,7 @@ from promptkit.transcript.stores.store import (
     ReadProblem,
     archiving_error,
     check_conversation,
+    settle_write,
     split_address,
 )
 
@@ -339,17 +340,12 @@ class _Database:
                     yield connection
                     committing = True
         except SQLAlchemyError as error:
-            try:
-                done = committing and is_done is not None and is_done()
-            except TranscriptError:
-                raise TranscriptWriteError(
-                    f"{_describe(error)}. The connection broke, so it is not known if the batch was written.",
-                    file=self.address,
-                ) from error
-            if not done:
-                raise TranscriptWriteError(
-                    f"nothing was written: {_describe(error)}.", file=self.address
-                ) from error
+            settle_write(
+                error,
+                _describe(error),
+                lambda: committing and is_done is not None and is_done(),
+                file=self.address,
+            )
 
     # Any: numbers, texts, and the list of words
     def insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
@@ -372,7 +368,11 @@ class _Database:
                     words,
                 )
             return
-        values = [row | {"w": _format_vector(row["w"])} for row in rows]
+        values = [
+            row | {"w": vector if len(vector) <= MAX_VECTOR_BYTES else None}
+            for row in rows
+            for vector in [" ".join(row["w"])]
+        ]
         _execute(
             connection,
             "INSERT INTO promptkit_entries (conversation, number, id, record, words) VALUES (:c, :n, :i, :r, CAST(:w AS tsvector))",
@@ -542,9 +542,3 @@ def _escape(text: str) -> str:
 
 def _unescape(text: str) -> str:
     return str(json.loads(f'"{text}"'))
-
-
-def _format_vector(terms: list[str]) -> str | None:
-    """Write terms as a `tsvector`. None if they are too many."""
-    vector = " ".join(terms)
-    return vector if len(vector) <= MAX_VECTOR_BYTES else None

@@ -1,4 +1,4 @@
-"""OpenAI's chat messages and Anthropic's as JSON: a list of messages, a request with such a list, a list of requests, or one of these per line."""
+"""OpenAI's chat messages and Anthropic's as JSON: a list of messages, a request with such a list, a list of requests, or one of these per line; and tau-bench's results, whose tasks have such lists."""
 
 from __future__ import annotations
 
@@ -6,31 +6,30 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 
 from promptkit.errors import TranscriptFormatError
-from promptkit.lab.recordings.reading.format import (
+from promptkit.lab.recordings.reading.files import (
     Batch,
     ConversationWriter,
     FileHead,
     JsonFormat,
     JsonMember,
+    JsonPath,
     PathPattern,
+    RecordingSource,
     read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.values import (
+    ANTHROPIC,
     JsonObject,
     as_object,
     as_text,
     keep_fields,
     omit_fields,
-)
-from promptkit.lab.recordings.reading.messages import (
-    ANTHROPIC,
     read_anthropic_content,
     usage_from_anthropic,
 )
-from promptkit.lab.recordings.reading.source import JsonPath, RecordingSource
 from promptkit.messages import Message
-from promptkit.providers.anthropic.response import FINISHES
+from promptkit.providers.anthropic.api import FINISHES
 from promptkit.transcript import EntryPayload, MessageEntry
 
 LAYOUTS: Mapping[str, tuple[PathPattern, int]] = {
@@ -174,3 +173,25 @@ def _read_message(record: JsonObject) -> list[EntryPayload]:
             )
         )
     return [*payloads, *keep_fields(NAME, omit_fields(record, MESSAGE_FIELDS))]
+
+
+class TauBenchFormat(JsonFormat):
+    """Read tau-bench's results. Each task is a conversation."""
+
+    name = "tau_bench"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the file contains objects with a trajectory of messages."""
+        return bool({"item.traj.item.role", "traj.item.role"} & head.json_paths)
+
+    def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
+        """Yield the values of a file, messages one by one."""
+        listed = "item.traj.item.role" in read_head(source).json_paths
+        pattern = (None, "traj", None) if listed else ("traj", None)
+        return walk_members(source, [pattern], depth=int(listed))
+
+    def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        """Keep a value in a custom entry. The task's id is the conversation's title."""
+        if member.key == "task_id":
+            writer.title = f"task {member.value}"
+        return super().keep(writer, member)

@@ -10,15 +10,16 @@ from collections.abc import Iterator
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import (
+from promptkit.lab.recordings.reading.files import (
     Batch,
     ConversationWriter,
     FileHead,
     JsonFormat,
     JsonMember,
+    RecordingSource,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.values import (
     JsonObject,
     as_count,
     as_list,
@@ -27,11 +28,11 @@ from promptkit.lab.recordings.reading.json_values import (
     as_text,
     dump_json,
     keep_fields,
+    mark_error,
     omit_fields,
     parse_time,
+    usage_from_openai,
 )
-from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, Observation
 

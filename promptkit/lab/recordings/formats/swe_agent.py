@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from promptkit.lab.recordings.reading.format import (
+from promptkit.lab.recordings.reading.files import (
     Batch,
     ConversationWriter,
     FileHead,
     JsonFormat,
     JsonMember,
+    RecordingSource,
     read_head,
     walk_members,
 )
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.values import (
     JsonObject,
     as_object,
     as_objects,
@@ -21,9 +22,9 @@ from promptkit.lab.recordings.reading.json_values import (
     keep_fields,
     omit_fields,
     parse_time,
+    read_chat_message,
+    usage_from_openai,
 )
-from promptkit.lab.recordings.reading.messages import read_chat_message, usage_from_openai
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import Message, OpaquePart, Part, ToolCall
 from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.prompt_cache import MessageCounts
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers import Model
 from promptkit.tokens import BilledTokens, ContextBudget, Tokenizer

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-from promptkit.compaction.presets.pi import oh_my_pi
+from promptkit.compaction.presets.coding_agents import oh_my_pi
 from promptkit.compaction.pruning.tool_outputs import (
     CappedView,
     Pruning,
@@ -77,7 +77,7 @@ def test_the_newest_outputs_are_protected(sizes: tuple[int, ...], targets: list[
 
 def test_what_pruning_saves_is_what_was_there_without_the_placeholders() -> None:
     made = prune(outputs(200, 200, 1_000))  # 400, less two placeholders of six words
-    assert (pruned(made), made.old_tokens, made.saved_tokens) == (["e3", "e5"], 388, 388)
+    assert (pruned(made), made.superseded_tokens, made.saved_tokens) == (["e3", "e5"], 0, 388)
 
 
 def test_a_pruned_output_says_what_it_was_and_keeps_its_call() -> None:

@@ -10,7 +10,6 @@ import attrs
 import pytest
 
 from promptkit import ContextBudget, Message
-from promptkit.lab.replay.message_counts import MessageCounts
 from promptkit.lab.replay.policies.baselines import (
     OPENING,
     TOO_LONG,
@@ -21,6 +20,7 @@ from promptkit.lab.replay.policies.baselines import (
     truncate_in_steps,
 )
 from promptkit.lab.replay.policies.strategy import ReplayTerms
+from promptkit.lab.replay.prompt_cache import MessageCounts
 from promptkit.tokens import tokenizer_for
 from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.lab.replay.conversations import long_conversation, run_call

@@ -11,8 +11,8 @@ from hypothesis import given, settings, strategies as st
 from promptkit import ToolCall, UserMessage, render
 from promptkit.messages import Message, ToolDefinition
 from promptkit.testing.server import prompt_cache, serve
+from promptkit.testing.server.journal import convert_to_chat
 from promptkit.testing.server.prompt_cache import PromptCaches, encode_prompt
-from promptkit.testing.server.validation import convert_to_chat
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.request import count_request
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses

@@ -11,7 +11,7 @@ import openai
 import pytest
 
 from promptkit.testing.server import echo, serve
-from promptkit.testing.snapshots.requests import format_request, read_request
+from promptkit.testing.snapshots.documents import format_request, read_request
 from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from tests.unit.testing.project import Project
 
