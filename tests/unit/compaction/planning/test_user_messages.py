@@ -170,10 +170,10 @@ def test_an_order_is_found_at_the_start_of_each_clause_and_nowhere_else(end: str
 def test_sentences_end_at_wide_marks_with_and_without_white_space_but_not_at_abbreviations() -> (
     None
 ):
-    text = "别动数据库。好的。 Never push!不要删除？ok. Avoid e.g. tabs, z. B. here. Go on."
+    text = "别动数据库。好的。 Never push!不要删除。ok. Avoid e.g. tabs, z. B. here. Go on."
     assert find_constraints([text]) == (
         "别动数据库。",
-        "Never push!不要删除？",
+        "Never push!不要删除。",
         "Avoid e.g. tabs, z. B. here.",
     )
 
