@@ -160,6 +160,25 @@ def test_orders_not_to_do_something_are_found_whole_and_in_many_languages(said: 
 
 
 @pytest.mark.parametrize(
+    "end", [". ", "! ", "? ", ": ", "; ", ", ", "\u2014 ", "- ", "* ", "\u2022 ", ""]
+)
+def test_an_order_is_found_at_the_start_of_each_clause_and_nowhere_else(end: str) -> None:
+    text = f"Go on{end} \tno force pushes"
+    assert bool(find_constraints([text])) is bool(end)
+
+
+def test_sentences_end_at_wide_marks_with_and_without_white_space_but_not_at_abbreviations() -> (
+    None
+):
+    text = "别动数据库。好的。 Never push!不要删除。ok. Avoid e.g. tabs, z. B. here. Go on."
+    assert find_constraints([text]) == (
+        "别动数据库。",
+        "Never push!不要删除。",
+        "Avoid e.g. tabs, z. B. here.",
+    )
+
+
+@pytest.mark.parametrize(
     "said",
     [
         "Never mind, go on.",
