@@ -23,7 +23,7 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import BadPropError
 from promptkit.fitting.choose import FittedHistory, fit_history, split_blocks
 from promptkit.fitting.shorten import shorten_message
-from promptkit.messages import Message, Repair, Role
+from promptkit.messages import Message
 from promptkit.pairing import ToolCallPairer
 from promptkit.rendering.expand.build import show_message
 from promptkit.tokens.tokenizer import count_frame, count_message
@@ -200,7 +200,7 @@ class RecordedMessages(PromptElement):
                 tokens[at] = -1
             fitted = self._fit(messages, tokens, whole, sizing)
             changed |= fitted.shortened
-        return (Metadata(value=repair) for repair in recording.repairs), self._build_rounds(
+        return (Metadata(value=repair) for repair in recording.pairer.repairs), self._build_rounds(
             recording, changed, whole, fitted
         )
 
@@ -258,7 +258,7 @@ class RecordedMessages(PromptElement):
         fitted: FittedHistory | None,
     ) -> Child:
         """Return the rounds with their changed messages, in the order from the first that is pruned to the last."""
-        starts, order = recording.starts, recording.order
+        starts, order = recording.starts, [*recording.order]
         if not starts:
             return None
         rounds = [*recording.rounds]
@@ -321,10 +321,13 @@ class _Recording:
     rounds: list[Message | tuple[Message, ...]] = attrs.field(
         factory=list["Message | tuple[Message, ...]"]
     )
-    _replies: list[int] = attrs.field(factory=list[int], init=False)
-    _request: int | None = attrs.field(default=None, init=False)
-    """The round of the last user message."""
-    _pairer: ToolCallPairer = attrs.field(factory=ToolCallPairer, init=False)
+    order: list[int] = attrs.field(factory=list[int])
+    """The rounds from the first that is pruned: `order_newest` from its end.
+
+    The oldest turn comes first, in it its replies from the oldest on, and then its user message.
+    """
+    pairer: ToolCallPairer = attrs.field(factory=ToolCallPairer)
+    _has_request: bool = attrs.field(default=False, init=False)
 
     def extend(self, given: Sequence[Message]) -> bool:
         """Add the messages that follow those that it has.
@@ -333,12 +336,12 @@ class _Recording:
         """
         if len(given) < len(self.given) or not all(map(is_, self.given, given)):
             return False
-        known, start = len(self._pairer.messages), len(self.messages)
-        self._pairer.extend(given[len(self.given) :])
-        if self._pairer.settle() < known:
+        known, start = len(self.pairer.messages), len(self.messages)
+        self.pairer.extend(given[len(self.given) :])
+        if self.pairer.settle() < known:
             return False
         self.given = given
-        paired = self._pairer.messages[known:]
+        paired = self.pairer.messages[known:]
         if not self.keep_system:
             paired = [message for message in paired if message.role != "system"]
         shown = list(map(show_message, paired))
@@ -347,32 +350,15 @@ class _Recording:
         self.messages += messages
         self.tokens += [-1] * len(messages)
         for first, end in split_blocks(messages):
-            self._add_order(len(self.rounds), messages[first].role)
+            is_request, place = messages[first].role == "user", len(self.rounds)
+            if is_request or not self._has_request:
+                self.order.append(place)
+            else:
+                self.order.insert(-1, place)  # before the request
+            self._has_request |= is_request
             self.starts.append(start + first)
             self.rounds.append(messages[first] if end - first == 1 else tuple(messages[first:end]))
         return True
-
-    def _add_order(self, place: int, role: Role) -> None:
-        if role != "user":
-            self._replies.append(place)
-            return
-        if self._request is not None:
-            self._replies.append(self._request)
-        self._request = place
-
-    @property
-    def order(self) -> list[int]:
-        """The rounds from the first that is pruned: `order_newest` from its end.
-
-        The oldest turn comes first, in it its replies from the oldest on, and then its user
-        message.
-        """
-        return [*self._replies] if self._request is None else [*self._replies, self._request]
-
-    @property
-    def repairs(self) -> tuple[Repair, ...]:
-        """What was repaired in the recording."""
-        return self._pairer.repairs
 
 
 def _find_request(messages: Sequence[Message], starts: Sequence[int]) -> list[int]:

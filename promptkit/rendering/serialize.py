@@ -362,7 +362,7 @@ def _build_element(
     if "keep_with" in props:
         props["keep_with"] = {call: (scope, group) for call, group in record["keep_with"].items()}
     if "rounds" in props:
-        props["rounds"] = [list(map(_read_message, messages)) for messages in record["rounds"]]
+        props["rounds"] = [tuple(map(_read_message, messages)) for messages in record["rounds"]]
         props["marker"] = None if record.get("marker") is None else _Markers(record["marker"])
     if kind == "Metadata":
         value = record["value"]

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Hashable, Iterator
 from heapq import heappush
+from itertools import repeat
 from typing import NamedTuple, TypeAlias
 
 from promptkit.rendering.expand.materialize import (
@@ -373,14 +374,14 @@ class RemovalOrder:
                     live -= 1
             step += 1
         self._step, node.live_items = step, live
-        taken = step - first
-        run.steps.extend(range(first, step))
-        steps.extend([(run, entry) for entry in range(start, start + taken)])
+        taken = range(first, step)
+        run.steps += taken
+        steps += zip(repeat(run), range(start, start + len(taken)), strict=False)
         if taken:
             source.add_run(run)
             if not batch and node.path_index > 0:
                 self._leave_path(node)
-        return taken > 0
+        return bool(taken)
 
     def settle(self, steps: list[Step], state: int, undone: int) -> None:
         """Make the first `state` steps of a subtree final, and forget the others.

@@ -260,6 +260,17 @@ class TestLaws:
             assert again.source_map == first.source_map
             assert again.repairs == first.repairs
 
+    def test_a_conversation_and_a_longer_one_stand_in_one_prompt(self) -> None:
+        talk = [call_message("a"), result_message("a", "Done."), user_message("Go.")]
+        talk += [assistant_message(words(20)), user_message("And now?"), assistant_message("So.")]
+        short = recorded(talk[:3])
+        renderer = Renderer(budget=30, tokenizer=COUNTED)
+        for end in (3, 4, 6, 5, 6):
+            prompt = short, recorded(talk[:end])
+            first = render(prompt, budget=30, tokenizer=COUNTED)
+            assert renderer.render(prompt) == first
+            assert first.removals or end < 6
+
     def test_a_render_of_something_else_than_messages_leaves_the_next_one_as_it_was(self) -> None:
         talk = [user_message("Go."), call_message("a"), result_message("a", "Done.")]
         wrong = [*talk, result_message("b", "Of no call."), "no message"]
