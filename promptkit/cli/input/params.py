@@ -128,7 +128,7 @@ def _find_models(_typed: str) -> Iterable[str]:
 
 
 def _find_policies(_typed: str, *, groups: bool) -> Iterable[str]:
-    from promptkit.lab.replay.policies.registry import POLICY_GROUPS
+    from promptkit.lab.replay.policies import POLICY_GROUPS
 
     return (*(POLICY_GROUPS if groups else ["recorded"]), *POLICY_GROUPS["all"])
 
