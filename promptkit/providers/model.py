@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, repeat
 from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 import attrs
 
-from promptkit.messages import Message, OpaquePart, ToolDefinition, Usage
+from promptkit.messages import Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.reprs import describe
 
 PURPOSE_HEADER = "X-Promptkit-Request"
@@ -215,4 +215,14 @@ def count_reasoning(
             else part
             for part in message.content
         ],
+    )
+
+
+def parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:
+    """Return a tool call of a reply, or None if it has no name or no id."""
+    name, arguments = function.get("name"), function.get("arguments")
+    return (
+        ToolCall(id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else "")
+        if isinstance(call_id, str) and call_id and isinstance(name, str) and name
+        else None
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import filterfalse
+from itertools import filterfalse, groupby
 from typing import Any, Literal, TypeAlias, TypeGuard
 
 import attrs
@@ -41,6 +41,7 @@ from promptkit.providers.model import (
     Reply,
     as_tokens,
     count_reasoning,
+    parse_call,
 )
 from promptkit.tokens import model_info
 from promptkit.wire import to_anthropic, tools_to_anthropic
@@ -373,6 +374,10 @@ _DELTAS: Mapping[str, tuple[str, str]] = {
 to."""
 
 
+_CALL_FIELDS = ("type", "id", "name", "input", "partial_json")
+"""The fields of a tool call that it has a place for."""
+
+
 @attrs.define
 class MessageStream:
     """Collects the events of one reply."""
@@ -460,26 +465,20 @@ class MessageStream:
     def _build_message(self) -> Message:
         """Build the message from the blocks, in their order."""
         answer = AssistantContent("anthropic")
-        others: list[Json] = []  # blocks up to the next tool call
-        for _, block in sorted(self._blocks.items()):
-            fields = block.build()
-            if fields.get("type") != "tool_use":
-                others.append(fields)
+        blocks = (block.build() for _, block in sorted(self._blocks.items()))
+        for is_call, run in groupby(blocks, key=lambda fields: fields.get("type") == "tool_use"):
+            if not is_call:
+                content: list[Json] = [*run]
+                answer.add_parts(read_content(content, "anthropic", "the reply", attachments=False))
                 continue
-            answer.add_parts(read_content(others, "anthropic", "the reply", attachments=False))
-            others = []
-            more = omit_fields(
-                fields,
-                "type",
-                "id",
-                "name",
-                "input",
-                "partial_json",
-                *(("caller",) if as_mapping(fields.get("caller")).get("type") == "direct" else ()),
-            )
-            if call := _read_call(fields):
-                answer.add_call(call, more)
-        answer.add_parts(read_content(others, "anthropic", "the reply", attachments=False))
+            for fields in run:
+                is_direct = as_mapping(fields.get("caller")).get("type") == "direct"
+                more = omit_fields(fields, *_CALL_FIELDS, *(("caller",) if is_direct else ()))
+                written = fields.get("partial_json") or json.dumps(
+                    fields.get("input") or {}, ensure_ascii=False
+                )
+                if call := parse_call(fields.get("id"), {**fields, "arguments": str(written)}):
+                    answer.add_call(call, more)
         return count_thinking(
             Message(role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)),
             self._usage,
@@ -519,21 +518,6 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
         written_1h_tokens=as_tokens(
             as_mapping(usage.get("cache_creation")).get("ephemeral_1h_input_tokens")
         ),
-    )
-
-
-def _read_call(fields: Mapping[str, Json]) -> ToolCall | None:
-    call_id, name, written = fields.get("id"), fields.get("name"), fields.get("partial_json")
-    return (
-        ToolCall(
-            id=call_id,
-            name=name,
-            arguments=str(written)
-            if written
-            else json.dumps(fields.get("input") or {}, ensure_ascii=False),
-        )
-        if isinstance(call_id, str) and call_id and isinstance(name, str) and name
-        else None
     )
 
 

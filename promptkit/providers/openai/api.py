@@ -26,7 +26,7 @@ from promptkit.messages import (
     as_wire_object,
 )
 from promptkit.providers.errors import Failure, error_from_failure
-from promptkit.providers.model import Finish, ModelOptions, Reply, as_tokens
+from promptkit.providers.model import Finish, ModelOptions, Reply, as_tokens, parse_call
 from promptkit.tokens.models import sees_images
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.wire.parts import Payload, name_media, replace_lone_surrogates
@@ -240,7 +240,7 @@ def parse_chat_reply(completion: Mapping[str, object], model: str) -> Reply:
     )
     refusal = message.get("refusal")
     calls = [
-        _parse_call(call.get("id"), as_mapping(call.get("function")))
+        parse_call(call.get("id"), as_mapping(call.get("function")))
         for call in map(as_mapping, as_sequence(message.get("tool_calls")))
     ]
     reply = Reply(
@@ -272,7 +272,7 @@ def parse_responses_reply(response: Mapping[str, object], model: str) -> Reply:
         for part in as_sequence(item.get("content"))
     )
     calls = [
-        _parse_call(item.get("call_id"), item)
+        parse_call(item.get("call_id"), item)
         for item in items
         if item.get("type") == "function_call"
     ]
@@ -333,15 +333,6 @@ def _check_reply(reply: Reply, reason: object, model: str, *, has_all: bool) -> 
         raise error
     # OpenAI ends a forced call with "stop", and some other servers every call.
     return attrs.evolve(reply, finish="tool_calls") if calls and reply.finish == "stop" else reply
-
-
-def _parse_call(call_id: object, function: Mapping[str, object]) -> ToolCall | None:
-    name, arguments = function.get("name"), function.get("arguments")
-    return (
-        ToolCall(id=call_id, name=name, arguments=arguments if isinstance(arguments, str) else "")
-        if isinstance(call_id, str) and call_id and isinstance(name, str) and name
-        else None
-    )
 
 
 def _keep_texts(values: Sequence[object]) -> list[Part]:

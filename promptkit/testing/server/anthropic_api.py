@@ -602,7 +602,6 @@ MESSAGES_API = Api(
         if tokens > window
         else None
     ),
-    write_count=lambda tokens: {"input_tokens": tokens},
     write=lambda exchange, reply: encode_message(
         reply, exchange.checked or CheckedMessages(prefix="")
     ),

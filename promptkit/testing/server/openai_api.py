@@ -454,8 +454,6 @@ class Api:
     refuse_size: Callable[[int, int, int], HttpAnswer | None]
     """Takes the tokens of a request, those that it reserves for the reply, and the window. Returns
     the refusal of one that does not fit."""
-    write_count: Callable[[int], JsonObject]
-    """Write the answer to a request for the number of tokens."""
     write: Callable[[Exchange, ServerReply], JsonObject]
     """Write a complete reply."""
     write_events: Callable[[Exchange, ServerReply], Iterator[bytes]]
@@ -795,14 +793,12 @@ def _encode_event(value: object) -> bytes:
 CHAT_API = Api(
     check=lambda exchange: check_chat(exchange.body),
     refuse_size=_refuse_chat,
-    write_count=lambda tokens: {"input_tokens": tokens},
     write=lambda _, reply: encode_chat(reply),
     write_events=_write_chat_events,
 )
 RESPONSES_API = Api(
     check=lambda exchange: check_responses(exchange.body),
     refuse_size=_refuse_response,
-    write_count=lambda tokens: {"object": "response.input_tokens", "input_tokens": tokens},
     write=lambda exchange, reply: encode_response(reply, exchange.body),
     write_events=lambda exchange, reply: write_named_events(
         encode_response_events(reply, exchange.body)

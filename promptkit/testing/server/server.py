@@ -711,7 +711,8 @@ class Backend:
             return self.refuse(exchange, problem)
         tokens = count_request(exchange.chat).tokens
         if exchange.path in {INPUT_TOKENS, COUNT_TOKENS}:
-            return _write_json(api.write_count(tokens))
+            kind = {"object": "response.input_tokens"} if exchange.path == INPUT_TOKENS else {}
+            return _write_json({**kind, "input_tokens": tokens})
         overflow = api.refuse_size(tokens, _reserved_tokens(exchange), self._find_window(exchange))
         if overflow is not None:
             self.count(overflows=1)
