@@ -223,11 +223,11 @@ def _read_blocks(blocks: Iterable[types.ContentBlock], *, images: bool = True) -
         else f"[{part.media_type} was left out: this model takes none from tools]"
         for part in map(_read_block, blocks)
     )
-    parts: list[Part] = []
-    for is_text, run in groupby(read, key=lambda part: isinstance(part, str)):
-        group = list(run)
-        parts += ["\n".join(map(str, group))] if is_text else group
-    return parts
+    return [
+        part
+        for is_text, run in groupby(read, key=lambda part: isinstance(part, str))
+        for part in (["\n".join(map(str, run))] if is_text else run)
+    ]
 
 
 def _read_block(block: types.ContentBlock) -> str | ImagePart | DocumentPart:

@@ -145,7 +145,7 @@ def match_calls(own: Sequence[str | None], left: Sequence[ToolCall]) -> list[Too
 
 @attrs.define(kw_only=True, eq=False, repr=False)
 class Counting:
-    """How an adapter was told to count the requests that it makes."""
+    """Budget and model by which an adapter counts the requests that it makes."""
 
     budget: Budget = attrs.field(default=None, converter=check_budget)
     """What requests may take. None: what is known of the request's model."""

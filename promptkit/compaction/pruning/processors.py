@@ -150,10 +150,11 @@ def _show(
         shown = [
             known.get(id(message)) or ViewItem(message=message, entry_id="") for message in messages
         ]
-    for at, (before, now) in enumerate(zip(earlier, shown, strict=False)):
-        if before is not now and before == now:
-            shown[at] = before
-    return attrs.evolve(view, items=tuple(shown))
+    same = [
+        before if before is now or before == now else now
+        for before, now in zip(earlier, shown, strict=False)
+    ]
+    return attrs.evolve(view, items=(*same, *shown[len(same) :]))
 
 
 def truncate_history(step: float = STEP) -> Processor:
@@ -289,10 +290,19 @@ def clear_results(keep: int, *, step: int = 1) -> Processor:
     def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
         results = [at for at, message in enumerate(messages) if message.role == "tool"]
         old = max(0, len(results) - keep)
-        changed = list(messages)
-        for at in results[: old - old % max(1, step)]:
-            others = (part for part in messages[at].content if not isinstance(part, str))
-            changed[at] = attrs.evolve(messages[at], content=("[old tool result cleared]", *others))
+        cleared = frozenset(results[: old - old % max(1, step)])
+        changed = (
+            attrs.evolve(
+                message,
+                content=(
+                    "[old tool result cleared]",
+                    *(part for part in message.content if not isinstance(part, str)),
+                ),
+            )
+            if at in cleared
+            else message
+            for at, message in enumerate(messages)
+        )
         return _choose_smaller(messages, changed, limits)
 
     return process

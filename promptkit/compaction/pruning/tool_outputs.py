@@ -232,15 +232,21 @@ def prune_reasoning(
         The edits, and the tokens that they save.
     """
     last = find_last_user_request(items) or 0
-    edits: list[Edit] = []
-    saved = 0
-    for item in items[:last]:
-        message = remove_reasoning(item.message) if item.kind == "message" else item.message
-        if message is not item.message:
-            content = message.content or None if not message.tool_calls else message.content
-            edits.append(Edit(target=item.entry_id, content=content, reason=REASONING_REASON))
-            saved += count(item.message) - count(message)
-    return tuple(edits), saved
+    changed = [
+        (item, message)
+        for item in items[:last]
+        if item.kind == "message"
+        and (message := remove_reasoning(item.message)) is not item.message
+    ]
+    edits = tuple(
+        Edit(
+            target=item.entry_id,
+            content=message.content or None if not message.tool_calls else message.content,
+            reason=REASONING_REASON,
+        )
+        for item, message in changed
+    )
+    return edits, sum(count(item.message) - count(message) for item, message in changed)
 
 
 _Subject: TypeAlias = tuple[str | None, str]

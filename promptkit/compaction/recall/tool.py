@@ -872,16 +872,18 @@ def _find_hits(lines: Sequence[str], terms: frozenset[str]) -> list[_Hit]:
     Most lines match nothing, which is seen without taking them apart.
     """
     stems = {find_stem(term) for term in terms}
-    hits: list[_Hit] = []
-    for at, line in enumerate(lines):
-        if not any(map(line.lower().__contains__, stems)):
-            continue
-        words = extract_words(line)
-        exact = terms & words
-        forms = ((term, word) for term in terms - exact for word in words if are_forms(term, word))
-        if matches := frozenset(chain(zip(exact, exact, strict=True), forms)):
-            hits.append(_Hit(at, matches))
-    return hits
+    return [
+        _Hit(at, matches)
+        for at, line in enumerate(lines)
+        if any(map(line.lower().__contains__, stems)) and (matches := _match(line, terms))
+    ]
+
+
+def _match(line: str, terms: frozenset[str]) -> frozenset[tuple[str, str]]:
+    words = extract_words(line)
+    exact = terms & words
+    forms = ((term, word) for term in terms - exact for word in words if are_forms(term, word))
+    return frozenset(chain(zip(exact, exact, strict=True), forms))
 
 
 def _build_passages(
@@ -895,19 +897,20 @@ def _build_passages(
 
     Lines that are close to each other form one passage.
     """
-    groups = [[hits[0]]]
-    for before, hit in pairwise(hits):
-        if hit.line - before.line > 2 * CONTEXT_LINES + 1:
-            groups.append([])
-        groups[-1].append(hit)
+    gaps = (
+        at
+        for at, (before, hit) in enumerate(pairwise(hits), 1)
+        if hit.line - before.line > 2 * CONTEXT_LINES + 1
+    )
     role = entry.message.role if entry.message else entry.kind
-    for group in groups:
+    for group in (hits[at:end] for at, end in pairwise((0, *gaps, len(hits)))):
         start = max(0, group[0].line - CONTEXT_LINES)
         end = min(len(lines), group[-1].line + CONTEXT_LINES + 1)
-        scores: dict[str, float] = {}
-        for term, word in chain.from_iterable(hit.matches for hit in group):
-            score = weights[word] if word == term else FORM_WEIGHT * weights[word]
-            scores[term] = max(score, scores.get(term, 0.0))
+        weighed = (
+            (term, weights[word] if word == term else FORM_WEIGHT * weights[word])
+            for term, word in chain.from_iterable(hit.matches for hit in group)
+        )
+        scores = dict(sorted(weighed, key=itemgetter(1)))  # of each term the best
         words = {word for hit in group for _, word in hit.matches}
         text = "\n".join(
             f"{_shorten_line(lines[at], words)}{notes.get(at, '')}" for at in range(start, end)

@@ -342,7 +342,7 @@ class IndexedEntries:
     def _check_head(self) -> tuple[_Head, int]:
         """Check that the index was made for the file, add what is missing, and return the head and the number of entries."""
         head, status = _read_head(self._db), os.fstat(self._file)
-        is_same_file = head.stamp.split()[:2] == _stamp(status).split()[:2]
+        is_same_file = str(head.stamp).split()[:2] == _stamp(status).split()[:2]
         if head.refused and is_same_file and head.end <= status.st_size:
             _refuse("two entries have one id, or too much of it is damaged")
         _expect(not head.refused, "it was given up, and the file has been changed since")
