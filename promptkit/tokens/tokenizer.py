@@ -160,14 +160,15 @@ def count_message(message: Message, tokenizer: Tokenizer, texts: int | None = No
 
     `texts` are those of its texts, if these were counted before with `count_texts`.
     """
-    others, has_text = 0, False
+    counted, others, has_text = 0, 0, False
+    count = tokenizer.base.count
     for part in message.content:
         if isinstance(part, str):
             has_text = True
+            if texts is None:
+                counted += count(part)
         else:
             others += count_part(part, tokenizer)
-    if texts is None and has_text:
-        texts = count_texts(message, tokenizer.base.count)
     frame = tokenizer.count_framing(
         message.role,
         name=message.name,
@@ -175,7 +176,7 @@ def count_message(message: Message, tokenizer: Tokenizer, texts: int | None = No
         tool_call_id=message.tool_call_id,
         text=has_text,
     )
-    return frame.tokens + tokenizer.scale(texts or 0) + others
+    return frame.tokens + tokenizer.scale(counted if texts is None else texts) + others
 
 
 def count_texts(message: Message, count: Callable[[str], int]) -> int:
