@@ -97,9 +97,7 @@ def _shortest_way(outgoing: dict[str, list[Import]], start: str, end: str) -> li
 
 SMALL = 80
 """Lines below which a module with one importer belongs into that importer."""
-SMALL_WITH_ONE_IMPORTER = {
-    "promptkit.lab.recordings.formats.*": "one file for each format",
-}
+SMALL_WITH_ONE_IMPORTER: dict[str, str] = {}
 """Modules (or patterns of modules) that may be small and have one importer, each with the
 reason."""
 

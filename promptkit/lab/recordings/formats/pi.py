@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-import attrs
-
-from promptkit.lab.recordings.reading.files import FileHead, LineFormat
+from promptkit.lab.recordings.reading.files import Batch, FileHead, LineFormat
 from promptkit.lab.recordings.reading.values import (
     ANTHROPIC,
     JsonObject,
@@ -116,8 +114,9 @@ class PiFormat(LineFormat):
             self._latest_messages.append(entries[0].id)
         if (problem := _find_problem(record)) is not None:
             self.batch.skipped.append(ReadProblem(line=self.number, detail=problem))
-        self.batch = attrs.evolve(
-            self.batch,
+        self.batch = Batch(
+            skipped=self.batch.skipped,
+            relocated=self.batch.relocated,
             entries=entries,
             messages=int(is_message),
             conversations=int(begins),
