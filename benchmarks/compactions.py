@@ -37,7 +37,7 @@ from promptkit.compaction.planning.plan import TARGET_SHARE
 from promptkit.compaction.presets.break_even import BreakEven, break_even
 from promptkit.lab.recordings import read_recording
 from promptkit.lab.replay import ReplayRules, cache_rule_for
-from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.policies import find_policy
 from promptkit.lab.replay.recordings import Branches, read_recordings
 from promptkit.lab.replay.retention import iter_lines
 from promptkit.lab.replay.runner import SentRequest, Simulation

@@ -1,4 +1,4 @@
-from .plot import PlotError as PlotError, draw_run as draw_run
+from .plot import PlotError as PlotError, check_drawable as check_drawable, draw_run as draw_run
 from .results import (
     BaselineMismatchError as BaselineMismatchError,
     Change as Change,
@@ -9,6 +9,7 @@ from .results import (
     Sweep as Sweep,
     UnreadableRunError as UnreadableRunError,
     Versions as Versions,
+    check_comparable as check_comparable,
     compare as compare,
     format_comparison as format_comparison,
     read_run as read_run,

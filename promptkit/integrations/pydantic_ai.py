@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
 
     from promptkit.compaction import Events, Preset, Summarizer
-    from promptkit.fitting.fit import Fitted
     from promptkit.providers import Model
     from promptkit.tokens import NamedModel, Tokenizer
     from promptkit.transcript import Transcript
@@ -125,7 +124,8 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Send what fits."""
-        fitted = self._fit(request_context, _read_facts(request_context, self._fitter))
+        facts = _read_facts(request_context, self._fitter)
+        fitted = self._fitter.fit(_split(request_context.messages), facts)
         return replace(request_context, messages=_join(request_context.messages, fitted.messages))
 
     async def on_model_request_error(
@@ -139,12 +139,10 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
         refusal = find_overflow(error, ModelContextWindowExceededError)
         if refusal is not None and request_context.attempt <= 1:
             facts = _read_facts(request_context, self._fitter)
-            if self._fitter.learn(facts, self._fit(request_context, facts), refusal):
+            fitted = self._fitter.fit(_split(request_context.messages), facts)
+            if self._fitter.learn(facts, fitted, refusal):
                 raise RetryModelRequest from error
         raise error
-
-    def _fit(self, request: ModelRequestContext, facts: ModelFacts) -> Fitted[_Unit]:
-        return self._fitter.fit(_split(request.messages), facts)
 
 
 class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies

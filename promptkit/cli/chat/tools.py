@@ -11,7 +11,7 @@ import posixpath
 import secrets
 import stat
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain
@@ -386,12 +386,13 @@ class Folder:
     def open_text(self, path: str) -> Generator[BinaryIO]:
         """Open a text file for reading. Raises RefusedError for anything else."""
         if self._is_transcript(path):
-            descriptor = self._open(str(self.transcript), None, path)
+            with _explain_errors(path):
+                descriptor = os.open(str(self.transcript), _FILE)
         else:
             if not (steps := self.split_path(path)):
                 refuse(_not_a_file(path))
-            with self._folder(steps[:-1], path) as folder:
-                descriptor = self._open(steps[-1], folder, path)
+            with self._folder(steps[:-1], path) as folder, _explain_errors(path):
+                descriptor = os.open(steps[-1], _FILE, dir_fd=folder)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
@@ -419,7 +420,7 @@ class Folder:
             refuse(
                 f"{path} must not be written: it is or is in {protected}, which runs by itself. Tell the user what you wanted to change."
             )
-        try:
+        with _explain_errors(path):
             if not steps or self._is_transcript_or_lock(steps):
                 refuse(f"{path} must not be written.")
             with self._folder(steps[:-1], path) as folder:
@@ -430,8 +431,6 @@ class Folder:
                         refuse(_not_a_file(path))
                     mode = stat.S_IMODE(status.st_mode)
                 _replace(folder, steps[-1], data, mode)
-        except OSError as error:
-            raise RefusedError(_explain_error(path, error)) from error
 
     def _is_transcript(self, path: str) -> bool:
         return self.transcript is not None and path.strip() == str(self.transcript)
@@ -448,36 +447,21 @@ class Folder:
         )
 
     def _kind_of(self, steps: list[str], path: str) -> str:
-        with self._folder(steps[:-1], path) as folder:
-            try:
-                return _kind(os.stat(steps[-1], dir_fd=folder, follow_symlinks=False).st_mode)
-            except OSError as error:
-                raise RefusedError(_explain_error(path, error)) from error
+        with self._folder(steps[:-1], path) as folder, _explain_errors(path):
+            return _kind(os.stat(steps[-1], dir_fd=folder, follow_symlinks=False).st_mode)
 
     @contextmanager
     def _folder(self, steps: list[str], path: str) -> Generator[int]:
         """Open a folder step by step from the root, and yield its descriptor."""
-        current = -1
-        try:
-            current = os.open(self.root, _FOLDER)
-            for step in steps:
-                below = os.open(step, _FOLDER, dir_fd=current)
-                os.close(current)
-                current = below
-        except OSError as error:
-            if current >= 0:
-                os.close(current)
-            raise RefusedError(_explain_error(path, error)) from error
-        try:
+        with ExitStack() as opened:
+            with _explain_errors(path):
+                current = os.open(self.root, _FOLDER)
+                opened.callback(os.close, current)
+                for step in steps:
+                    current = os.open(step, _FOLDER, dir_fd=current)
+                    opened.close()  # the folder around it
+                    opened.callback(os.close, current)
             yield current
-        finally:
-            os.close(current)
-
-    def _open(self, name: str, folder: int | None, path: str) -> int:
-        try:
-            return os.open(name, _FILE, dir_fd=folder)
-        except OSError as error:
-            raise RefusedError(_explain_error(path, error)) from error
 
 
 def _replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
@@ -506,15 +490,19 @@ def _not_a_file(path: str) -> str:
     return f"{path} is not a file."
 
 
-def _explain_error(path: str, error: OSError) -> str:
-    """Return why a path could not be opened. Systems report links in different ways."""
-    return (
-        f"there is no {path}."
-        if isinstance(error, FileNotFoundError)
-        else f"{path} leads through a file or a link. Links are not followed."
-        if isinstance(error, NotADirectoryError) or error.errno in {errno.ELOOP, errno.EMLINK}
-        else f"{path}: {error.strerror}."
-    )
+@contextmanager
+def _explain_errors(path: str) -> Generator[None]:
+    """Refuse a call for an error of the system. Systems report links in different ways."""
+    try:
+        yield
+    except OSError as error:
+        raise RefusedError(
+            f"there is no {path}."
+            if isinstance(error, FileNotFoundError)
+            else f"{path} leads through a file or a link. Links are not followed."
+            if isinstance(error, NotADirectoryError) or error.errno in {errno.ELOOP, errno.EMLINK}
+            else f"{path}: {error.strerror}."
+        ) from error
 
 
 # Paths that a model may not write, because a program runs what stands in them without being asked.

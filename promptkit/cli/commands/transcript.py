@@ -285,16 +285,14 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
     stands for it. FILE is a transcript, or a recording in any format that `promptkit import` reads.
     The page needs no network and no server.
     """
-    from promptkit.lab.replay.conversation_log import RECORDED
-
     _check_exists(file)
-    names = tuple(dict.fromkeys(sources)) or (RECORDED,)
+    names = tuple(dict.fromkeys(sources)) or (replays.RECORDED,)
     if len(names) > MAX_SOURCES:
         usage_error(
             f"a page shows at most {MAX_SOURCES} policies side by side, and {len(names)} are named."
         )
     for name in names:
-        if name != RECORDED:
+        if name != replays.RECORDED:
             replays.find_policy(name)
     if isinstance(file, Path) and str(output) != "-" and output.resolve() == file.resolve():
         usage_error(f"{output} is the recording itself: name another file.")

@@ -428,27 +428,20 @@ def _is_too_large(
     path: Sequence[Entry], reply: Entry, usage: Usage, model: str | None, window: int
 ) -> bool:
     """Return whether the count of a reply on a path cannot be that of a request in this window."""
+    earlier = dropwhile(lambda each: each.id != reply.id, reversed(path))
+    # those before the last compaction before the reply, newest first
+    counts = (
+        each.payload.usage.input_tokens
+        for each in dropwhile(lambda each: not isinstance(each.payload, Checkpoint), earlier)
+        if isinstance(each.payload, MessageEntry)
+        and each.payload.usage
+        and (model is None or each.payload.model in {None, model})
+    )
     return (
         usage.output_tokens > window
         or usage.input_tokens > MAX_OVERFLOW * window
-        or (usage.input_tokens > window and _overflowed_before(path, reply, model, window))
+        or (usage.input_tokens > window and next(counts, 0) > window)
     )
-
-
-def _overflowed_before(path: Sequence[Entry], reply: Entry, model: str | None, window: int) -> bool:
-    """Return whether the last count before the last compaction before a reply on a path was above the context window."""
-    compacted = False
-    for entry in dropwhile(lambda each: each.id != reply.id, reversed(path)):
-        payload = entry.payload
-        compacted = compacted or isinstance(payload, Checkpoint)
-        if (
-            compacted
-            and isinstance(payload, MessageEntry)
-            and payload.usage
-            and (model is None or payload.model in {None, model})
-        ):
-            return payload.usage.input_tokens > window
-    return False
 
 
 PARTS = {"tool": "results", "system": "system"}

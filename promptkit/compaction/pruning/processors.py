@@ -101,7 +101,9 @@ class ViewProcessor:
             if messages is not earlier and (
                 len(earlier) != len(messages) or not all(map(is_, earlier, messages))
             ):
-                self.changed_by += (_name_processor(process),)
+                # the name of the processor, or of the function that made it
+                name: str = getattr(process, "__qualname__", type(process).__qualname__)
+                self.changed_by += (name.partition(".<locals>")[0],)
         processed = (
             view
             if messages is view.messages
@@ -131,12 +133,6 @@ class ViewProcessor:
             after = remove_reasoning(item.message)
             self._stripped[item.entry_id] = item.message, after
         return item if after is item.message else attrs.evolve(item, message=after)
-
-
-def _name_processor(process: Processor) -> str:
-    """Return the name of a processor, or of the function that made it."""
-    name: str = getattr(process, "__qualname__", type(process).__qualname__)
-    return name.partition(".<locals>")[0]
 
 
 def _show(

@@ -288,21 +288,24 @@ def _pair_results(entries: Sequence[tuple[Entry, Message]]) -> dict[str, list[En
     pairer = ToolCallPairer(allow_early_results=False)
     pairer.extend([message for _, message in entries])
     pairer.settle()
-    pairs: dict[str, list[Entry | None]] = {
-        entry.id: [None] * len(message.tool_calls) for entry, message in entries
+    paired = [
+        (message, *entries[source])
+        for message, source in zip(pairer.messages, pairer.sources, strict=True)
+    ]
+    results = {
+        message.tool_call_id: entry
+        for message, entry, recorded in paired
+        if message.role == recorded.role == "tool"  # not one in place of a result that is missing
     }
-    places: dict[str, tuple[list[Entry | None], int]] = {}
-    for message, source in zip(pairer.messages, pairer.sources, strict=True):
-        entry, recorded = entries[source]
-        if message.role == "assistant":
-            places.update(
-                (call.id, (pairs[entry.id], at)) for at, call in enumerate(message.tool_calls)
-            )
-        elif recorded.role == message.role == "tool":
-            # not one in place of a result that is missing
-            results, at = places[message.tool_call_id or ""]
-            results[at] = entry
-    return pairs
+    answers = {
+        entry.id: [results.get(call.id) for call in message.tool_calls]
+        for message, entry, _ in paired
+        if message.role == "assistant"
+    }
+    return {
+        entry.id: answers.get(entry.id) or [None] * len(message.tool_calls)
+        for entry, message in entries
+    }
 
 
 class _Conversation:
@@ -687,14 +690,14 @@ def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
 
 
 def _iter_queries(facts: Facts) -> Iterator[str]:
-    """Yield what a model could look for: the newest files that were changed or read, then errors, then the words of requests."""
+    """Return what a model could look for, one after the other: the newest files that were changed or read, then errors, then the words of requests."""
     newest = slice(None, -MAX_EXAMPLES - 1, -1)
     names = (
         path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
         for path in (*facts.changed[newest], *facts.read[newest])
     )
-    for text in (*names, *facts.errors[newest], *facts.requests[newest]):
-        yield " ".join(text.split()[:6])[:80]
+    texts = (*names, *facts.errors[newest], *facts.requests[newest])
+    return (" ".join(text.split()[:6])[:80] for text in texts)
 
 
 CONTEXT_LINES = 1

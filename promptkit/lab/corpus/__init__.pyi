@@ -4,13 +4,15 @@ from .files import (
     is_pattern as is_pattern,
     list_inputs as list_inputs,
 )
-from .jobs import (
+from .run import (
     CorpusJob as CorpusJob,
+    CorpusSummary as CorpusSummary,
     FileRows as FileRows,
     FitJob as FitJob,
     ImportJob as ImportJob,
     ReplayJob as ReplayJob,
+    find_state as find_state,
+    run_job as run_job,
 )
-from .run import CorpusSummary as CorpusSummary, find_state as find_state, run_job as run_job
 
 __all__: list[str]

@@ -9,6 +9,7 @@ from .importing import (
     FORMATS as FORMATS,
     ImportResult as ImportResult,
     RecordingCounts as RecordingCounts,
+    detect_format as detect_format,
     import_recording as import_recording,
     read_recording as read_recording,
 )

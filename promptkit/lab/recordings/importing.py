@@ -14,15 +14,16 @@ from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptW
 from promptkit.files import write_output
 from promptkit.lab.recordings.formats.chat_messages import (
     AnthropicFormat,
+    MiniSweAgentFormat,
     OpenAIChatFormat,
+    OpenHandsFormat,
+    SweAgentFormat,
     TauBenchFormat,
 )
 from promptkit.lab.recordings.formats.claude_code import ClaudeCodeFormat
 from promptkit.lab.recordings.formats.codex import CodexFormat
 from promptkit.lab.recordings.formats.gemini_cli import GeminiCliFormat
-from promptkit.lab.recordings.formats.openhands import OpenHandsFormat
 from promptkit.lab.recordings.formats.pi import PiFormat
-from promptkit.lab.recordings.formats.swe_agent import MiniSweAgentFormat, SweAgentFormat
 from promptkit.lab.recordings.reading.files import (
     MAX_RECORD_BYTES,
     Batch,

@@ -18,7 +18,7 @@ import attrs
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.errors import TranscriptError
 from promptkit.lab.recordings import read_recording
-from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.policies import find_policy
 from promptkit.lab.replay.prompt_cache import (
     MessageCount,
     MessageCounts,
@@ -27,15 +27,16 @@ from promptkit.lab.replay.prompt_cache import (
     count_overhead,
     is_claude,
 )
-from promptkit.lab.replay.recorded import (
+from promptkit.lab.replay.recordings import (
     BillTotals,
+    Branches,
     RecordedViews,
     is_reply,
     is_shown,
     is_unrecorded,
     measure_bill,
+    recording_from_path,
 )
-from promptkit.lab.replay.recordings import Branches, recording_from_path
 from promptkit.lab.replay.runner import ReplayRules, SentRequest, Simulation, hash_recording
 from promptkit.messages import Message, ToolDefinition
 from promptkit.pairing import pair_tool_calls

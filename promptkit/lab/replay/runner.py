@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from functools import cached_property, partial
 from itertools import accumulate, chain
 from pathlib import Path
@@ -30,8 +30,7 @@ from promptkit.lab.replay.oracle import (
     find_optimum,
     measure_requests,
 )
-from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.policies.strategy import PolicyRun, ReplayPolicy, ReplayTerms
+from promptkit.lab.replay.policies import PolicyRun, ReplayPolicy, ReplayTerms, find_policy
 from promptkit.lab.replay.prompt_cache import (
     MessageCount,
     MessageCounts,
@@ -40,13 +39,14 @@ from promptkit.lab.replay.prompt_cache import (
     count_overhead,
     is_claude,
 )
-from promptkit.lab.replay.recorded import (
+from promptkit.lab.replay.recordings import (
     RecordedBill,
+    Recording,
     make_unrecorded,
     measure_bill,
+    read_recordings,
     scale_tokens,
 )
-from promptkit.lab.replay.recordings import Recording, read_recordings
 from promptkit.lab.replay.results import (
     FailedFile,
     FileResult,
@@ -226,20 +226,13 @@ class Simulation:
             summarize_with_model: Let the model write the summaries, through OpenAI's API.
             on_request: Called with each request.
         """
-        terms = ReplayTerms(
-            budget=self._budget,
-            tokenizer=self._tokenizer,
-            counts=self._counts,
-            tools=self._recording.tools,
-            system=self._recording.system,
-            request_tokens=self._request_tokens,
-            rng=random.Random(hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()).random,  # noqa: S311  # jitter that must be the same in every run, not a secret
-            clock=lambda: 0.0,
-            summary_tokens=self._rules.summary_tokens,
-        )
-        play = self._play_with_model if summarize_with_model else self._play
         return asyncio.run(
-            play(policy, terms, self._find_misses(seed), on_request or (lambda _: None))
+            self._play(
+                policy,
+                seed,
+                on_request or (lambda _: None),
+                summarize_with_model=summarize_with_model,
+            )
         )
 
     def measure(self, price: Price, result: SimulationResult | None = None) -> PricedConversation:
@@ -272,40 +265,49 @@ class Simulation:
         )
         return conversation if result is None else _with_sizes_of(conversation, result)
 
-    async def _play_with_model(
-        self,
-        policy: ReplayPolicy,
-        terms: ReplayTerms,
-        misses: frozenset[int],
-        on_request: Callable[[SentRequest], object],
-    ) -> SimulationResult:
-        from promptkit.providers import OpenAIModel
-
-        # Other servers that speak OpenAI's protocol mostly have only the older of its two
-        # endpoints.
-        model = OpenAIModel(
-            self._rules.model, api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses"
-        )
-        try:
-            return await self._play(policy, attrs.evolve(terms, model=model), misses, on_request)
-        finally:
-            await model.aclose()
-
     async def _play(
         self,
         policy: ReplayPolicy,
-        terms: ReplayTerms,
-        misses: frozenset[int],
+        seed: str,
         on_request: Callable[[SentRequest], object],
+        *,
+        summarize_with_model: bool,
     ) -> SimulationResult:
         # A request is sent at the time of the message before its reply; the reply's own time is
         # that of its end.
         known = list(accumulate((time or 0.0 for time in self._recording.times), max, initial=0.0))
         now = 0.0
-        terms = attrs.evolve(terms, clock=lambda: now)
-        run = policy.start(terms)
-        recorder = _RequestRecorder(run, terms, rules=self._rules, uses=self._uses)
-        try:
+        misses = self._find_misses(seed)
+        async with AsyncExitStack() as stack:
+            model = None
+            if summarize_with_model:
+                from promptkit.providers import OpenAIModel
+
+                # Other servers that speak OpenAI's protocol mostly have only the older of its two
+                # endpoints.
+                model = await stack.enter_async_context(
+                    OpenAIModel(
+                        self._rules.model,
+                        api="chat" if os.environ.get("OPENAI_BASE_URL") else "responses",
+                    )
+                )
+            terms = ReplayTerms(
+                budget=self._budget,
+                tokenizer=self._tokenizer,
+                counts=self._counts,
+                tools=self._recording.tools,
+                system=self._recording.system,
+                request_tokens=self._request_tokens,
+                rng=random.Random(  # noqa: S311  # jitter that must be the same in every run, not a secret
+                    hashlib.sha256(f"{seed}\0{policy.name}".encode()).digest()
+                ).random,
+                clock=lambda: now,
+                summary_tokens=self._rules.summary_tokens,
+                model=model,
+            )
+            run = policy.start(terms)
+            stack.push_async_callback(run.close)
+            recorder = _RequestRecorder(run, terms, rules=self._rules, uses=self._uses)
             for at, message in enumerate(self._recording.messages):
                 now = known[at]
                 if message.role != "assistant" or at == 0:
@@ -316,8 +318,6 @@ class Simulation:
                 await run.add_reply(message, request.usage)
                 now = known[at + 1]
                 recorder.bill_summaries()
-        finally:
-            await run.close()
         return SimulationResult(totals=recorder.totals, timeline=tuple(recorder.timeline))
 
 

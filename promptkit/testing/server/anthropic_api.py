@@ -21,6 +21,8 @@ from promptkit.testing.server.journal import (
     COUNT_TOKENS,
     CheckedMessages,
     Exchange,
+    HttpAnswer,
+    api_error,
     as_blocks,
     list_blocks,
 )
@@ -34,7 +36,6 @@ from promptkit.testing.server.openai_api import (
     split_deltas,
     write_named_events,
 )
-from promptkit.testing.server.replies import HttpAnswer, api_error
 from promptkit.wire.parts import parse_arguments
 
 _BLOCKS: Mapping[str, tuple[str, ...]] = {

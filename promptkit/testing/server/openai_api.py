@@ -13,8 +13,7 @@ import attrs
 
 from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
 from promptkit.providers.openai.api import PHASE
-from promptkit.testing.server.journal import Exchange, list_items
-from promptkit.testing.server.replies import HttpAnswer, api_error
+from promptkit.testing.server.journal import Exchange, HttpAnswer, api_error, list_items
 
 
 @attrs.frozen
@@ -129,14 +128,7 @@ def _check_call(call: Mapping[str, Any], where: str) -> str:  # Any: as above
             f"{where}.{key}",
             "invalid_type",
         )
-    call_id = str(call["id"])
-    require(
-        len(call_id) <= MAX_CHAT_CALL_ID,
-        f"Invalid '{where}.id': string too long. Expected a string with maximum length {MAX_CHAT_CALL_ID}, but got a string with length {len(call_id)} instead.",
-        f"{where}.id",
-        "string_above_max_length",
-    )
-    return call_id
+    return _check_length(str(call["id"]), MAX_CHAT_CALL_ID, f"{where}.id")
 
 
 # Any stands for as above
@@ -272,14 +264,18 @@ class _ResponsesItems:
 
 def _check_call_id(item: Mapping[str, Any], place: int) -> str:  # Any: as above
     call_id = _check_text(item, "call_id", place)
-    where = f"input[{place}].call_id"
+    return _check_length(call_id, MAX_RESPONSES_CALL_ID, f"input[{place}].call_id")
+
+
+def _check_length(text: str, maximum: int, param: str) -> str:
+    """Check that a text has at most so many characters, and return it."""
     require(
-        len(call_id) <= MAX_RESPONSES_CALL_ID,
-        f"Invalid '{where}': string too long. Expected a string with maximum length {MAX_RESPONSES_CALL_ID}, but got a string with length {len(call_id)} instead.",
-        where,
+        len(text) <= maximum,
+        f"Invalid '{param}': string too long. Expected a string with maximum length {maximum}, but got a string with length {len(text)} instead.",
+        param,
         "string_above_max_length",
     )
-    return call_id
+    return text
 
 
 def _check_text(item: Mapping[str, Any], key: str, place: int) -> str:  # Any: as above

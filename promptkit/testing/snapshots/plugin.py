@@ -22,8 +22,8 @@ from promptkit import bench as benches, testing
 from promptkit.testing.network_guard import Refusal, describe_refusals, record_refusals
 
 if TYPE_CHECKING:
+    from promptkit.testing.snapshots.documents import MachineFolders
     from promptkit.testing.snapshots.snapshot import Mismatch
-    from promptkit.testing.snapshots.stabilize import MachineFolders
 
 T = TypeVar("T", bound="testing.PromptSnapshot")
 
@@ -130,7 +130,7 @@ def _make_snapshot(find_kind: Callable[[], type[T]], request: pytest.FixtureRequ
 
 
 def _find_folders(request: pytest.FixtureRequest) -> MachineFolders:
-    from promptkit.testing.snapshots.stabilize import MachineFolders
+    from promptkit.testing.snapshots.documents import MachineFolders
 
     return MachineFolders(
         root=request.config.rootpath,

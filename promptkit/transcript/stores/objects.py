@@ -15,7 +15,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -26,7 +26,6 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
 )
-from promptkit.reprs import describe
 from promptkit.transcript.stores.jsonl.format import (
     EntryLine,
     Header,
@@ -37,6 +36,7 @@ from promptkit.transcript.stores.jsonl.format import (
     line_from_bytes,
 )
 from promptkit.transcript.stores.store import (
+    ConversationStore,
     LoadedEntries,
     ReadProblem,
     archiving_error,
@@ -67,7 +67,7 @@ _SAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _HINT = "run `pip install 'obstore>=0.8'`, or `pip install '.[objects]'` in a checkout of promptkit"
 
 
-class ObjectStore:
+class ObjectStore(ConversationStore):
     """Keep the entries of a conversation in object storage: S3, Google Cloud Storage, Azure, or a folder.
 
     Several processes may append to one conversation. The storage must support conditional writes,
@@ -95,22 +95,16 @@ class ObjectStore:
     ) -> None:
         if isinstance(url, str) and conversation is None:
             url, conversation = split_address(url)
-        self._conversation = check_conversation(conversation)
+        super().__init__(
+            url.rstrip("/") if isinstance(url, str) else str(url),
+            check_conversation(conversation),
+            read_archives=read_archives,
+        )
         self._folder = _encode(self._conversation)
-        self._url = url.rstrip("/") if isinstance(url, str) else str(url)
         self._bucket = open_bucket(url) if isinstance(url, str) else url
-        self._read_archives = read_archives
         self._batch = 0  # the number of the last batch that was read or written
         self._count = 0  # entries up to there
         self._last_id = ""
-
-    def __repr__(self) -> str:
-        return describe(self, address=self.address)
-
-    @property
-    def address(self) -> str:
-        """The URL of the conversation."""
-        return f"{self._url}#{quote(self._conversation, safe='')}"
 
     def load(self) -> LoadedEntries:
         """Read all entries. Raises TranscriptError if they cannot be read."""
@@ -249,14 +243,12 @@ class ObjectStore:
 
     def _list(self, after: int = 0) -> list[_Source]:
         """List the objects that hold the batches after a number, without a gap: batches, and archives of those that are empty."""
-        import obstore
-
         batches: dict[int, _Source] = {}
         archives: list[_Source] = []
         start = self._make_name(after) if after else None
         with object_errors(self.address, "read"):
             try:
-                listed = obstore.list(self._bucket, self._folder, offset=start).collect()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
+                listed = self._bucket.list(self._folder, offset=start).collect()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
             except FileNotFoundError:
                 return []
         for item in listed:
@@ -278,11 +270,9 @@ class ObjectStore:
 
     def _get(self, path: str) -> bytes | None:
         """Return the content of an object; None if there is none."""
-        import obstore
-
-        with object_errors(self._url, "read"):
+        with object_errors(self._place, "read"):
             try:
-                return bytes(obstore.get(self._bucket, path).bytes())
+                return bytes(self._bucket.get(path).bytes())
             except FileNotFoundError:
                 return None
 
@@ -341,10 +331,8 @@ def list_object_conversations(url: str) -> list[str]:
     Raises TranscriptError if it cannot be read.
     """
     bucket = open_bucket(url)
-    import obstore
-
     with object_errors(url, "read"):
-        folders = obstore.list_with_delimiter(bucket)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]  # as above
+        folders = bucket.list_with_delimiter()["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]  # as above
     return sorted(_decode(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
 
 

@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import attrs
 
@@ -25,10 +24,10 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
 )
-from promptkit.reprs import describe
 from promptkit.transcript.log.search import encode_words, extract_words, list_lines
 from promptkit.transcript.stores.jsonl.format import EntryLine, encode_batch, line_from_bytes
 from promptkit.transcript.stores.store import (
+    ConversationStore,
     LoadedEntries,
     ReadProblem,
     archiving_error,
@@ -85,7 +84,7 @@ _SCHEMA = {
 """For each database the statements that create the schema."""
 
 
-class SqlStore:
+class SqlStore(ConversationStore):
     """Keep the entries of a conversation in a SQL database, SQLite or PostgreSQL.
 
     The first append creates the tables, which begin with `promptkit_`. Several processes may append
@@ -112,17 +111,10 @@ class SqlStore:
         if isinstance(url, str) and conversation is None:
             url, conversation = split_address(url)
         self._database = _Database(url)
-        self._conversation = check_conversation(conversation)
-        self._read_archives = read_archives
+        super().__init__(
+            self._database.address, check_conversation(conversation), read_archives=read_archives
+        )
         self._number = 0  # the number of the last entry that was read or written
-
-    def __repr__(self) -> str:
-        return describe(self, address=self.address)
-
-    @property
-    def address(self) -> str:
-        """The URL of the conversation, without the password."""
-        return f"{self._database.address}#{quote(self._conversation, safe='')}"
 
     def load(self) -> LoadedEntries:
         """Read all entries.

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Protocol, runtime_checkable
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import attrs
 
@@ -272,6 +272,22 @@ class InMemoryStore:
     @property
     def _last_id(self) -> str:
         return self._entries[-1].id if self._entries else ""
+
+
+class ConversationStore:
+    """One of many conversations at a place that has a URL."""
+
+    def __init__(self, place: str, conversation: str, *, read_archives: bool) -> None:
+        self._place, self._conversation = place, conversation
+        self._read_archives = read_archives
+
+    def __repr__(self) -> str:
+        return describe(self, address=self.address)
+
+    @property
+    def address(self) -> str:
+        """The URL of the conversation, without secrets."""
+        return f"{self._place}#{quote(self._conversation, safe='')}"
 
 
 def archiving_error(

@@ -489,24 +489,19 @@ class IndexedEntries:
 
     def _read_entries(self, start: int, stop: int) -> list[Entry]:
         found: list[Entry] = []
-        number = start
-        while number < stop:
-            if (known := self._entries.get(number)) is not None:
-                found.append(known)
-                number += 1
-                continue
-            if self._cached_bytes > CACHED_BYTES:
-                self._forget_entries()
-            rows, data = self._read_rows(number, stop)
-            first = rows[0].offset
-            for row in rows:
-                entry = _entry_from_line(data[row.offset - first : row.end - first])
-                if _encode(entry.id) != row.id:
-                    raise IndexDamagedError("a row names another entry")
-                self._entries[row.number] = entry
-                self._cached_bytes += row.size
-                found.append(entry)
-            number += len(rows)
+        for number in range(start, stop):
+            if number not in self._entries:
+                if self._cached_bytes > CACHED_BYTES:
+                    self._forget_entries()
+                rows, data = self._read_rows(number, stop)
+                first = rows[0].offset
+                for row in rows:
+                    entry = _entry_from_line(data[row.offset - first : row.end - first])
+                    if _encode(entry.id) != row.id:
+                        raise IndexDamagedError("a row names another entry")
+                    self._entries[row.number] = entry
+                    self._cached_bytes += row.size
+            found.append(self._entries[number])
         return found
 
     def _read_rows(self, start: int, stop: int) -> tuple[list[_Row], bytes]:

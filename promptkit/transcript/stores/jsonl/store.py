@@ -268,21 +268,18 @@ class JsonlStore:
         timeout = LOCK_SECONDS if seconds is None else seconds
         lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=timeout)
         try:
-            lock.acquire(poll_interval=LOCK_POLL_SECONDS)
-        except Timeout as error:
+            held = lock.acquire(poll_interval=LOCK_POLL_SECONDS)
+        except (Timeout, OSError) as error:
+            why = (
+                f"another process has been writing for more than {timeout:g} seconds"
+                if isinstance(error, Timeout)
+                else f"the lock file next to it cannot be locked: {error.strerror}"
+            )
             raise TranscriptWriteError(
-                f"another process has been writing for more than {timeout:g} seconds; nothing was written.",
-                file=str(self.path),
+                f"{why}; nothing was written.", file=str(self.path)
             ) from error
-        except OSError as error:
-            raise TranscriptWriteError(
-                f"the lock file next to it cannot be locked: {error.strerror}; nothing was written.",
-                file=str(self.path),
-            ) from error
-        try:
+        with held:
             yield
-        finally:
-            lock.release()
 
     def catch_up(self) -> None:
         """Read the entries that other processes appended, and keep them for the next `refresh`.

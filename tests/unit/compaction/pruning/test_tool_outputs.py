@@ -5,6 +5,7 @@ The laws: tests/behaviour/test_reduction.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ import pytest
 from promptkit.compaction.presets.coding_agents import oh_my_pi
 from promptkit.compaction.pruning.tool_outputs import (
     CappedView,
+    OutputRules,
     Pruning,
     ReduceToolResults,
     ResultLimits,
@@ -327,6 +329,24 @@ def test_oh_my_pi_never_prunes_what_was_read_nor_skills_by_any_name(
     assert reduce is not None
     talk = called((name, arguments, 90_000), ("grep", A, 90_000), LAST, LAST)
     assert pruned(prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER)) == ["e5"]
+
+
+def test_a_tool_is_asked_once_for_each_call_what_it_supersedes() -> None:
+    asked: list[object] = []
+
+    def supersedes(arguments: Mapping[str, object]) -> str:
+        asked.append(arguments)
+        return "all of it"
+
+    made = prune_outputs(
+        (talk := outputs(100, 100)).path,
+        talk.view,
+        ReduceToolResults(superseded=False),
+        tokenizer=TOKENIZER,
+        rules=OutputRules(supersedes={"read": supersedes}),
+    )
+    assert [edit.target for edit in made.superseded] == ["e3", "e5"]
+    assert len(asked) == sum(bool(each.message.tool_calls) for each in talk.view.items)
 
 
 def test_a_failed_call_supersedes_nothing() -> None:

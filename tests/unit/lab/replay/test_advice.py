@@ -8,7 +8,7 @@ from itertools import count
 import attrs
 
 from promptkit.lab.replay.advice import CANDIDATES, DEFAULT, MIN_COMPACTED, advise
-from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.policies import find_policy
 from promptkit.lab.replay.results import FileResult, ReplayTotals
 from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.lab.replay.runner import ReplayOptions, ReplayRules

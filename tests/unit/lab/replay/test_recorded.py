@@ -24,7 +24,7 @@ from tests.unit.lab.replay.conversations import long_conversation
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit.lab.replay.recorded import BillTotals
+    from promptkit.lab.replay.recordings import BillTotals
 
 MODEL = "claude-opus-4-5"
 FIXED = 20_000

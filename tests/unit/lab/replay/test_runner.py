@@ -13,7 +13,7 @@ import pytest
 from promptkit import JsonlStore, Transcript
 from promptkit.errors import TranscriptError
 from promptkit.lab.engines import open_engine
-from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.policies import find_policy
 from promptkit.lab.replay.prompt_cache import cache_rule_for
 from promptkit.lab.replay.results import FailedFile, FileResult, ReplayTotals, results_to_json
 from promptkit.lab.replay.runner import (

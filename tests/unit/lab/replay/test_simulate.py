@@ -18,15 +18,16 @@ from promptkit.compaction.pruning.processors import RequestLimits, truncate_hist
 from promptkit.errors import SettingsError, ToolsFillBudgetError
 from promptkit.lab.replay import runner
 from promptkit.lab.replay.oracle import find_lower_bound, find_optimum
-from promptkit.lab.replay.policies.registry import (
+from promptkit.lab.replay.policies import (
     POLICY_GROUPS,
+    TRANSCRIPT_PATH,
     PresetRun,
+    ReplayPolicy,
     UnknownPolicyError,
     find_policy,
     make_preset,
     parse_policy_names,
 )
-from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH, ReplayPolicy
 from promptkit.lab.replay.prompt_cache import MessageCounts, cache_rule_for
 from promptkit.lab.replay.recordings import recording_from_messages
 from promptkit.lab.replay.runner import ReplayOptions, ReplayRules, Simulation, find_fault
