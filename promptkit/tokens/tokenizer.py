@@ -97,6 +97,12 @@ class Tokenizer(Protocol):
         Text that looks like a special token counts as text; the empty string counts 0.
         """
 
+    def count_ahead(self, messages: Sequence[Message]) -> None:
+        """Count the texts of messages before `count` is called with each, where together they take less time.
+
+        The default does nothing.
+        """
+
     def upper_bound(self, text: str) -> int | None:
         """Return an upper bound of the tokens of a text without counting it; None if unknown."""
         return None
@@ -155,19 +161,15 @@ class Tokenizer(Protocol):
         return truncate_by_counting(text, tokens, self.count, keep=keep)
 
 
-def count_message(message: Message, tokenizer: Tokenizer, texts: int | None = None) -> int:
-    """Count the tokens of a message, framing included.
-
-    `texts` are those of its texts, if these were counted before with `count_texts`.
-    """
-    others, has_text = 0, False
+def count_message(message: Message, tokenizer: Tokenizer) -> int:
+    """Count the tokens of a message, framing included."""
+    count, texts, others, has_text = tokenizer.base.count, 0, 0, False
     for part in message.content:
         if isinstance(part, str):
             has_text = True
+            texts += count(part)
         else:
             others += count_part(part, tokenizer)
-    if texts is None and has_text:
-        texts = count_texts(message, tokenizer.base.count)
     frame = tokenizer.count_framing(
         message.role,
         name=message.name,
@@ -175,18 +177,7 @@ def count_message(message: Message, tokenizer: Tokenizer, texts: int | None = No
         tool_call_id=message.tool_call_id,
         text=has_text,
     )
-    return frame.tokens + tokenizer.scale(texts or 0) + others
-
-
-def count_texts(message: Message, count: Callable[[str], int]) -> int:
-    """Sum up the tokens of the texts of a message, each counted by itself."""
-    content, tokens = message.content, 0
-    if len(content) == 1 and isinstance(content[0], str):  # as of most messages
-        return count(content[0])
-    for part in content:
-        if isinstance(part, str):
-            tokens += count(part)
-    return tokens
+    return frame.tokens + tokenizer.scale(texts) + others
 
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:
