@@ -37,10 +37,10 @@ from promptkit.compaction.planning.plan import TARGET_SHARE
 from promptkit.compaction.presets.break_even import BreakEven, break_even
 from promptkit.lab.recordings import read_recording
 from promptkit.lab.replay import ReplayRules, cache_rule_for
-from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.policies import find_policy
 from promptkit.lab.replay.recordings import Branches, read_recordings
 from promptkit.lab.replay.retention import iter_lines
-from promptkit.lab.replay.simulate import SentRequest, Simulation
+from promptkit.lab.replay.runner import SentRequest, Simulation
 from promptkit.messages import Message
 from promptkit.tokens import parse_tokens, tokenizer_for
 from promptkit.transcript import Checkpoint, Entry, ViewItem

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Json
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 __all__ = ["FACTS", "INSTRUCTIONS", "PLANTED", "Script", "is_summary_request", "tools"]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Part
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 __all__ = ["TROUBLES", "Files", "Model", "Task", "find_detail", "make_tasks", "make_trouble"]
 

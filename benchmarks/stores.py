@@ -26,7 +26,7 @@ import attrs
 import pytest
 
 from promptkit import JsonlStore, Message, Transcript
-from promptkit.testing.store_contracts import start_writer
+from promptkit.testing.contracts import start_writer
 from promptkit.transcript import Entry, MessageEntry, ObjectStore, SqlStore
 from tests.servers import postgres_server, s3_server
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from promptkit.messages import Part
     from promptkit.providers import Model
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 __all__ = ["KINDS", "count_wedged", "hold", "main"]
 

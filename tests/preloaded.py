@@ -33,8 +33,6 @@ for _name in (
     "xdist.newhooks",
     "xdist.plugin",
     "xdist.remote",
-    "promptkit.testing.bench_fixture",
-    "promptkit.testing.network_guard_plugin",
     "promptkit.testing.snapshots.plugin",
     "promptkit.testing.snapshots.snapshot",
     # the command line

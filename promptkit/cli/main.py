@@ -22,10 +22,8 @@ from click.shell_completion import BashComplete, FishComplete, ZshComplete
 from promptkit.cli.chat.command import chat
 from promptkit.cli.commands.bench import bench
 from promptkit.cli.commands.compact import compact
-from promptkit.cli.commands.export import export
-from promptkit.cli.commands.fit import fit
-from promptkit.cli.commands.import_ import import_
 from promptkit.cli.commands.mcp import mcp
+from promptkit.cli.commands.recordings import export, fit, import_
 from promptkit.cli.commands.render import render, trace
 from promptkit.cli.commands.replay import replay
 from promptkit.cli.commands.transcript import transcript

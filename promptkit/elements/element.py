@@ -17,6 +17,7 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    MutableMapping,
     Sequence,
     Set as AbstractSet,
     Sized,
@@ -81,6 +82,9 @@ class Sizing:
     )
     """Counts the tokens of a message, framing included. The render and the next one count each
     message object once."""
+    memory: MutableMapping[object, object] = attrs.field(factory=dict[object, object], kw_only=True)
+    """What components keep for the next render of this one's Renderer. An entry that is not written
+    again in it is dropped then."""
     _find: Callable[[type], object] | None = attrs.field(alias="find", default=None, kw_only=True)
     budget_reads: set[int] = attrs.field(factory=set[int], init=False)
     """The values of `token_budget` that were read; empty until it is read."""

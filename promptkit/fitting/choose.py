@@ -35,7 +35,7 @@ from promptkit.fitting.shorten import (
 from promptkit.tokens.tokenizer import count_frame, count_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from promptkit.messages import Message, Role
     from promptkit.tokens import Tokenizer
@@ -76,6 +76,8 @@ class FittedHistory:
     unspent: int
     """The tokens that shortened messages leave of the budget, since they end at a line. No older
     message takes them: with a larger budget the shortened ones would, and it would leave again."""
+    shortened: Mapping[int, Message] = attrs.field(factory=dict[int, "Message"], eq=False)
+    """The messages that are shortened, by their indices."""
 
 
 def fit_history(  # noqa: PLR0913  # keywords
@@ -90,6 +92,7 @@ def fit_history(  # noqa: PLR0913  # keywords
     count_marker: Callable[[int], int] | None = None,
     cut_marker: Callable[[Message], str | None] | None = None,
     count: Callable[[Message], int] | None = None,
+    tokens: list[int] | None = None,
     step: int = 0,
 ) -> FittedHistory:
     """Choose and shorten messages so that they fit a budget.
@@ -112,6 +115,8 @@ def fit_history(  # noqa: PLR0913  # keywords
             is room for it. None: `CUT_MARKER`.
         count: Counts the tokens of a message, for callers that keep the counts of messages.
             Default: the tokenizer.
+        tokens: The tokens of each message, -1 for one that was not counted yet. What is counted is
+            written into it. None: nothing is known.
         step: If not 0, the number of tokens that are dropped is rounded up to a multiple of it.
             Then the next requests drop the same messages and begin with the same bytes, which the
             provider's prompt cache needs. All messages are counted.
@@ -121,10 +126,13 @@ def fit_history(  # noqa: PLR0913  # keywords
         messages=messages,
         tokenizer=tokenizer,
         count=count or (lambda message: count_message(message, tokenizer)),
+        counted=[-1] * len(messages) if tokens is None else tokens,
         most=max(budget, LONG),
         shorten=shorten,
     )
-    fixed_at = {at for at, role in enumerate(roles) if role == "system"}.union(whole)
+    fixed_at = set(whole)
+    if "system" in roles:
+        fixed_at.update(at for at, role in enumerate(roles) if role == "system")
     fixed = {at: sizes.measure_exactly(at) for at in fixed_at}
     room = budget - overhead - sum(fixed.values())
     users, newest = _find_request(roles, fixed_at)
@@ -146,7 +154,7 @@ def fit_history(  # noqa: PLR0913  # keywords
         reserved = count_marker(len(messages) - len(fixed))
         choice = choose(reserved)
         omitted = len(messages) - len(choice.granted)
-        is_whole = not omitted and choice.granted == sizes.whole
+        is_whole = not omitted and choice.granted == dict(enumerate(sizes.whole))
         # all may fit without a marker: each has a token at least
         if not is_whole and omitted <= max(0, choice.left) + reserved + step:
             unmarked = choose(0)
@@ -179,8 +187,12 @@ class _Sizes:
     tokenizer: Tokenizer
     count: Callable[[Message], int]
     most: int
-    whole: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
-    """The tokens of the messages that were measured, as they are."""
+    counted: list[int]
+    """The exact tokens of the messages, -1 for those that were not counted yet."""
+    whole: list[int] = attrs.field(
+        default=attrs.Factory(lambda self: [*self.counted], takes_self=True), init=False
+    )
+    """The tokens of the messages that were measured, as they are; -1 for the others."""
     _least: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
     _shortest: dict[int, Message] = attrs.field(factory=dict[int, "Message"], init=False)
 
@@ -189,23 +201,24 @@ class _Sizes:
 
         Of one that surely has more than `most`, this is any number above `most`.
         """
-        tokens = self.whole.get(at)
-        if tokens is None:
+        tokens = self.whole[at]
+        if tokens < 0:
             message = self.messages[at]
             for part in message.content:
                 if isinstance(part, str) and len(part) > self.most:
                     content = measure_content(message, self.most, self.tokenizer)
                     tokens = count_frame(message, self.tokenizer).tokens + content.total
+                    self.whole[at] = tokens
                     break
             else:
-                tokens = self.count(message)
-            self.whole[at] = tokens
+                tokens = self.whole[at] = self.counted[at] = self.count(message)
         return tokens
 
     def measure_exactly(self, at: int) -> int:
         """Return the exact tokens of a message."""
-        if self.whole.get(at, self.most + 1) > self.most:
-            self.whole[at] = self.count(self.messages[at])
+        if self.counted[at] < 0:
+            self.counted[at] = self.count(self.messages[at])
+        self.whole[at] = self.counted[at]
         return self.whole[at]
 
     def measure_least(self, at: int) -> int:
@@ -283,7 +296,7 @@ def _grant_older(
     choice: _Choice, sizes: _Sizes, blocks: Iterable[tuple[int, int]], budget: int
 ) -> None:
     """Grant tokens to older rounds, in the order in which they are kept, until one does not fit."""
-    granted, measure = choice.granted, sizes.measure
+    granted, whole, measure = choice.granted, sizes.whole, sizes.measure
     # tokens that any older message may have
     short = budget * RESULT_EIGHTHS // UNIT if sizes.shorten == "any" else budget
     left = choice.left * UNIT
@@ -293,7 +306,9 @@ def _grant_older(
             continue
         room = left
         for at in range(start, end):
-            tokens = measure(at)
+            tokens = whole[at]
+            if tokens < 0:
+                tokens = measure(at)
             if tokens > short:
                 eighths = _plan(sizes, at, budget)
                 tokens = eighths // UNIT
@@ -352,20 +367,25 @@ def _build(
         more = min(left, sizes.measure(at) - granted[at])
         granted[at] += more
         left -= more
-    kept = sorted(granted)
-    shown = dict(zip(kept, map(messages.__getitem__, kept), strict=True))
+    shortened: dict[int, Message] = {}
     for at in reversed(cut):
         tokens = min(granted[at] + left, sizes.measure(at))
         left += granted[at]
         if tokens < whole[at]:
-            shown[at], tokens = sizes.build(at, tokens, cut_marker(messages[at]) or CUT_MARKER)
+            shortened[at], tokens = sizes.build(at, tokens, cut_marker(messages[at]) or CUT_MARKER)
         granted[at] = tokens
         left -= tokens
+    kept = sorted(granted)
     return FittedHistory(
-        messages=tuple(shown.values()),
+        messages=tuple(
+            [shortened[at] if at in shortened else messages[at] for at in kept]
+            if shortened
+            else map(messages.__getitem__, kept)
+        ),
         sources=tuple(kept),
         tokens=sum(granted.values()) + marker,
         unspent=left if cut else 0,
+        shortened=shortened,
     )
 
 

@@ -9,8 +9,10 @@ also where its share of the budget was not known exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from itertools import compress
+from operator import is_
 from typing import TYPE_CHECKING, cast
 
 import attrs
@@ -21,8 +23,8 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.errors import BadPropError
 from promptkit.fitting.choose import FittedHistory, fit_history, split_blocks
 from promptkit.fitting.shorten import shorten_message
-from promptkit.messages import Message, Role
-from promptkit.pairing import pair_tool_calls
+from promptkit.messages import Message, Repair, Role
+from promptkit.pairing import ToolCallPairer
 from promptkit.rendering.expand.build import show_message
 from promptkit.tokens.tokenizer import count_frame, count_message
 
@@ -179,28 +181,39 @@ class RecordedMessages(PromptElement):
         _require_number("keep_turns", self.keep_turns, least=0)
         if self.truncate_at is not None:
             _require_number("truncate_at", self.truncate_at, least=1)
-        paired = pair_tool_calls(self.messages)
-        given: Sequence[Message] = paired.messages
-        if not self.keep_system:
-            given = [message for message in given if message.role != "system"]
-        shown = list(map(show_message, given))
-        messages = list(filter(None, shown))
+        recording = self._recall(sizing.memory)
+        messages = list(recording.messages)
         whole = self._find_whole(messages)
         if self.keep is not None:
-            not_blank = compress(given, map(bool, shown))
-            whole |= {at for at, message in enumerate(not_blank) if self.keep(message)}
+            whole |= {at for at, message in enumerate(recording.paired) if self.keep(message)}
+        changed: dict[int, Message] = {}
         if self.truncate_at is not None:
-            messages = [
-                _truncate_result(message, self.truncate_at, sizing.tokenizer)
-                for message in messages
-            ]
-        fitted = self._fit(messages, whole, sizing) if len(whole) < len(messages) else None
-        if fitted is not None:
-            for at, message in zip(fitted.sources, fitted.messages, strict=True):
-                messages[at] = message
-        return (Metadata(value=repair) for repair in paired.repairs), self._build_rounds(
-            messages, whole, fitted
+            for at, message in enumerate(messages):
+                cut = _truncate_result(message, self.truncate_at, sizing.tokenizer)
+                if cut is not message:
+                    changed[at] = messages[at] = cut
+        fitted = None
+        if len(whole) < len(messages):
+            # the tokens of a message that was cut are not those of the recorded one
+            tokens = [*recording.tokens] if changed else recording.tokens
+            for at in changed:
+                tokens[at] = -1
+            fitted = self._fit(messages, tokens, whole, sizing)
+            changed |= fitted.shortened
+        return (Metadata(value=repair) for repair in recording.repairs), self._build_rounds(
+            recording, changed, whole, fitted
         )
+
+    def _recall(self, memory: MutableMapping[object, object]) -> _Recording:
+        """Return the recording of these messages: that of the last render, continued, or else a new one."""
+        key = self.keep_system, id(self.messages[0]) if self.messages else None
+        known = memory.get(key)
+        memory[key] = None  # one that fails on a message is of no more use
+        if not isinstance(known, _Recording) or not known.extend(self.messages):
+            known = _Recording(keep_system=self.keep_system)
+            known.extend(self.messages)
+        memory[key] = known
+        return known
 
     def _find_whole(self, messages: Sequence[Message]) -> set[int]:
         """Return the indices of system messages and of the newest turns, which are never pruned and never shortened."""
@@ -218,7 +231,9 @@ class RecordedMessages(PromptElement):
             )
         return whole
 
-    def _fit(self, messages: Sequence[Message], whole: set[int], sizing: Sizing) -> FittedHistory:
+    def _fit(
+        self, messages: Sequence[Message], tokens: list[int], whole: set[int], sizing: Sizing
+    ) -> FittedHistory:
         """Shorten messages so that they fit the share of the budget together."""
         budget, tokenizer, marker = sizing.token_budget, sizing.tokenizer, self.marker
         return fit_history(
@@ -232,26 +247,38 @@ class RecordedMessages(PromptElement):
             else lambda count: count_message(_build_marker(marker, count), tokenizer),
             cut_marker=self.cut_marker,
             count=sizing.count_message,
+            tokens=tokens,
         )
 
     def _build_rounds(
-        self, messages: Sequence[Message], whole: set[int], fitted: FittedHistory | None
+        self,
+        recording: _Recording,
+        changed: Mapping[int, Message],
+        whole: set[int],
+        fitted: FittedHistory | None,
     ) -> Child:
-        """Divide the messages into rounds, and order these from the first that is pruned to the last."""
-        if not messages:
+        """Return the rounds with their changed messages, in the order from the first that is pruned to the last."""
+        starts, order = recording.starts, recording.order
+        if not starts:
             return None
-        recorded = tuple(messages)
-        blocks = split_blocks(messages)
-        order = _order_pruned([messages[start].role for start, _ in blocks])
+        rounds = [*recording.rounds]
+        for at, message in changed.items():
+            place = bisect_right(starts, at) - 1
+            each = rounds[place]
+            if isinstance(each, Message):
+                rounds[place] = message
+            else:
+                inside = at - starts[place]
+                rounds[place] = (*each[:inside], message, *each[inside + 1 :])
         priorities: Sequence[int] = range(len(order))
-        required = whole.intersection([start for start, _ in blocks]) if whole else set[int]()
+        required = whole.intersection(starts) if whole else set[int]()
         if self.keep_request:
-            required.update(_find_request(messages, blocks))
+            required.update(_find_request(recording.messages, starts))
         if required:
             prunable = [
                 (priority, place)
                 for priority, place in enumerate(order)
-                if blocks[place][0] not in required
+                if starts[place] not in required
             ]
             priorities, order = (
                 [priority for priority, _ in prunable],
@@ -259,14 +286,12 @@ class RecordedMessages(PromptElement):
             )
         unspent, dropped = 0, 0
         if fitted is not None and fitted.unspent:
-            kept = set(fitted.sources)
             unspent = fitted.unspent
-            dropped = sum([blocks[place][0] not in kept for place in order])
+            dropped = len(order) - len(
+                set(fitted.sources).intersection(map(starts.__getitem__, order))
+            )
         return Rounds(
-            rounds=[
-                recorded[start] if end - start == 1 else recorded[start:end]
-                for start, end in blocks
-            ],
+            rounds=rounds,
             order=order,
             priorities=priorities,
             marker=self.marker,
@@ -276,27 +301,84 @@ class RecordedMessages(PromptElement):
         )
 
 
-def _order_pruned(roles: Sequence[Role]) -> list[int]:
-    """Order rounds by the roles of their first messages, from the first that is pruned: `order_newest` from its end.
+@attrs.define(eq=False, kw_only=True)
+class _Recording:
+    """A recorded conversation as prompts show it.
 
-    The oldest turn comes first, in it its replies from the oldest on, and then its user message.
+    A render prepares it, and the next one adds the turns that are new.
     """
-    order: list[int] = []
-    request: int | None = None
-    for place, role in enumerate(roles):
+
+    keep_system: bool
+    given: Sequence[Message] = ()
+    paired: list[Message] = attrs.field(factory=list[Message])
+    """The messages that are shown, as they were recorded or repaired."""
+    messages: list[Message] = attrs.field(factory=list[Message])
+    """The same messages, as a prompt shows them."""
+    tokens: list[int] = attrs.field(factory=list[int])
+    """The tokens of each, -1 for one that was not counted yet."""
+    starts: list[int] = attrs.field(factory=list[int])
+    """For each round, the index of its first message."""
+    rounds: list[Message | tuple[Message, ...]] = attrs.field(
+        factory=list["Message | tuple[Message, ...]"]
+    )
+    _replies: list[int] = attrs.field(factory=list[int], init=False)
+    _request: int | None = attrs.field(default=None, init=False)
+    """The round of the last user message."""
+    _pairer: ToolCallPairer = attrs.field(factory=ToolCallPairer, init=False)
+
+    def extend(self, given: Sequence[Message]) -> bool:
+        """Add the messages that follow those that it has.
+
+        Returns False, and is of no more use, if they do not follow these, or change one of them.
+        """
+        if len(given) < len(self.given) or not all(map(is_, self.given, given)):
+            return False
+        known, start = len(self._pairer.messages), len(self.messages)
+        self._pairer.extend(given[len(self.given) :])
+        if self._pairer.settle() < known:
+            return False
+        self.given = given
+        paired = self._pairer.messages[known:]
+        if not self.keep_system:
+            paired = [message for message in paired if message.role != "system"]
+        shown = list(map(show_message, paired))
+        self.paired += compress(paired, map(bool, shown))
+        messages = list(filter(None, shown))
+        self.messages += messages
+        self.tokens += [-1] * len(messages)
+        for first, end in split_blocks(messages):
+            self._add_order(len(self.rounds), messages[first].role)
+            self.starts.append(start + first)
+            self.rounds.append(messages[first] if end - first == 1 else tuple(messages[first:end]))
+        return True
+
+    def _add_order(self, place: int, role: Role) -> None:
         if role != "user":
-            order.append(place)
-            continue
-        if request is not None:
-            order.append(request)
-        request = place
-    return order if request is None else [*order, request]
+            self._replies.append(place)
+            return
+        if self._request is not None:
+            self._replies.append(self._request)
+        self._request = place
+
+    @property
+    def order(self) -> list[int]:
+        """The rounds from the first that is pruned: `order_newest` from its end.
+
+        The oldest turn comes first, in it its replies from the oldest on, and then its user
+        message.
+        """
+        return [*self._replies] if self._request is None else [*self._replies, self._request]
+
+    @property
+    def repairs(self) -> tuple[Repair, ...]:
+        """What was repaired in the recording."""
+        return self._pairer.repairs
 
 
-def _find_request(messages: Sequence[Message], blocks: Sequence[tuple[int, int]]) -> list[int]:
-    """Return the first indices of the blocks that a request always has: the last user message, and the newest round."""
-    users = [block[0] for block in blocks if messages[block[0]].role == "user"]
-    rounds = [block[0] for block in blocks if messages[block[0]].role != "system"]
+def _find_request(messages: Sequence[Message], starts: Sequence[int]) -> list[int]:
+    """Return the first indices of the rounds that a request always has: the last user message, and the newest round."""
+    users = [at for at in starts if messages[at].role == "user"]
+    rounds = [at for at in starts if messages[at].role != "system"]
     return [*users[-1:], *rounds[-1:]]
 
 

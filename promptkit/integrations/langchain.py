@@ -18,12 +18,12 @@ from promptkit.agent.settings import WindowSettings
 from promptkit.integrations.windows import (
     MAX_THREADS,
     Budget,
+    Counting,
     IssuedRequest,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
     budget_from_limits,
-    check_budget,
     find_overflow,
     knows_window,
     match_calls,
@@ -38,8 +38,6 @@ from promptkit.messages import (
     as_wire_object,
 )
 from promptkit.providers import Model, Reply
-from promptkit.reprs import describe
-from promptkit.tokens.models import model_name
 from promptkit.tools import read_definition
 from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
 
@@ -114,15 +112,19 @@ class FitMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         shorten: bool = True,
     ) -> None:
         super().__init__()
-        self._reader = _RequestReader(budget, None if model is None else model_name(model))
         self._fitter = RequestFitter(
-            tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read_message, rebuild=_rebuild
+            budget=budget,
+            model=model,
+            tokenizer=tokenizer,
+            keep=keep,
+            shorten=shorten,
+            convert=_read_message,
+            rebuild=_rebuild,
         )
+        self._reader = _RequestReader(self._fitter)
 
     def __repr__(self) -> str:
-        return describe(
-            self, budget=self._reader.budget, model=self._reader.model, keep=self._fitter.keep
-        )
+        return self._fitter.describe(self, keep=self._fitter.keep)
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """Send what fits."""
@@ -198,18 +200,20 @@ class CompactionMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         max_threads: int = MAX_THREADS,
     ) -> None:
         super().__init__()
-        self._reader = _RequestReader(budget, None if model is None else model_name(model))
         own = _ChatModel(summarizer) if isinstance(summarizer, BaseChatModel) else summarizer
         self._windows = ThreadWindows(
-            WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events),
+            budget=budget,
+            model=model,
+            settings=WindowSettings(
+                preset=preset, summarizer=own, tokenizer=tokenizer, events=events
+            ),
             transcripts=transcripts,
             max_threads=max_threads,
         )
+        self._reader = _RequestReader(self._windows)
 
     def __repr__(self) -> str:
-        return describe(
-            self, budget=self._reader.budget, model=self._reader.model, windows=self._windows
-        )
+        return self._windows.describe(self, windows=self._windows)
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response:
         """Send the thread as its window shows it."""
@@ -272,19 +276,18 @@ class _RequestReader:
     The tools are converted once, as long as they are the same objects.
     """
 
-    budget: Budget = attrs.field(converter=check_budget)
-    model: str | None
+    counting: Counting
     _tools: tuple[Sequence[object], tuple[ToolDefinition, ...]] = attrs.field(
         default=((), ()), init=False
     )
 
     def read(self, request: Request) -> ModelFacts:
-        name, system = self.model or _find_name(request.model), request.system_message
-        is_known = self.budget is not None or knows_window(name)
+        budget, system = self.counting.budget, request.system_message
+        name = self.counting.model or _find_name(request.model)
         return ModelFacts(
             model=name,
-            budget=self.budget
-            if is_known
+            budget=budget
+            if budget is not None or knows_window(name)
             else budget_from_limits(name, as_mapping(request.model.profile)),
             instructions=None if system is None else system.text or None,
             tools=self._read_tools([*request.tools, *filter(None, [request.response_format])]),

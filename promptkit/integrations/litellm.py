@@ -17,13 +17,10 @@ from promptkit.integrations.windows import (
     ModelFacts,
     RequestFitter,
     budget_from_limits,
-    check_budget,
     find_overflow,
     knows_window,
 )
 from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
-from promptkit.reprs import describe
-from promptkit.tokens.models import model_name
 from promptkit.tools import read_definition
 
 try:
@@ -93,14 +90,17 @@ class FitHook(CustomLogger):
         shorten: bool = True,
     ) -> None:
         super().__init__()
-        self._budget = check_budget(budget)
-        self._model = None if model is None else model_name(model)
         self._fitter = RequestFitter[Sent](
-            tokenizer=tokenizer, keep=keep, shorten=shorten, rebuild=_rebuild
+            budget=budget,
+            model=model,
+            tokenizer=tokenizer,
+            keep=keep,
+            shorten=shorten,
+            rebuild=_rebuild,
         )
 
     def __repr__(self) -> str:
-        return describe(self, budget=self._budget, model=self._model, keep=self._fitter.keep)
+        return self._fitter.describe(self, keep=self._fitter.keep)
 
     # Any stands for as above
     async def async_pre_call_deployment_hook(
@@ -141,7 +141,8 @@ class FitHook(CustomLogger):
 
     def _read_facts(self, request: Request, form: _Form) -> ModelFacts:
         # by position, too
-        name = self._model or str(
+        budget = self._fitter.budget
+        name = self._fitter.model or str(
             request.get("model") or getattr(request.get("litellm_logging_obj"), "model", "")
         )
         tools = {
@@ -151,7 +152,7 @@ class FitHook(CustomLogger):
         }
         return ModelFacts(
             model=name,
-            budget=_find_budget(request, name) if self._budget is None else self._budget,
+            budget=_find_budget(request, name) if budget is None else budget,
             instructions=_read_text(request.get(form.system)),
             tools=tuple(tools.values()),
         )

@@ -224,7 +224,9 @@ class WindowMemory(BaseChatStoreMemory):
                 _ChatModel(summarizer, tuple(given)) if isinstance(summarizer, LLM) else summarizer
             )
             memory._windows = ThreadWindows(
-                WindowSettings(preset=preset, summarizer=own, tokenizer=tokenizer, events=events),
+                settings=WindowSettings(
+                    preset=preset, summarizer=own, tokenizer=tokenizer, events=events
+                ),
                 transcripts=transcripts,
                 max_threads=max_threads,
             )

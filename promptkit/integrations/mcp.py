@@ -11,8 +11,9 @@ import hashlib
 import html
 import json
 import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from promptkit.agent import Attachment, TextAttachment
 from promptkit.agent.session.attachments import parse_attachment
@@ -28,10 +29,7 @@ except ImportError as error:
         "promptkit.integrations.mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit."
     ) from error
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-
-    Contents: TypeAlias = types.TextResourceContents | types.BlobResourceContents
+Contents: TypeAlias = types.TextResourceContents | types.BlobResourceContents
 
 __all__ = ["mcp_attachments", "mcp_prompt", "mcp_tools"]
 

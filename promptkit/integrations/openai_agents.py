@@ -16,14 +16,13 @@ from promptkit.agent.settings import WindowSettings
 from promptkit.integrations.windows import (
     MAX_THREADS,
     Budget,
+    Counting,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
-    check_budget,
 )
 from promptkit.messages import Message, ToolDefinition, as_wire_object, copy_json
-from promptkit.reprs import describe, describe_fields
-from promptkit.tokens.models import model_name
+from promptkit.reprs import describe
 from promptkit.transcript import CustomEntry, Transcript
 from promptkit.wire.responses import group_responses, to_responses
 
@@ -87,11 +86,15 @@ def fit_input_filter(
         A function for `RunConfig.call_model_input_filter`, for any number of runs.
     """
     return _FitFilter(
-        budget=budget,
-        model=None if model is None else model_name(model),
-        fitter=RequestFitter(
-            tokenizer=tokenizer, keep=keep, shorten=shorten, format="responses", rebuild=_rebuild
-        ),
+        RequestFitter(
+            budget=budget,
+            model=model,
+            tokenizer=tokenizer,
+            keep=keep,
+            shorten=shorten,
+            format="responses",
+            rebuild=_rebuild,
+        )
     )
 
 
@@ -137,56 +140,48 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
     Returns:
         A function for `RunConfig.call_model_input_filter`.
     """
-    return _CompactionFilter(
+    windows = ThreadWindows(
         budget=budget,
-        model=None if model is None else model_name(model),
-        windows=ThreadWindows(
-            WindowSettings(
-                preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
-            ),
-            transcripts=transcripts,
-            max_threads=max_threads,
+        model=model,
+        settings=WindowSettings(
+            preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
         ),
-        thread=thread,
+        transcripts=transcripts,
+        max_threads=max_threads,
+    )
+    return _CompactionFilter(windows, thread)
+
+
+async def _read_facts(data: Data, counting: Counting) -> ModelFacts:
+    """Return what a request has besides its items."""
+    return ModelFacts(
+        model=_find_name(data.agent) if counting.model is None else counting.model,
+        budget=counting.budget,
+        instructions=data.model_data.instructions or None,
+        tools=await _read_tools(data.agent, data.context),
     )
 
 
-@attrs.frozen(kw_only=True)
-class _Filter:
-    """A filter for `RunConfig.call_model_input_filter`."""
-
-    budget: Budget = attrs.field(converter=check_budget)
-    model: str | None
-
-    async def read_facts(self, data: Data) -> ModelFacts:
-        """Return what a request has besides its items."""
-        agent = data.agent
-        return ModelFacts(
-            model=_find_name(agent) if self.model is None else self.model,
-            budget=self.budget,
-            instructions=data.model_data.instructions or None,
-            tools=await _read_tools(agent, data.context),
-        )
-
-
-@attrs.frozen(kw_only=True)
-class _FitFilter(_Filter):
+@attrs.frozen
+class _FitFilter:
     fitter: RequestFitter[Item]
 
     def __repr__(self) -> str:
-        return describe(self, budget=self.budget, model=self.model, keep=self.fitter.keep)
+        return self.fitter.describe(self, keep=self.fitter.keep)
 
     async def __call__(self, data: Data) -> ModelInputData:
         items = cast("Sequence[Item]", data.model_data.input)  # a union of TypedDicts
-        return _to_input(self.fitter.fit(items, await self.read_facts(data)).messages, data)
+        fitted = self.fitter.fit(items, await _read_facts(data, self.fitter))
+        return _to_input(fitted.messages, data)
 
 
-@attrs.frozen(kw_only=True)
-class _CompactionFilter(_Filter):
+@attrs.frozen
+class _CompactionFilter:
     windows: ThreadWindows
     thread: Callable[[Data], str] | None
 
-    __repr__ = describe_fields
+    def __repr__(self) -> str:
+        return self.windows.describe(self, windows=self.windows, thread=self.thread)
 
     async def __call__(self, data: Data) -> ModelInputData:
         items = cast("Sequence[Item]", data.model_data.input)  # a union of TypedDicts
@@ -195,7 +190,7 @@ class _CompactionFilter(_Filter):
             partial(
                 self.windows.request,
                 "" if self.thread is None else self.thread(data),
-                await self.read_facts(data),
+                await _read_facts(data, self.windows),
                 [message for message, _ in groups],
                 [tuple(items[at] for at in indices) for _, indices in groups],
                 end_turns=True,

@@ -21,17 +21,15 @@ from promptkit.agent.settings import WindowSettings
 from promptkit.integrations.windows import (
     MAX_THREADS,
     Budget,
+    Counting,
     IssuedRequest,
     ModelFacts,
     RequestFitter,
     ThreadWindows,
-    check_budget,
     find_overflow,
     match_calls,
 )
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, Usage
-from promptkit.reprs import describe
-from promptkit.tokens.models import model_name
 
 try:
     from pydantic_ai import RunContext
@@ -62,7 +60,6 @@ if TYPE_CHECKING:
     from pydantic_ai.models import ModelRequestContext
 
     from promptkit.compaction import Events, Preset, Summarizer
-    from promptkit.fitting.fit import Fitted
     from promptkit.providers import Model
     from promptkit.tokens import NamedModel, Tokenizer
     from promptkit.transcript import Transcript
@@ -108,14 +105,18 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
         keep: Literal["newest", "oldest"] = "newest",
         shorten: bool = True,
     ) -> None:
-        self._budget = check_budget(budget)
-        self._model = None if model is None else model_name(model)
         self._fitter = RequestFitter(
-            tokenizer=tokenizer, keep=keep, shorten=shorten, convert=_read, rebuild=_rebuild
+            budget=budget,
+            model=model,
+            tokenizer=tokenizer,
+            keep=keep,
+            shorten=shorten,
+            convert=_read,
+            rebuild=_rebuild,
         )
 
     def __repr__(self) -> str:
-        return describe(self, budget=self._budget, model=self._model, keep=self._fitter.keep)
+        return self._fitter.describe(self, keep=self._fitter.keep)
 
     async def prepare_model_request(
         self,
@@ -123,7 +124,8 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Send what fits."""
-        fitted = self._fit(request_context, _read_facts(request_context, self._budget, self._model))
+        facts = _read_facts(request_context, self._fitter)
+        fitted = self._fitter.fit(_split(request_context.messages), facts)
         return replace(request_context, messages=_join(request_context.messages, fitted.messages))
 
     async def on_model_request_error(
@@ -136,13 +138,11 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
         """Ask for another attempt after the first refusal."""
         refusal = find_overflow(error, ModelContextWindowExceededError)
         if refusal is not None and request_context.attempt <= 1:
-            facts = _read_facts(request_context, self._budget, self._model)
-            if self._fitter.learn(facts, self._fit(request_context, facts), refusal):
+            facts = _read_facts(request_context, self._fitter)
+            fitted = self._fitter.fit(_split(request_context.messages), facts)
+            if self._fitter.learn(facts, fitted, refusal):
                 raise RetryModelRequest from error
         raise error
-
-    def _fit(self, request: ModelRequestContext, facts: ModelFacts) -> Fitted[_Unit]:
-        return self._fitter.fit(_split(request.messages), facts)
 
 
 class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
@@ -182,10 +182,10 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         transcripts: Callable[[str], Transcript] | None = None,
         max_threads: int = MAX_THREADS,
     ) -> None:
-        self._budget = check_budget(budget)
-        self._model = None if model is None else model_name(model)
         self._windows = ThreadWindows(
-            WindowSettings(
+            budget=budget,
+            model=model,
+            settings=WindowSettings(
                 preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
             ),
             transcripts=transcripts,
@@ -195,7 +195,7 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         self._max_issued = 10 * max_threads
 
     def __repr__(self) -> str:
-        return describe(self, budget=self._budget, model=self._model, windows=self._windows)
+        return self._windows.describe(self, windows=self._windows)
 
     async def prepare_model_request(
         self, ctx: Context, request_context: ModelRequestContext
@@ -206,7 +206,7 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
             partial(
                 self._windows.request,
                 ctx.conversation_id or "",
-                _read_facts(request_context, self._budget, self._model),
+                _read_facts(request_context, self._windows),
                 [_read(unit) for unit in units],
                 units,
             )
@@ -263,11 +263,11 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         raise error
 
 
-def _read_facts(request: ModelRequestContext, budget: Budget, model: str | None) -> ModelFacts:
+def _read_facts(request: ModelRequestContext, counting: Counting) -> ModelFacts:
     parameters = request.model_request_parameters
     return ModelFacts(
-        model=model or request.model.model_name,
-        budget=budget,
+        model=counting.model or request.model.model_name,
+        budget=counting.budget,
         instructions="\n\n".join(part.content for part in parameters.instruction_parts or ())
         or None,
         tools=tuple(
@@ -308,43 +308,38 @@ def _join(messages: Sequence[ModelMessage], units: Iterable[_Unit | Message]) ->
 
 
 def _read(unit: _Unit) -> Message:
-    value = unit.value
-    return _read_response(value) if isinstance(value, ModelResponse) else _read_part(value)
-
-
-def _read_response(response: ModelResponse) -> Message:
-    return Message(
-        role="assistant",
-        content=[
-            part.content
-            if isinstance(part, TextPart)
-            else OpaquePart(
-                value={"type": "thinking", "thinking": part.content}, provider="pydantic-ai"
+    match unit.value:
+        case ModelResponse() as response:
+            return Message(
+                role="assistant",
+                content=[
+                    part.content
+                    if isinstance(part, TextPart)
+                    else OpaquePart(
+                        value={"type": "thinking", "thinking": part.content}, provider="pydantic-ai"
+                    )
+                    for part in response.parts
+                    if isinstance(part, TextPart | ThinkingPart)
+                ],
+                tool_calls=[
+                    ToolCall(
+                        id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str()
+                    )
+                    for part in response.parts
+                    if isinstance(part, ToolCallPart)
+                ],
             )
-            for part in response.parts
-            if isinstance(part, TextPart | ThinkingPart)
-        ],
-        tool_calls=[
-            ToolCall(id=part.tool_call_id, name=part.tool_name, arguments=part.args_as_json_str())
-            for part in response.parts
-            if isinstance(part, ToolCallPart)
-        ],
-    )
-
-
-def _read_part(part: ModelRequestPart) -> Message:
-    match part:
-        case SystemPromptPart():
+        case SystemPromptPart() as part:
             return Message(role="system", content=part.content)
         case UserPromptPart(content=str(text)):
             return Message(role="user", content=text)
-        case UserPromptPart():
+        case UserPromptPart() as part:
             return Message(role="user", content=[_read_content(each) for each in part.content])
-        case ToolReturnPart():
+        case ToolReturnPart() as part:
             return Message(
                 role="tool", content=part.model_response_str(), tool_call_id=part.tool_call_id
             )
-        case _:
+        case part:
             return _read_other(part)
 
 
@@ -399,7 +394,7 @@ def _rebuild(unit: _Unit, shortened: Message) -> _Unit:
         others = [each for each in value.content if not isinstance(each, str)]
         return _Unit(unit.at, replace(value, content=[shortened.text, *others]))
     readable: Any = value  # Any: every part that was read as text has its text there
-    changed = {} if shortened.text == _read_part(value).text else {"content": shortened.text}
+    changed = {} if shortened.text == _read(unit).text else {"content": shortened.text}
     return _Unit(
         unit.at,
         replace(

@@ -33,6 +33,7 @@ from promptkit.tokens import (
     tokenizer_for,
 )
 from promptkit.tokens.budget import LearnedBudget
+from promptkit.tokens.models import model_name
 from promptkit.transcript import Transcript
 from promptkit.wire.parts import WireFormat
 
@@ -142,7 +143,22 @@ def match_calls(own: Sequence[str | None], left: Sequence[ToolCall]) -> list[Too
     return [by_id.get(each or "") for each in own]
 
 
-class ThreadWindows:
+@attrs.define(kw_only=True, eq=False, repr=False)
+class Counting:
+    """How an adapter was told to count the requests that it makes."""
+
+    budget: Budget = attrs.field(default=None, converter=check_budget)
+    """What requests may take. None: what is known of the request's model."""
+    model: str | None = attrs.field(default=None, converter=attrs.converters.optional(model_name))
+    """The name by which models are counted. None: that of the request's model."""
+
+    def describe(self, adapter: object, **facts: object) -> str:
+        """Describe an adapter in one line, with further facts about it."""
+        return describe(adapter, budget=self.budget, model=self.model, **facts)
+
+
+@attrs.define(kw_only=True, eq=False, repr=False)
+class ThreadWindows(Counting):
     """The context windows of a framework's conversations.
 
     They live in an event loop of their own, so that every loop may use them.
@@ -152,27 +168,22 @@ class ThreadWindows:
     for it, and without that over a new one in memory.
     """
 
-    def __init__(
-        self,
-        settings: WindowSettings,
-        *,
-        transcripts: Callable[[str], Transcript] | None,
-        max_threads: int,
-    ) -> None:
-        if max_threads < 1:
+    settings: WindowSettings
+    transcripts: Callable[[str], Transcript] | None = None
+    max_threads: int
+    _threads: dict[str, _Thread] = attrs.field(factory=dict[str, _Thread], init=False)
+    """The open conversations, the one that was used least recently first."""
+    _starting: threading.Lock = attrs.field(factory=threading.Lock, init=False)
+    _started: LoopThread | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_threads < 1:
             raise InvalidArgumentError(
-                f"max_threads must be at least 1 conversation, not {max_threads}."
+                f"max_threads must be at least 1 conversation, not {self.max_threads}."
             )
-        self._settings = settings
-        self._transcripts = transcripts
-        self._max_threads = max_threads
-        self._threads: dict[str, _Thread] = {}
-        """The open conversations, the one that was used least recently first."""
-        self._starting = threading.Lock()
-        self._started: LoopThread | None = None
 
     def __repr__(self) -> str:
-        settings = self._settings
+        settings = self.settings
         return describe(
             self,
             preset=settings.preset.name,
@@ -252,7 +263,7 @@ class ThreadWindows:
 
     async def _find(self, thread_id: str) -> _Thread:
         thread = self._threads.pop(thread_id, None) or _Thread(
-            Transcript() if self._transcripts is None else self._transcripts(thread_id)
+            Transcript() if self.transcripts is None else self.transcripts(thread_id)
         )
         self._threads[thread_id] = thread
         idle = [
@@ -260,7 +271,7 @@ class ThreadWindows:
             for each, found in self._threads.items()
             if found is not thread and not found.lock.locked()
         ]
-        surplus = idle[: max(0, len(self._threads) - self._max_threads)]
+        surplus = idle[: max(0, len(self._threads) - self.max_threads)]
         await _close([self._threads.pop(each) for each in surplus])
         return thread
 
@@ -277,7 +288,7 @@ class ThreadWindows:
         thread.window = ContextWindow.from_settings(
             # the framework sends its own tools
             attrs.evolve(
-                self._settings,
+                self.settings,
                 instructions=facts.instructions,
                 tools=facts.tools,
                 freeze_tools=False,
@@ -295,8 +306,8 @@ async def _close(threads: Iterable[_Thread]) -> None:
             await thread.window.close()
 
 
-@attrs.frozen(kw_only=True)
-class RequestFitter(Generic[T]):
+@attrs.define(kw_only=True, eq=False)
+class RequestFitter(Counting, Generic[T]):
     """Fit the requests of a framework, each to the budget of its model, which refusals lower."""
 
     tokenizer: Tokenizer | None = None

@@ -24,7 +24,7 @@ from promptkit.rendering.expand.materialize import materialize, pair_calls
 from promptkit.rendering.expand.render_cache import RenderCache, RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.prune.counting import Overhead
-from promptkit.rendering.prune.planned import prune_plan
+from promptkit.rendering.prune.plans import prune_plan
 from promptkit.rendering.prune.pruner import Pruner, RemovalKey, RemovalRounding, build_removal_keys
 from promptkit.rendering.prune.removal_order import Step
 from promptkit.rendering.prune.removals import PrunedTree

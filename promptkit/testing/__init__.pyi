@@ -6,11 +6,12 @@ from .assertions import (
     assert_stable_prefix as assert_stable_prefix,
     assert_summary_keeps as assert_summary_keeps,
 )
-from .compaction_contracts import (
+from .contracts import (
+    StoreContract as StoreContract,
+    check_encoding_engine as check_encoding_engine,
     check_policy as check_policy,
     check_summarizer as check_summarizer,
 )
-from .engine_contract import check_encoding_engine as check_encoding_engine
 from .network_guard import (
     NotLoopbackError as NotLoopbackError,
     Refusal as Refusal,
@@ -30,7 +31,6 @@ from .snapshots.snapshot import (
     ReceiptSnapshot as ReceiptSnapshot,
     WireSnapshot as WireSnapshot,
 )
-from .store_contracts import StoreContract as StoreContract
 from .word_tokenizer import WordTokenizer as WordTokenizer
 
 __all__: list[str]

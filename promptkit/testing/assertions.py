@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
 from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, Never, TypeAlias
@@ -587,52 +587,48 @@ def _iter_outcomes(rendered: Rendered) -> Iterator[tuple[Node, int, Outcome]]:
     """Yield each item of the tree that took part in the render, with its outcome."""
     pruned = _get_pruned_tree(rendered)
     nodes = pruned.tree.nodes
-    before, after = _TreeAtState(nodes, UNPRUNED), _TreeAtState(nodes, pruned.state)
+    before, after = _map_content(nodes, UNPRUNED), _map_content(nodes, pruned.state)
     for node in nodes:
         for position, item in enumerate(node.items):
             if isinstance(item, Leaf) and item.is_frame:
                 continue  # written by the element around it
-            if after.contains(node, position) and after.has_content(item):
+            if after.get((node, position)):
                 yield node, position, "kept"
-            elif before.contains(node, position):
-                yield node, position, "dropped" if before.has_content(item) else "empty"
+            elif (node, position) in before:
+                yield node, position, "dropped" if before[node, position] else "empty"
 
 
-class _TreeAtState:
-    """A tree in one state: which nodes it contains, with all nodes above them, and which of those have content."""
+def _map_content(nodes: Sequence[Node], state: int) -> Mapping[tuple[Node, int], bool]:
+    """Map the place of each item that a tree has in a state to whether the item shows anything but white space."""
+    content: dict[tuple[Node, int], bool] = {}
+    for node in nodes:  # parents come before their children
+        if node.parent is None or (node.parent, node.position) in content:
+            content |= {
+                (node, position): False
+                for position, item in enumerate(node.items)
+                if is_item_alive(item, node.removed_at[position], state)
+            }
+    filled: set[Node] = set()
+    for node in reversed(nodes):
+        living = [place for at in range(len(node.items)) if (place := (node, at)) in content]
+        content |= {place: _shows(node.items[place[1]], filled) for place in living}
+        if (
+            node.role == "tool"
+            or node.reserve > 0
+            or (node.calls and any(removed_at >= state for removed_at in node.calls_removed_at))
+            or any(content[place] for place in living)
+        ):
+            filled.add(node)
+    return content
 
-    def __init__(self, nodes: list[Node], state: int) -> None:
-        self._state = state
-        self._nodes: set[Node] = set()
-        self._with_content: set[Node] = set()
-        for node in nodes:  # parents come before their children
-            if node.parent is None or self.contains(node.parent, node.position):
-                self._nodes.add(node)
-        for node in reversed(nodes):
-            if (
-                node.role == "tool"
-                or node.reserve > 0
-                or (node.calls and any(removed_at >= state for removed_at in node.calls_removed_at))
-                or any(
-                    self.contains(node, position) and self.has_content(item)
-                    for position, item in enumerate(node.items)
-                )
-            ):
-                self._with_content.add(node)
 
-    def contains(self, node: Node, position: int) -> bool:
-        """Return whether an item is in the tree."""
-        return node in self._nodes and is_item_alive(
-            node.items[position], node.removed_at[position], self._state
-        )
-
-    def has_content(self, item: Item) -> bool:
-        """Return whether an item shows anything but white space."""
-        if isinstance(item, Node):
-            return item in self._with_content
-        if isinstance(item, MessageItem):
-            return item.messages != ()
-        return item.part is not None or (not item.is_frame and bool(item.text.strip()))
+def _shows(item: Item, filled: Collection[Node]) -> bool:
+    """Return whether an item shows anything but white space; of nodes, those that are filled do."""
+    if isinstance(item, Node):
+        return item in filled
+    if isinstance(item, MessageItem):
+        return item.messages != ()
+    return item.part is not None or (not item.is_frame and bool(item.text.strip()))
 
 
 MAX_WIDTH = 160

@@ -33,10 +33,15 @@ from promptkit.providers.model import (
     with_options,
 )
 from promptkit.reprs import describe
-from promptkit.testing.snapshots.documents import shorten_media
+from promptkit.testing.snapshots.documents import (
+    HttpRequest,
+    MachineFolders,
+    StabilizeOptions,
+    Stabilizer,
+    format_request,
+    shorten_media,
+)
 from promptkit.testing.snapshots.markdown import diff_lines, fence_json, show_first
-from promptkit.testing.snapshots.requests import HttpRequest, format_request
-from promptkit.testing.snapshots.stabilize import MachineFolders, StabilizeOptions, Stabilizer
 from promptkit.tokens.models import model_name
 from promptkit.transcript import (
     Redactor,

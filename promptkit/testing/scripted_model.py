@@ -14,8 +14,7 @@ import attrs
 
 from promptkit import Message, ToolCall, ToolDefinition, Usage
 from promptkit.compaction.summarizers.summarizer import SECTIONS
-from promptkit.lab.replay.message_counts import MessageCounts, count_overhead
-from promptkit.lab.replay.prompt_cache import PrefixTree
+from promptkit.lab.replay.prompt_cache import MessageCounts, PrefixTree, count_overhead
 from promptkit.providers.model import Model, ModelOptions, Reply, pass_text
 from promptkit.reprs import describe, describe_fields
 from promptkit.testing.assertions import format_messages, shorten

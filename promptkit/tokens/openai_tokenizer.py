@@ -218,10 +218,9 @@ class OpenAITokenizer(Tokenizer):
         tokens = frame.tokens + (_NAME + self.count(name) if name else 0)
         if not tool_calls:
             return Count(tokens, self._exact)
-        calls = count_tool_calls(tool_calls, self.count)
         return Count(
-            calls.tokens + (0 if text is False else tokens),
-            self._exact and calls.exact and text is not None,
+            count_tool_calls(tool_calls, self.count) + (0 if text is False else tokens),
+            self._exact and len(tool_calls) == 1 and text is not None,
         )
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:

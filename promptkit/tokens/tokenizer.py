@@ -102,6 +102,7 @@ class Tokenizer(Protocol):
 
         The default does nothing.
         """
+        _ = messages
 
     def upper_bound(self, text: str) -> int | None:
         """Return an upper bound of the tokens of a text without counting it; None if unknown."""

@@ -87,15 +87,15 @@ def count_line_break(text: str, count: Counter) -> int:
     return count(f"{text}\n") - count(text)
 
 
-def count_tool_calls(calls: Sequence[ToolCall], count: Counter) -> Count:
+def count_tool_calls(calls: Sequence[ToolCall], count: Counter) -> int:
     """Count the tokens of a message that has these tool calls and no text, its framing included.
 
     The prompt holds arguments as compact JSON. The count is exact for one call.
     """
-    tokens = 0
+    tokens = _PARALLEL if len(calls) > 1 else 0
     for call in calls:
         tokens += _CALL + 2 * count(call.name) + count(compact_arguments(call.arguments))
-    return Count(tokens + _PARALLEL if len(calls) > 1 else tokens, exact=len(calls) <= 1)
+    return tokens
 
 
 def compact_arguments(arguments: str) -> str:

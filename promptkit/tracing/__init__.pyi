@@ -1,4 +1,4 @@
-from .html import trace_to_html as trace_to_html
+from .page import trace_to_html as trace_to_html
 from .trace import (
     Trace as Trace,
     TraceCall as TraceCall,

@@ -18,7 +18,7 @@ from promptkit.compaction import PRESETS, compact_above, first_match
 from promptkit.compaction.planning.blocks import is_user_request
 from promptkit.compaction.planning.selection import KeepNothing
 from promptkit.compaction.policy.rules import compact_on_demand, on_overflow
-from promptkit.compaction.presets.pi import OhMyPi, oh_my_pi
+from promptkit.compaction.presets.coding_agents import OhMyPi, oh_my_pi
 from promptkit.compaction.presets.preset import Preset
 from promptkit.compaction.summarizers.summarizer import HANDOFF_SECTIONS
 from promptkit.testing import ScriptedModel, WordTokenizer, summary_answer

@@ -12,7 +12,7 @@ import pytest
 from promptkit import AgentSession, ContextWindow, Message, OpenAIModel, ToolCall
 from promptkit.providers import AnthropicModel
 from promptkit.testing.server import serve
-from promptkit.testing.server.prompt_cache import encode_prompt
+from promptkit.testing.server.server import encode_prompt
 from promptkit.tokens.budget import ContextBudget
 from promptkit.transcript.log.entries import Checkpoint
 from tests.conversations import summary_reply, words

@@ -51,8 +51,12 @@ from promptkit.elements.builtin import Rounds
 from promptkit.errors import InvalidArgumentError
 from promptkit.rendering import Removal, from_json, to_json
 from promptkit.testing import WordTokenizer
-from promptkit.testing.snapshots.documents import SnapshotOptions, render_levels
-from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
+from promptkit.testing.snapshots.documents import (
+    SnapshotOptions,
+    StabilizeOptions,
+    Stabilizer,
+    render_levels,
+)
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 

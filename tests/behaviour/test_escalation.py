@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.testing.server import Exchange, Server
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 SUMMARY = f"<analysis>I think.</analysis>{summary_reply('It is about the parser.')}"
 READ = Tool(

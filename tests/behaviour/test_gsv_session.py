@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from promptkit.agent.session.session import AgentSession
-from promptkit.compaction.presets.pi import GSV, gsv
+from promptkit.compaction.presets.coding_agents import GSV, gsv
 from promptkit.compaction.run.reset import find_due_reset
 from promptkit.compaction.storage import (
     CURATED_FILE,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 FILES = 22
 _CALL = re.compile(r"look it up there: recall\((\{.*?\})\)")

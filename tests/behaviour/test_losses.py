@@ -273,6 +273,13 @@ def test_facts_are_measured_that_were_shown_before_the_newest_of_each_kind_first
     assert LossMeter(facts, ()).measure(before, has_way_back=False) == ()
 
 
+def test_a_fact_without_words_is_looked_for_although_others_have_words() -> None:
+    before = [Message(role="user", content=text) for text in ("??\n?!", "Read src/io.py.")]
+    facts = Facts(read=("src/io.py",), requests=("?!",))
+    measured = LossMeter(facts, before).measure((), has_way_back=False)
+    assert [(fact.text, fact.level) for fact in measured] == [("src/io.py", "lost"), ("?!", "lost")]
+
+
 def test_the_twenty_newest_of_the_missing_facts_are_named() -> None:
     lost = [MeasuredFact("commands", f"make {number}", "lost") for number in range(30)]
     losses = Losses.from_facts(lost)

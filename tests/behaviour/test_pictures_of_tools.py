@@ -19,7 +19,7 @@ from tests.unit.providers.openai.asking import client
 
 if TYPE_CHECKING:
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
     from promptkit.tools import ToolOutput
 
 IMAGE = ImagePart(url="data:image/png;base64,iVBORw0KGgo=")

@@ -17,17 +17,22 @@ from promptkit.compaction.presets.break_even import break_even
 from promptkit.compaction.presets.coding_agents import (
     ClaudeCode,
     CopilotCLI,
+    GSVProcess,
+    OhMyPi,
     OpenCode,
     amp,
     claude_code,
     codex,
     copilot_cli,
+    gsv,
+    gsv_process,
     off,
+    oh_my_pi,
     opencode,
+    pi,
     truncate_only,
     vscode,
 )
-from promptkit.compaction.presets.pi import GSVProcess, OhMyPi, gsv, gsv_process, oh_my_pi, pi
 from promptkit.compaction.recall.tool import build_excerpt
 from promptkit.compaction.run.branches import SummaryWriter, handoff
 from promptkit.compaction.summarizers.defaults import (

@@ -13,14 +13,20 @@ from promptkit.compaction.planning.selection import KeepLastTurns, KeepNothing
 from promptkit.compaction.policy.state import Attempts, Phase, PolicyState
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.coding_agents import (
+    GSV,
     ClaudeCode,
     Codex,
     CopilotCLI,
+    GSVProcess,
+    OhMyPi,
     OpenCode,
+    Pi,
     VSCode,
+    gsv_process,
+    oh_my_pi,
     opencode,
+    pi,
 )
-from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi, gsv_process, oh_my_pi, pi
 from promptkit.compaction.presets.settings import load_settings
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.compaction.summarizers.extractive import ExtractiveSummarizer, PlaceholderSummarizer

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from promptkit.messages import Part
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer, Fault
+    from promptkit.testing.server.journal import Answer, Fault
 
 TOO_LARGE = "Request Entity Too Large"
 PICTURE = ImagePart(url=f"data:image/png;base64,{'A' * 400_000}")

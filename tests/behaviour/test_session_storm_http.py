@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from promptkit.testing.server import Exchange, Server
-    from promptkit.testing.server.replies import Answer, Fault
+    from promptkit.testing.server.journal import Answer, Fault
 
 WINDOW = 4_000
 SUMMARY = f"<analysis>I think.</analysis>{summary_reply('It is about the parser.')}"

@@ -35,7 +35,7 @@ from promptkit.compaction import (
     VerbatimUserMessages,
     load_settings,
 )
-from promptkit.compaction.presets.pi import Pi
+from promptkit.compaction.presets.coding_agents import Pi
 from promptkit.elements import Isolate, Reserve
 from promptkit.errors import InvalidArgumentError
 from promptkit.lab.replay import ReplayRules

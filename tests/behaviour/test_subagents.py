@@ -22,6 +22,7 @@ from promptkit.transcript import (
     InMemoryStore,
     JsonlStore,
     MessageEntry,
+    Observation,
     Setting,
     SqlStore,
     Transcript,
@@ -386,6 +387,14 @@ def test_the_tree_shows_sub_agents_and_handoffs_below_their_conversation(tmp_pat
     tree = json.loads(show(str(moved / "talk.jsonl"), "--json"))
     assert [child["messages"] for child in tree["children"]] == [2, 3, 7, None]
     assert [child["children"] for child in tree["children"]] == [[], [], [], []]
+
+
+def test_the_tree_shows_a_child_whose_address_is_no_file(tmp_path: Path) -> None:
+    transcript = Transcript(JsonlStore(tmp_path / "talk.jsonl"))
+    transcript.append(Observation(name="subagent", data={"mode": "isolated", "transcript": "/"}))
+    lines = show(str(tmp_path / "talk.jsonl")).splitlines()
+    assert len(lines) == 2
+    assert "/" in lines[1]
 
 
 def test_a_conversation_in_a_database_has_its_sub_agents_there(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from promptkit.providers import Reply
     from promptkit.testing.scripted_model import Request
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 FACT = "The deploy key lives in vault path kv/42."
 NO_SUMMARY = [

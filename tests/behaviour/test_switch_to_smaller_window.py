@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction import Preset
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 TURNS = 16
 SMALL = ContextBudget(window=16_000, reserved_output_tokens=1_500, safety=1)

@@ -25,8 +25,7 @@ from promptkit import (
 )
 from promptkit.messages import CacheBreakpointPart, ImagePart
 from promptkit.testing import WordTokenizer
-from promptkit.tracing.html import build_columns, trace_to_html
-from promptkit.tracing.page import VIEWER, describe_part
+from promptkit.tracing.page import VIEWER, build_columns, describe_part, trace_to_html
 from promptkit.tracing.trace import Trace
 from tests.behaviour.strategies import prompts, tokenizers
 from tests.browser.chromium import browser, find, opened

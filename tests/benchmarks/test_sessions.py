@@ -17,7 +17,7 @@ from promptkit.providers.model import PURPOSE_HEADER
 from promptkit.testing.server import Exchange, HttpAnswer
 
 if TYPE_CHECKING:
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 TASK = "Task 4: read src/a.py, src/b.py, and say when you have seen them."
 LOOK = "Task 5: what is the detail of src/a.py?"

@@ -15,7 +15,7 @@ from promptkit.lab.replay.conversation_log import (
     RequestLogger,
     log_path,
 )
-from promptkit.lab.replay.simulate import SentRequest
+from promptkit.lab.replay.runner import SentRequest
 from promptkit.messages import OpaquePart
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens

@@ -17,13 +17,16 @@ import pytest
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.presets.break_even import BreakEven
 from promptkit.compaction.presets.coding_agents import (
+    GSV,
     ClaudeCode,
     Codex,
     CopilotCLI,
+    GSVProcess,
+    OhMyPi,
     OpenCode,
+    Pi,
     VSCode,
 )
-from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi
 from promptkit.compaction.presets.settings import original_names
 from tests.paths import ROOT
 

@@ -13,32 +13,30 @@ from promptkit import Group, SystemMessage, TextChunk, UserMessage, render
 from promptkit.bench.plot import format_run
 from promptkit.bench.results import Element
 from promptkit.compaction.presets.coding_agents import (
+    GSV,
     ClaudeCode,
     Codex,
     CopilotCLI,
+    GSVProcess,
+    OhMyPi,
     OpenCode,
+    Pi,
     VSCode,
     claude_code,
     codex,
     copilot_cli,
-    opencode,
-    vscode,
-)
-from promptkit.compaction.presets.pi import (
-    GSV,
-    GSVProcess,
-    OhMyPi,
-    Pi,
     gsv,
     gsv_process,
     oh_my_pi,
+    opencode,
     pi,
+    vscode,
 )
 from promptkit.compaction.presets.settings import load_settings, original_names
 from promptkit.errors import PromptKitError, SettingsError, ToolsFillBudgetError
 from promptkit.testing import WordTokenizer
 from promptkit.tokens.budget import ContextBudget
-from promptkit.tracing.html import build_columns, trace_to_html
+from promptkit.tracing.page import build_columns, trace_to_html
 from tests.behaviour.transcript_strategies import new_file
 from tests.fuzz.target import Target, as_case, check_sentence, read_case
 from tests.unit.bench.prompts import run_of, sweep_of

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from promptkit.errors import EmitError, InvalidArgumentError, ModelError
 from promptkit.messages import Message
-from promptkit.providers.anthropic.response import MessageStream
+from promptkit.providers.anthropic.api import MessageStream
 from promptkit.providers.errors import Failure, error_from_failure
-from promptkit.providers.openai.response import (
+from promptkit.providers.openai.api import (
     ChatStream,
     ResponsesStream,
     parse_chat_reply,

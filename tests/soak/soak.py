@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer, Fault
+    from promptkit.testing.server.journal import Answer, Fault
 
 __all__ = ["Account", "Figures", "soak"]
 

@@ -30,9 +30,9 @@ from promptkit.elements.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
 from promptkit.messages import Json, Message, OpaquePart, ToolDefinition
 from promptkit.pairing import pair_tool_calls
-from promptkit.providers.anthropic.request import beta_headers, build_body
+from promptkit.providers.anthropic.api import beta_headers, build_body
 from promptkit.providers.model import CacheTtl, ModelOptions
-from promptkit.providers.openai.request import build_chat_body, build_responses_body
+from promptkit.providers.openai.api import build_chat_body, build_responses_body
 from promptkit.rendering import Rendered, Renderer
 from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns

@@ -11,9 +11,9 @@ import attrs
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, Usage, as_mapping, as_wire_object
 from promptkit.providers import Reply
-from promptkit.providers.anthropic.response import FINISHES, count_thinking, read_usage
+from promptkit.providers.anthropic.api import FINISHES, count_thinking, read_usage
 from promptkit.providers.model import count_reasoning
-from promptkit.providers.openai.response import parse_chat_reply, parse_responses_reply
+from promptkit.providers.openai.api import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
 from promptkit.wire.parts import WireMessage, WireRecord, find_format
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from promptkit.cli.input.model import missing_key
-from promptkit.cli.input.params import MODEL, PRESET, TranscriptFile, window_option
+from promptkit.cli.input.params import MODEL, PRESET, TranscriptFile, missing_key, window_option
 from promptkit.cli.output.terminal import usage_error
 
 
@@ -104,7 +103,7 @@ def chat(  # noqa: PLR0913  # one argument for each option of the command
     answers: it needs no network and uses the same tools.
     """
     from promptkit.cli.chat.loop import ChatOptions, run_chat
-    from promptkit.cli.chat.sandbox import Folder
+    from promptkit.cli.chat.tools import Folder
 
     if window == 0:
         usage_error("--window must be at least 1 token.")

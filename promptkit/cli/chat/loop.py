@@ -29,10 +29,9 @@ from promptkit import (
 )
 from promptkit.agent import ContextUsage
 from promptkit.cli.chat.demo_model import SCRIPTED, ScriptedChatModel
-from promptkit.cli.chat.sandbox import Folder, RefusedError, refuse
 from promptkit.cli.chat.screen import PROMPT, CompactionNotices, Screen
-from promptkit.cli.chat.tools import file_tools
-from promptkit.cli.input.model import open_model
+from promptkit.cli.chat.tools import Folder, RefusedError, file_tools, refuse
+from promptkit.cli.input.params import open_model
 from promptkit.cli.output.errors import explain_failure
 from promptkit.cli.output.terminal import clip, count_nouns, escape_control_chars
 from promptkit.cli.output.transcript import entry_role, first_line, short_id

@@ -131,15 +131,15 @@ def bench(  # noqa: PLR0913  # one argument for each option of the command
     Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write
     it to that file with --output.
     """
-    from promptkit.bench.baseline import check_comparable
-    from promptkit.cli.input.props import read_props
-    from promptkit.cli.input.target import load_target
+    from promptkit.cli.input.target import load_target, read_props
     from promptkit.cli.output.tables import print_run
 
     model_names = tuple(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
     earlier = benches.read_run(baseline) if baseline else None
     if earlier:
-        check_comparable(earlier, budgets=budgets, models=model_names or (None,), depth=depth)
+        benches.check_comparable(
+            earlier, budgets=budgets, models=model_names or (None,), depth=depth
+        )
     _check_files(output, plot, baseline, force=force)
     element = load_target(target, read_props(props))
     with show_spinner(f"Measuring {target} at {len(budgets):,} budgets"):
@@ -185,9 +185,7 @@ def _check_files(
             f"--output and --baseline both name {baseline}: leave out --baseline to replace it."
         )
     if plot:
-        from promptkit.bench.plot import check_drawable
-
-        check_drawable(plot.suffix)
+        benches.check_drawable(plot.suffix)
         if plot.resolve() in [path.resolve() for path in (output, baseline) if path]:
             usage_error(f"--plot and --output or --baseline both name {plot}: name two files.")
     check_output(output, plot, force=force)

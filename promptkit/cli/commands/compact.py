@@ -6,8 +6,13 @@ from pathlib import Path
 
 import click
 
-from promptkit.cli.input.model import missing_key
-from promptkit.cli.input.params import MODEL, TranscriptFile, json_option, window_option
+from promptkit.cli.input.params import (
+    MODEL,
+    TranscriptFile,
+    json_option,
+    missing_key,
+    window_option,
+)
 from promptkit.cli.output.terminal import usage_error
 
 

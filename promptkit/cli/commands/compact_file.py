@@ -10,7 +10,7 @@ import attrs
 import click
 
 from promptkit import ContextBudget, JsonlStore, Transcript
-from promptkit.cli.input.model import open_model
+from promptkit.cli.input.params import open_model
 from promptkit.cli.output.terminal import (
     clip,
     count_nouns,

@@ -71,8 +71,7 @@ def render(  # noqa: PLR0913  # one argument for each option of the command
 
     --json prints tokens, budget, messages and removals as one object.
     """
-    from promptkit.cli.input.props import read_props
-    from promptkit.cli.input.target import load_target
+    from promptkit.cli.input.target import load_target, read_props
     from promptkit.cli.output.messages import print_messages, rendered_to_json
     from promptkit.rendering import to_json
 
@@ -137,8 +136,7 @@ def trace(  # noqa: PLR0913  # one argument for each option of the command
     that does not fit its budget also gives a page, which shows what is required; the exit status is
     2 then.
     """
-    from promptkit.cli.input.props import read_props
-    from promptkit.cli.input.target import load_target
+    from promptkit.cli.input.target import load_target, read_props
 
     check_output(output, force=force)
     element = load_target(source, read_props(props))

@@ -16,7 +16,7 @@ import attrs
 import click
 from click.core import ParameterSource
 
-from promptkit import tokens
+from promptkit import bench, tokens
 from promptkit.cli.corpus_run import (
     check_inputs,
     engine_options,
@@ -43,7 +43,6 @@ from promptkit.cli.output.terminal import (
 from promptkit.lab import corpus, replay as replays
 
 if TYPE_CHECKING:
-    from promptkit.lab.replay.advice import Advice
     from promptkit.messages import Json
 
 DEFAULT_WINDOW = 128_000
@@ -56,9 +55,7 @@ MIN_WINDOW = 1_000
 def _list_policies(ctx: click.Context, _parameter: click.Parameter, wanted: object) -> None:
     """Print the policies and end the command, before its arguments are looked at."""
     if wanted:
-        from promptkit.lab.replay.policies.registry import describe_policies
-
-        click.echo(describe_policies())
+        click.echo(replays.describe_policies())
         ctx.exit()
 
 
@@ -263,7 +260,6 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     """
     from promptkit.cli.output.tables import print_replay
     from promptkit.lab.engines import open_engine
-    from promptkit.lab.replay.runner import sum_results
 
     results_file = output if isinstance(output, Path) and output.suffix == ".json" else None
     rows = None if results_file else output
@@ -316,7 +312,7 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
     failures = [result for result in all_results if isinstance(result, replays.FailedFile)]
     if not results:
         usage_error(failures[0].describe())
-    total = sum_results(
+    total = replays.sum_results(
         results, options, file=results[0].file if len(results) == 1 else f"{len(results):,} files"
     )
     text = replays.results_to_json(all_results, total)
@@ -359,22 +355,22 @@ def _check_combination(ctx: click.Context, rows: Path | str | None) -> None:
 
 def _advise(
     files: list[Path | str], options: replays.ReplayOptions, window: int, executor: Executor
-) -> Advice:
+) -> replays.Advice:
     """Return a recommendation for a window."""
-    from promptkit.lab.replay.advice import CANDIDATES, advise
-
     chosen = attrs.evolve(
-        options, policies=CANDIDATES, rules=attrs.evolve(options.rules, window=window)
+        options, policies=replays.CANDIDATES, rules=attrs.evolve(options.rules, window=window)
     )
     results: list[replays.FileResult] = []
     for result in _play(files, chosen, executor, f"Replaying at {window:,}"):
         if isinstance(result, replays.FailedFile):
             usage_error(result.describe())
         results.append(result)
-    return advise(results, chosen)
+    return replays.advise(results, chosen)
 
 
-def _show_advice(found: list[Advice], model: str, *, as_json: bool, output: Path | None) -> None:
+def _show_advice(
+    found: list[replays.Advice], model: str, *, as_json: bool, output: Path | None
+) -> None:
     """Write recommendations as JSON, and print them."""
     text = json.dumps({"model": model, "windows": [each.to_json() for each in found]}, indent=1)
     if output:
@@ -394,7 +390,6 @@ def _write_rows(  # noqa: PLR0913  # keywords
 ) -> corpus.CorpusSummary:
     """Write the rows, and print the table of all files together."""
     from promptkit.cli.output.tables import print_replay
-    from promptkit.lab.replay.runner import sum_results
 
     total: replays.FileResult | None = None
     numbers = count(1)
@@ -403,7 +398,7 @@ def _write_rows(  # noqa: PLR0913  # keywords
         nonlocal total
         number = next(numbers)
         result = corpus.ReplayJob.read_totals(totals)
-        total = sum_results(
+        total = replays.sum_results(
             [result] if total is None else [total, result],
             options,
             file=result.file if number == 1 else f"{number:,} files",
@@ -498,12 +493,11 @@ def _check_outputs(
     if views and (plot is None or plot.suffix != ".html"):
         usage_error("--views needs --plot with an .html file, which links to the pages.")
     if plot:
-        from promptkit.bench.plot import check_drawable
-        from promptkit.lab.replay.plot import MAX_FILES
-
-        check_drawable(plot.suffix)
-        if len(files) > MAX_FILES:
-            usage_error(f"a picture shows at most {MAX_FILES} files, and {len(files)} are named.")
+        bench.check_drawable(plot.suffix)
+        if len(files) > replays.MAX_FILES:
+            usage_error(
+                f"a picture shows at most {replays.MAX_FILES} files, and {len(files)} are named."
+            )
     recordings = {
         Path(file).resolve() for file in files if isinstance(file, Path) or not is_url(file)
     }

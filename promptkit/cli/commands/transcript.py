@@ -285,16 +285,14 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
     stands for it. FILE is a transcript, or a recording in any format that `promptkit import` reads.
     The page needs no network and no server.
     """
-    from promptkit.lab.replay.conversation_log import RECORDED
-
     _check_exists(file)
-    names = tuple(dict.fromkeys(sources)) or (RECORDED,)
+    names = tuple(dict.fromkeys(sources)) or (replays.RECORDED,)
     if len(names) > MAX_SOURCES:
         usage_error(
             f"a page shows at most {MAX_SOURCES} policies side by side, and {len(names)} are named."
         )
     for name in names:
-        if name != RECORDED:
+        if name != replays.RECORDED:
             replays.find_policy(name)
     if isinstance(file, Path) and str(output) != "-" and output.resolve() == file.resolve():
         usage_error(f"{output} is the recording itself: name another file.")
@@ -335,7 +333,7 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
 @json_option
 def tree(*, file: Path | str, as_json: bool) -> None:
     """Show a conversation and those that came of it: one line for each sub-agent and each handoff, with its task, its transcript and its size."""
-    from promptkit.cli.output.transcript_tree import show_tree
+    from promptkit.cli.output.transcript import show_tree
 
     show_tree(str(_check_exists(file)), as_json=as_json)
 

@@ -13,13 +13,13 @@ import click
 from promptkit.cli.output.terminal import echo_wrapped, escape_control_chars, read_width
 from promptkit.cli.output.transcript import read_entries
 from promptkit.lab.replay import (
+    PARTS,
     ConversationLog,
     LoggedRequest,
     LogOptions,
     log_conversation,
     log_path,
 )
-from promptkit.lab.replay.conversation_log import PARTS
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.tokens import read_prices, tokenizer_for
 from promptkit.transcript import build_view

@@ -1,32 +1,50 @@
-"""Load the component or the template that a command line names."""
+"""Load the component or the template that a command line names, and read its props from JSON.
+
+Props are converted to the types of the component's annotations. The conversion is lenient: plain
+values are passed on as they are, because the component validates them, and annotations that exist
+only for type checkers are skipped. Errors name the place in the JSON, such as `history[1].content`.
+"""
 
 from __future__ import annotations
 
+import builtins
+import difflib
 import importlib
 import importlib.util
 import inspect
+import json
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
-from typing import TypeAlias
+from types import GenericAlias, ModuleType, SimpleNamespace, UnionType
+from typing import TypeAlias, Union, get_args, get_origin, get_type_hints
+
+import attrs
+import cattrs
+from cattrs.cols import list_structure_factory
+from cattrs.errors import ForbiddenExtraKeysError
 
 from promptkit import (
     AssistantMessage,
     Child,
+    Message,
+    Part,
     PromptElement,
     Sizing,
     SystemMessage,
     Template,
+    ToolCall,
+    ToolDefinition,
     ToolMessage,
     ToolRound,
     UserMessage,
     component,
 )
-from promptkit.cli.input.props import convert_prop, resolve_hints, suggest
 from promptkit.cli.output.terminal import usage_error
 from promptkit.elements.element import flatten
 from promptkit.errors import TreeError
+from promptkit.messages import as_mapping
 
 Props: TypeAlias = "Mapping[str, object]"
 
@@ -201,3 +219,198 @@ class TemplatePrompt(PromptElement):
             if isinstance(item, PromptElement):
                 waiting += item.children
         return UserMessage()[content]
+
+
+def read_props(path: Path | None) -> Mapping[str, object]:
+    """Read props from a JSON file; `-` reads stdin, None is no props.
+
+    Fails for anything but a JSON object.
+    """
+    if path is None:
+        return {}
+    try:
+        text = (sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()).decode("utf-8")
+    except OSError as error:
+        usage_error(f"cannot read {path}: {error.strerror}.")
+    except UnicodeDecodeError:
+        usage_error(f"{path} is not UTF-8 text.")
+    try:
+        props: object = json.loads(text)
+    except json.JSONDecodeError as error:
+        usage_error(f"{path}:{error.lineno}:{error.colno}: invalid JSON: {error.msg}.")
+    except RecursionError:
+        usage_error(f"{path}: the JSON is nested too deeply.")
+    fields = as_mapping(props)
+    if not isinstance(props, dict):
+        usage_error(
+            f'{path} contains a JSON {type(props).__name__}: use an object, such as {{"query": "…"}}.'
+        )
+    return fields
+
+
+def convert_prop(value: object, hint: object, where: str) -> object:
+    """Convert a JSON value to the type of its annotation.
+
+    An object becomes a Message, ToolCall, ToolDefinition or attrs instance; a list becomes a tuple,
+    or a list if the annotation says so. Values without a matching annotation are returned
+    unchanged.
+
+    Args:
+        value: The JSON value.
+        hint: The annotation, resolved by `resolve_hints`.
+        where: The place in the JSON, for error messages.
+
+    Returns:
+        The converted value.
+
+    Raises:
+        click.UsageError: An object does not match its type.
+    """
+    try:
+        return _converter.get_structure_hook(hint)(value, hint)
+    except cattrs.BaseValidationError as error:
+        # A field that is missing is often the one that is misspelt.
+        problem, _, place = min(
+            cattrs.transform_error(error, path=where, format_exception=_explain),
+            key=lambda each: not each.startswith("unknown field"),
+        ).rpartition(" @ ")
+        usage_error(f"{place}: {problem.removesuffix('.')}.")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the known name that a misspelt one is most like; empty if none is."""
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def _explain(error: BaseException, _: type | None) -> str:
+    if isinstance(error, ForbiddenExtraKeysError):
+        name = min(error.extra_fields)
+        known = [field.alias for field in attrs.fields(error.cl) if field.init]
+        return f"unknown field {name!r}.{suggest(name, known)} Use {', '.join(known)}."
+    return "the field is missing" if isinstance(error, KeyError) else str(error)
+
+
+class _Unresolved:
+    """Placeholder for a name in an annotation that exists only for type checkers."""
+
+    def __class_getitem__(cls, item: object) -> GenericAlias:
+        """Return a placeholder for a subscription such as `Name[int]`, too."""
+        return GenericAlias(cls, item)
+
+
+# A module may import these for type checkers only. The names still identify them.
+KNOWN_NAMES: Mapping[str, object] = {
+    "Mapping": Mapping,
+    "Message": Message,
+    "Sequence": Sequence,
+    "ToolCall": ToolCall,
+    "ToolDefinition": ToolDefinition,
+}
+
+
+class _Names(dict[str, object]):
+    """The names that the annotations of a class or function use and its module does not have when it runs."""
+
+    def __init__(self, owner: object) -> None:
+        super().__init__()
+        self.module = vars(sys.modules.get(getattr(owner, "__module__", ""), builtins))
+
+    def __missing__(self, name: str) -> object:
+        if name in self.module or hasattr(builtins, name):
+            raise KeyError(name)
+        return KNOWN_NAMES.get(name, _Unresolved)
+
+
+def resolve_hints(owner: Callable[..., object]) -> Mapping[str, object]:
+    """Return the annotations of a component or a function as types, without those that cannot be resolved."""
+    hints: dict[str, object] = {}
+    for each in reversed(inspect.getmro(owner)) if inspect.isclass(owner) else [owner]:
+        names = _Names(each)
+        # Each annotation is resolved on its own, so that one that cannot be resolved does not
+        # affect the others.
+        for name, annotation in inspect.get_annotations(each).items():
+            holder = SimpleNamespace(__annotations__={"hint": annotation})
+            with suppress(AttributeError, SyntaxError, TypeError):
+                hints[name] = get_type_hints(holder, names.module, names)["hint"]
+    return hints
+
+
+_Hook = Callable[[object, object], object]
+
+
+def _keep(value: object, _: object) -> object:
+    return value
+
+
+def _only(kind: type, convert: Callable[[object], object]) -> _Hook:
+    """Return a hook that converts the values of one type of JSON, and keeps all others."""
+    return lambda value, _: convert(value) if isinstance(value, kind) else value
+
+
+def _has_items(hint: object, kind: type) -> bool:
+    """Return whether a hint is for a kind of containers, and says of what."""
+    origin = get_origin(hint)
+    return inspect.isclass(origin) and issubclass(origin, kind) and bool(get_args(hint))
+
+
+def _make_list_hook(hint: type, converter: cattrs.Converter) -> _Hook:
+    structure = list_structure_factory(hint, converter)
+
+    def convert(value: object) -> object:
+        items: list[object] = structure(value, hint)
+        return items if get_origin(hint) is list else tuple(items)
+
+    return _only(list, convert)
+
+
+def _make_mapping_hook(hint: object, converter: cattrs.Converter) -> _Hook:
+    structure = converter.gen_structure_mapping(hint)
+    return _only(dict, lambda value: structure(as_mapping(value), hint))
+
+
+def _make_union_hook(hint: object, converter: cattrs.Converter) -> _Hook:
+    def convert(value: object, _: object) -> object:
+        options = (converter.get_structure_hook(each)(value, each) for each in get_args(hint))
+        return next((converted for converted in options if converted is not value), value)
+
+    return convert
+
+
+def _make_object_hook(kind: type[attrs.AttrsInstance], converter: cattrs.Converter) -> _Hook:
+    try:
+        attrs.resolve_types(kind, localns=_Names(kind))
+    except (AttributeError, NameError, SyntaxError, TypeError):
+        return _keep
+    structure = converter.gen_structure_attrs_fromdict(kind)
+    read = _unwrap if kind in (ToolCall, ToolDefinition) else as_mapping
+    return _only(dict, lambda value: structure(read(value), kind))
+
+
+def _unwrap(written: object) -> Mapping[str, object]:
+    """Return a tool or a call in OpenAI's form, which has its fields under `function`, in the plain one."""
+    fields = as_mapping(written)
+    return {
+        **{key: value for key, value in fields.items() if key not in ("type", "function")},
+        **as_mapping(fields.get("function")),
+    }
+
+
+def _is_union(hint: object) -> bool:
+    # A message reads its content itself, whatever parts of a provider it has.
+    return get_origin(hint) in (Union, UnionType) and hint != Part
+
+
+_converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
+_converter.register_structure_hook_func(lambda _: True, _keep)
+for _kind in (bool, bytes, float, int, str):  # which cattrs would convert
+    _converter.register_structure_hook(_kind, _keep)
+_converter.register_structure_hook_factory(
+    lambda hint: inspect.isclass(hint) and attrs.has(hint) and not issubclass(hint, PromptElement),
+    _make_object_hook,
+)
+_converter.register_structure_hook_factory(lambda hint: _has_items(hint, Sequence), _make_list_hook)
+_converter.register_structure_hook_factory(
+    lambda hint: _has_items(hint, Mapping), _make_mapping_hook
+)
+_converter.register_structure_hook_factory(_is_union, _make_union_hook)

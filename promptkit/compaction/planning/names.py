@@ -13,13 +13,19 @@ from functools import lru_cache
 
 from promptkit.messages import Message, ToolCall, as_mapping, as_sequence
 
+# Sets of characters have those of ASCII first: each is looked up in a table, and in no category.
+_LETTER = r"[0-9A-Za-z_~@\w]"
+_NO_LETTER = r"[^0-9A-Za-z_~@\w]"
+_GAP = r" \n\r\t\"#$%&'()*,:;<=>?\[\\\]^`{|}!"
 # A run of characters without the punctuation around it. The pattern matches every character at most
 # once: text between two matches is not searched again.
-_RUN = re.compile(r"[\w~@]++(?:[./+\-]++[\w~@]++)*+")
-# The same after words of letters alone, which are no names and most of what is said: they are passed
-# over in one match. Something matches everywhere, so that no word is passed over twice.
+_RUN_PATTERN = rf"{_LETTER}++(?:[./+\-]++{_LETTER}++)*+"
+_RUN = re.compile(_RUN_PATTERN)
+# The same after words of letters alone, which are no names and most of what is said: many are passed
+# over at once, and so are numbers. Something matches everywhere, so that no word is passed over twice.
 _CANDIDATE = re.compile(
-    r"(?:[A-Za-z][a-z]*+[^\w~@./+\-]++)*+(?:([\w~@]++(?:[./+\-]++[\w~@]++)*+)[^\w~@]*+|[^\w~@]++|\Z)"
+    rf"(?:[A-Z]*+[a-z{_GAP}]*[{_GAP}])*+"
+    rf"(?:[0-9]++[{_GAP}]|({_RUN_PATTERN})[./+\-{_GAP}]*+|{_NO_LETTER}++|\Z)"
 )
 _CAMEL_CASE = re.compile(r"[a-z][A-Z]|[A-Z][a-z]+[A-Z]")
 

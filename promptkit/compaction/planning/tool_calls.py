@@ -119,7 +119,14 @@ def find_file_call(
     >>> find_file_call("mcp__files__read_many_files", {"paths": ["a.py", "b.py"]})
     FileCall(use='read', paths=('a.py', 'b.py'))
     """
-    rule = next((each for each in list_rules(tool, rules) if _holds(each, arguments)), None)
+    rule = next(
+        (
+            each
+            for each in list_rules(tool, rules)
+            if each.when is None or arguments.get(each.when[0]) in each.when[1]
+        ),
+        None,
+    )
     paths = _find_paths(arguments, rule) if rule else ()
     if not paths:
         patched = tuple(
@@ -164,10 +171,6 @@ def _find_patched(text: str) -> Iterator[str]:
         path = match[1] or match[2]
         if path != "/dev/null" and (match[1] or "@@" in text):
             yield path
-
-
-def _holds(rule: FileRule, arguments: Mapping[str, object]) -> bool:
-    return rule.when is None or arguments.get(rule.when[0]) in rule.when[1]
 
 
 def _find_paths(arguments: Mapping[str, object], rule: FileRule) -> tuple[str, ...]:

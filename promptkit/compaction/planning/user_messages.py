@@ -22,7 +22,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
 from promptkit.tokens import Tokenizer
-from promptkit.tokens.truncation import truncate_text
+from promptkit.tokens.truncation import cut_text, truncate_text
 from promptkit.transcript import ViewItem
 from promptkit.transcript.log.view import escape_block_tags
 
@@ -39,8 +39,8 @@ SHORTENED_TOKENS = 24
 OTHERS_DIVISOR = 4
 """Messages that are shortened get at most a quarter of the text."""
 
-_START = r"(?:^|(?<=[.!?:;,\u2014] )|(?<=[-*\u2022] ))[ \t]*+"
-"""Matches the beginning of a clause, or of an item of a list."""
+_CLAUSE_END = re.compile(r"[.!?:;,\u2014*\u2022-] ")
+"""Ends where another clause of a line begins, or an item of a list."""
 
 _GERMAN_ORDERS = (
     "(?:push|committ?|merg|fass|lösch|änder|benutz|nutz|verwend|schreib|mach|lad|installier|rühr|füg|entfern|bearbeit|"
@@ -59,7 +59,7 @@ _PORTUGUESE_ORDERS = (
 _WORDS = {
     "never": r"never(?! ?mind\b)",
     "don'|don\u2019|dont|do not": r"(?:don['\u2019]?t|do not)(?! (?:worry|mind|bother|hesitate)\b)",
-    " not": r"(?:must|shall|should|may) not",
+    "must not|shall not|should not|may not": "must not|shall not|should not|may not",
     "mustn|shouldn": r"(?:must|should)n['\u2019]?t",
     "you can": r"you (?:can['\u2019]?t|cannot|can not)",
     "without": r"without(?! (?:any )?(?:errors?|problems?|issues?|warnings?|fail\w*|crash\w*|success|trouble)\b)",
@@ -78,31 +78,46 @@ _WORDS = {
     "не ": r"не (?:надо|делай|трогай|меняй|удаляй)\w*",
 }
 _ORDERS = {
-    "nicht|kein": rf"{_START}(?:bitte )?(?:{_GERMAN_ORDERS}) (?:[^.!?\n]{{0,80}} )?(?:nicht|kein\w*)\b",
-    "ne |n'|n\u2019": rf"{_START}n(?:e |['\u2019])[^.!?\n]{{0,40}} (?:pas|jamais|rien|plus|aucun\w*)\b",
-    "no ": rf"{_START}(?:por favor,? )?no (?:(?:me|lo|la|los|las|le|se) )?(?:{_SPANISH_ORDERS})\w*\b(?! (?:of|were|are|found)\b)"
-    rf"|{_START}no (?!(?:\w+ )?(?:such|problems?|idea|worries|rush|luck|thanks|one|way|matter|need|doubt|errors?|failures?|issues?"
+    "nicht|kein": rf"(?:bitte )?(?:{_GERMAN_ORDERS}) (?:[^.!?\n]{{0,80}} )?(?:nicht|kein\w*)\b",
+    "ne |n'|n\u2019": r"n(?:e |['\u2019])[^.!?\n]{0,40} (?:pas|jamais|rien|plus|aucun\w*)\b",
+    "no ": rf"(?:por favor,? )?no (?:(?:me|lo|la|los|las|le|se) )?(?:{_SPANISH_ORDERS})\w*\b(?! (?:of|were|are|found)\b)"
+    r"|no (?!(?:\w+ )?(?:such|problems?|idea|worries|rush|luck|thanks|one|way|matter|need|doubt|errors?|failures?|issues?"
     r"|changes?|differences?|results?|output|I|you|it|we|they|that|this|longer|more)\b)"
     r"(?![^\n]{0,60}\b(?:are|is|was|were|has|have|had|found|failed|passed|ran|works?|exists?|needed|changed|made|left|yet)\b)"
     r"[^\W\d][\w '-]{4,50}(?=[.!;]?\s*$)",
+    "non ": r"non (?:toccate|usate|modificate|cancellate|fate|\w+[aei]r(?:e|l[oaie]))\b",
+    "не ": r"(?:пожалуйста,? )?не (?!очень|весь|есть)\w+(?:[аяеую]й|[аяеую]йте|ь|ьте|ите)\b",
+}
+"""Known by their place, at the start of a clause."""
+_FORMS = {
     "não ": rf"\bnão (?:(?:me|o|a|os|as|se) )?(?:{_PORTUGUESE_ORDERS})\w*\b",
-    "non ": rf"{_START}non (?:toccate|usate|modificate|cancellate|fate|\w+[aei]r(?:e|l[oaie]))\b",
-    "не ": rf"{_START}(?:пожалуйста,? )?не (?!очень|весь|есть)\w+(?:[аяеую]й|[аяеую]йте|ь|ьте|ите)\b",
     "不|禁|勿|别": r"不要|不得|不可|不准|不许|禁止|勿|(?<![特分区类级辨识鉴差个性告离])别(?![的人名处])",
     "な|마|금지": r"しないで|ないでください|(?<!あ)[うくすつぬぶむるぐ]な(?=よ?(?:[\u3002\uff01!\s]|$))|하지 ?마|금지",
 }
-"""Known by the form of the verb, or by their place."""
+"""Known by the form of the verb."""
+
+
+class _Prohibition(NamedTuple):
+    """A way in which a user forbids something."""
+
+    clue: str
+    """Text in small letters that each text with this prohibition has."""
+    pattern: str
+    opens_clause: bool
+    """The pattern matches at the start of a clause."""
+
 
 _PROHIBITIONS = tuple(
-    (clue, pattern)
-    for clues, pattern in [
-        *((clues, rf"(?<!--)\b(?:{words})\b") for clues, words in _WORDS.items()),
-        *_ORDERS.items(),
+    _Prohibition(clue, pattern, opens_clause)
+    for clues, pattern, opens_clause in [
+        *((clues, rf"(?<!--)\b(?:{words})\b", False) for clues, words in _WORDS.items()),
+        *((clues, rf"[ \t]*+(?:{order})", True) for clues, order in _ORDERS.items()),
+        *((clues, form, False) for clues, form in _FORMS.items()),
     ]
     for clue in clues.split("|")
 )
-"""Patterns of words with which a user forbids something. Each is searched only in a text that has
-its clue in small letters, as few do: all of them at once take eight times as long."""
+"""Each is searched only in a text that has its clue, as few do: all of them at once take eight times
+as long."""
 
 _STATEMENT = re.compile(
     r"\?[\"')\]]*$|\bmay or may not\b|\bno longer\b|\bif (?:I|we|you|they|it) (?:don['\u2019]?t|do not)\b"
@@ -118,9 +133,13 @@ _ASSENT = re.compile(
 """Asks for assent at the end of an order, which is no question."""
 
 _SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.B\.)(?<!\bz\. B\.)(?<!\bz\.)(?<!\bd\.h\.)\s+|(?<=[\u3002\uff01\uff1f])|\n+",
+    r"\s(?<=[.!?\u3002\uff01\uff1f]\s)(?<!\be\.g\.\s)(?<!\bi\.e\.\s)(?<!\bz\.B\.\s)(?<!\bz\. B\.\s)(?<!\bz\.\s)(?<!\bd\.h\.\s)\s*",
     re.IGNORECASE,
 )
+"""White space between two sentences. It begins with the white space, not with what is before it: so it
+is searched for in a quarter of the time."""
+_WIDE_END = re.compile(r"[\u3002\uff01\uff1f]")
+"""Ends a sentence without white space after it."""
 
 _COMMENTS = ("#", "//", "/*", "<!--", ">>>", "$ ")
 """Begin lines of code that no fence marks."""
@@ -354,6 +373,8 @@ def mask_quoted(text: str) -> str:
 
     Their words are not the user's. A fence that nothing closes stays.
     """
+    if "```" not in text and "~~~" not in text and ATTACHMENT_END not in text:
+        return text
     lines = text.split("\n")
     last = max((at for at, line in enumerate(lines) if line == ATTACHMENT_END), default=-1)
     closing, start, cut = "", 0, -1
@@ -379,28 +400,9 @@ def mask_quoted(text: str) -> str:
     return "\n".join(lines)
 
 
-@lru_cache(KNOWN_TEXTS)
 def forbids(text: str) -> bool:
     """Return whether a text has words that forbid something."""
-    clued = _find_clued(text, _PROHIBITIONS)
-    return any(_has_prohibition(line, clued) for line in text.split("\n")) if clued else False
-
-
-def _find_clued(text: str, known: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
-    """Return the prohibitions whose clues a text has."""
-    folded = text.casefold()
-    return [each for each in known if each[0] in folded]
-
-
-def _has_prohibition(line: str, clued: Sequence[tuple[str, str]]) -> bool:
-    """Return whether a line, or a part of one, has one of these prohibitions."""
-    found = _find_clued(line, clued)
-    return any(_compile_prohibition(pattern).search(line) for _, pattern in found)
-
-
-@cache
-def _compile_prohibition(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+    return _find_prohibitions(text)[0]
 
 
 def find_constraints(texts: Iterable[str]) -> tuple[str, ...]:
@@ -409,25 +411,52 @@ def find_constraints(texts: Iterable[str]) -> tuple[str, ...]:
     Questions, and sentences that say how something is, do not count, and neither do attached files
     and code.
     """
-    return tuple(dict.fromkeys(chain.from_iterable(map(_find_constraints, texts))))
+    return tuple(dict.fromkeys(chain.from_iterable(_find_prohibitions(text)[1] for text in texts)))
 
 
 @lru_cache(KNOWN_TEXTS)
-def _find_constraints(text: str) -> tuple[str, ...]:
+def _find_prohibitions(text: str) -> tuple[bool, tuple[str, ...]]:
+    """Return whether a text has words that forbid something, and its constraints."""
     clued = _find_clued(text, _PROHIBITIONS)
+    if not clued:
+        return False, ()
     sentences = (
         sentence.strip()
-        for line in (mask_quoted(text).split("\n") if clued else ())
+        for line in mask_quoted(text).split("\n")
         if _find_clued(line, clued) and not _is_code(line.strip())
-        for sentence in _SENTENCE_END.split(line)
+        for sentence in _SENTENCE_END.split(_WIDE_END.sub(r"\g<0>\n", line))
     )
-    return tuple(
+    constraints = tuple(
         sentence
         for sentence in sentences
         if len(sentence) <= MAX_CONSTRAINT_CHARACTERS
         and _has_prohibition(sentence, clued)
         and not _STATEMENT.search(_ASSENT.sub("", sentence))
     )
+    return any(_has_prohibition(line, clued) for line in text.split("\n")), constraints
+
+
+def _find_clued(text: str, known: Sequence[_Prohibition]) -> Sequence[_Prohibition]:
+    """Return the prohibitions whose clues a text has."""
+    folded = text.casefold()
+    return [each for each in known if each.clue in folded]
+
+
+def _has_prohibition(line: str, clued: Sequence[_Prohibition]) -> bool:
+    """Return whether a line, or a part of one, has one of these prohibitions."""
+    found = _find_clued(line, clued)
+    starts = [0, *(end.end() for end in _CLAUSE_END.finditer(line))] if found else ()
+    return any(
+        any(pattern.match(line, at) for at in starts) if opens_clause else pattern.search(line)
+        for pattern, opens_clause in (
+            (_compile_prohibition(each.pattern), each.opens_clause) for each in found
+        )
+    )
+
+
+@cache
+def _compile_prohibition(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
 
 
 def _is_code(line: str) -> bool:
@@ -443,14 +472,17 @@ def mark_invented_quotes(text: str, said: Iterable[str]) -> str:
     >>> print(mark_invented_quotes('The user said "drop the table".', ["Keep the table."]))
     The user said "drop the table" [not the user's words].
     """
-    known = [f" {_join_words(each)} " for each in said]
+
+    @cache
+    def join_said() -> Sequence[str]:  # thousands of words, which few summaries need
+        return [f" {_join_words(each)} " for each in said]
 
     def is_said(quoted: str) -> bool:
         split: list[str] = _ELLIPSIS.split(quoted)
         pieces = [words for piece in split if (words := _join_words(piece))]
         # scripts without spaces have no words to compare
         wanted = [f" {piece} " if piece.isascii() else piece for piece in pieces]
-        return any(all(piece in each for piece in wanted) for each in known)
+        return any(all(piece in each for piece in wanted) for each in join_said())
 
     named = _find_items_of_person(text)
 
@@ -527,7 +559,7 @@ def _fit(
         room = min(room, most) - line.frame
         shown = line.text
         if room < max(1, line.tokens):
-            shown = truncate_text(shown, room, head=0.5, marker=MARKER, tokenizer=tokenizer)
+            shown = cut_text(shown, room, head=0.5, marker=MARKER, tokenizer=tokenizer)
         if shown != line.text and shown in {"", MARKER}:
             break
         kept[order[rank]] = line.mark + shown

@@ -172,7 +172,7 @@ def discard_stale(state: PolicyState) -> Decision | None:
     """Discard a background summary whose source messages have changed."""
     return (
         DiscardSummary(reason=Reason(why="the history changed after the summary was started"))
-        if state.stale and state.background in {"running", "ready"}
+        if state.stale and state.has_summary
         else None
     )
 
@@ -186,9 +186,14 @@ def apply_or_discard(threshold: float = 0.65) -> Rule:
         ratio = state.ratio
         if not state.enabled:
             return DiscardSummary(reason=Reason(why="automatic compaction is off", ratio=ratio))
-        why = "the conversation is small enough without the summary"
         return (
-            DiscardSummary(reason=Reason(why=why, ratio=ratio, threshold=threshold))
+            DiscardSummary(
+                reason=Reason(
+                    why="the conversation is small enough without the summary",
+                    ratio=ratio,
+                    threshold=threshold,
+                )
+            )
             if ratio is None or ratio < threshold
             else ApplySummary(
                 reason=Reason(why="a summary is ready", ratio=ratio, threshold=threshold)
@@ -255,11 +260,15 @@ def _use_background(
 
 def _ignore_refusal(state: PolicyState) -> NoAction | None:
     """Ignore the refusal of a model that the conversation no longer uses: it says nothing about the current model's window."""
-    why = f"{state.refused_by} refused the request, but the model is now {state.model}"
     return (
         None
         if state.refused_by in {None, state.model}
-        else NoAction(reason=Reason(why=why, ratio=state.ratio))
+        else NoAction(
+            reason=Reason(
+                why=f"{state.refused_by} refused the request, but the model is now {state.model}",
+                ratio=state.ratio,
+            )
+        )
     )
 
 
@@ -314,7 +323,7 @@ def start_background(
 
 def _find_obstacle(state: PolicyState, target_ratio: float, breaker: int) -> str | None:
     """Return why a background summary that is due cannot start, or None if it can."""
-    if state.background in {"running", "ready"}:
+    if state.has_summary:
         return f"a summary is {state.background}"
     return state.unreachable(_take_share(state, target_ratio)) or state.attempts_exhausted(
         1, breaker, ignore_failed=True
@@ -331,18 +340,16 @@ def start_background_at(threshold: float, *, breaker: int = 3) -> Rule:
     """Make a rule for after a render: start a background summary from the ratio `threshold` on, with any cache state, as Copilot CLI does."""
 
     def rule(state: PolicyState) -> Decision | None:
-        ratio = state.ratio
-        if (
-            state.phase != "rendered"
-            or ratio is None
-            or ratio < threshold
-            or state.background in {"running", "ready"}
-        ):
+        if state.phase != "rendered" or not state.reaches(threshold) or state.has_summary:
             return None
-        why = state.attempts_exhausted(1, breaker, ignore_failed=True)
-        if state.compacted or state.pruned:
-            why = "this request was already reduced"
-        reason = Reason(why=why or "at the background threshold", ratio=ratio, threshold=threshold)
+        why = (
+            "this request was already reduced"
+            if state.compacted or state.pruned
+            else state.attempts_exhausted(1, breaker, ignore_failed=True)
+        )
+        reason = Reason(
+            why=why or "at the background threshold", ratio=state.ratio, threshold=threshold
+        )
         return NoAction(reason=reason) if why else StartBackground(reason=reason)
 
     return rule
@@ -366,11 +373,12 @@ def block_at(
     """
 
     def rule(state: PolicyState) -> Decision | None:
-        ratio = state.ratio
-        if state.phase != "before_render" or ratio is None or ratio < threshold or state.compacted:
+        if state.phase != "before_render" or not state.reaches(threshold) or state.compacted:
             return None
         reason = Reason(
-            why="a summary is needed before the next request", ratio=ratio, threshold=threshold
+            why="a summary is needed before the next request",
+            ratio=state.ratio,
+            threshold=threshold,
         )
         return _use_background(state, reason, wait_seconds) or _limit(
             Compact(trigger=THRESHOLD, reason=reason, seconds=wait_seconds),
@@ -414,29 +422,22 @@ def compact_at(
     Returns:
         The rule.
     """
-
-    def rule(state: PolicyState) -> Decision | None:
-        ratio = state.ratio
-        if (
-            state.phase != "before_render"
-            or ratio is None
-            or ratio < threshold
-            or state.compacted
-            or state.background in {"running", "ready"}
-        ):
-            return None
-        return _limit(
+    return lambda state: (
+        _limit(
             Compact(
                 trigger=THRESHOLD,
-                reason=Reason(why="at the threshold", ratio=ratio, threshold=threshold),
+                reason=Reason(why="at the threshold", ratio=state.ratio, threshold=threshold),
             ),
             state,
             attempts,
             breaker,
             target_tokens=_take_share(state, threshold),
         )
-
-    return rule
+        if state.phase == "before_render"
+        and state.reaches(threshold)
+        and not (state.compacted or state.has_summary)
+        else None
+    )
 
 
 def compact_above(
@@ -463,17 +464,12 @@ def compact_above(
     """
 
     def rule(state: PolicyState) -> Decision | None:
-        limit = max_tokens(state.budget)
-        if (
-            state.phase not in phases
-            or state.compacted
-            or limit is None
-            or state.tokens is None
-            or state.tokens < limit
-            or (state.tokens == limit and not inclusive)
-        ):
+        limit, tokens = max_tokens(state.budget), state.tokens
+        if state.phase not in phases or state.compacted or limit is None or tokens is None:
             return None
-        why = f"{state.tokens:,} tokens, the limit is {int(limit):,}"
+        if tokens < limit or (tokens == limit and not inclusive):
+            return None
+        why = f"{tokens:,} tokens, the limit is {int(limit):,}"
         return _limit(
             Compact(trigger=trigger, reason=Reason(why=why, ratio=state.ratio)),
             state,
@@ -500,43 +496,42 @@ def compact_on(*phases: Phase, attempts: int = 1, breaker: int = 3) -> Rule:
     Returns:
         The rule.
     """
-
-    def rule(state: PolicyState) -> Decision | None:
-        if (
-            state.phase not in phases
-            or state.compacted
-            or (state.phase == "model_switch" and not state.to_smaller_window)
-        ):
-            return None
-        reason = Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio)
-        return _ignore_refusal(state) or _limit(
-            Compact(trigger=state.phase, reason=reason), state, attempts, breaker
+    return lambda state: (
+        _ignore_refusal(state)
+        or _limit(
+            Compact(
+                trigger=state.phase,
+                reason=Reason(why=f"due in the phase {state.phase!r}", ratio=state.ratio),
+            ),
+            state,
+            attempts,
+            breaker,
         )
-
-    return rule
+        if state.phase in phases
+        and not state.compacted
+        and (state.phase != "model_switch" or state.to_smaller_window)
+        else None
+    )
 
 
 def compact_when_idle(min_tokens: int | str, *, seconds: float) -> Rule:
     """Make a rule for the phase `idle`: compact a conversation of at least `min_tokens` after so many seconds without a message, as oh-my-pi does."""
     least = read_tokens(min_tokens)
 
-    def rule(state: PolicyState) -> Decision | None:
-        if (
-            state.phase != "idle"
-            or state.tokens is None
-            or state.tokens < least
-            or state.idle_seconds < seconds
-        ):
-            return None
-        return _limit(
+    return lambda state: (
+        _limit(
             Compact(
                 trigger="idle",
                 reason=Reason(why=f"idle for {state.idle_seconds:,.0f} seconds", ratio=state.ratio),
             ),
             state,
         )
-
-    return rule
+        if state.phase == "idle"
+        and state.tokens is not None
+        and state.tokens >= least
+        and state.idle_seconds >= seconds
+        else None
+    )
 
 
 def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rule:
@@ -555,13 +550,13 @@ def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rul
     """
 
     def rule(state: PolicyState) -> Decision | None:
-        ratio, saved, superseded = state.ratio, state.prunable_tokens, state.superseded_tokens
+        saved, superseded = state.prunable_tokens, state.superseded_tokens
         all_of_them = saved >= max(1, least_saving)
         if (
             state.phase != "before_render"
             or not state.enabled
-            or state.background in {"running", "ready"}
-            or (state.warm and (ratio is None or ratio < warm_ratio))
+            or state.has_summary
+            or (state.warm and not state.reaches(warm_ratio))
             or not (all_of_them or (superseded and not state.warm))
         ):
             return None
@@ -569,7 +564,7 @@ def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rul
         return Prune(
             reason=Reason(
                 why=f"replacing {what} results saves {tokens:,} tokens",
-                ratio=ratio,
+                ratio=state.ratio,
                 threshold=warm_ratio if state.warm else None,
                 warm=state.warm,
             ),
@@ -581,29 +576,32 @@ def prune_results(*, least_saving: int = 20_000, warm_ratio: float = 0.5) -> Rul
 
 def prune_old_reasoning(state: PolicyState) -> Decision | None:
     """Take the reasoning of earlier turns out before a render, once the cache no longer holds the conversation."""
-    if (
-        state.phase != "before_render"
-        or not state.enabled
-        or not state.reasoning_tokens
-        or state.background in {"running", "ready"}
-    ):
-        return None
-    return Prune(
-        reason=Reason(
-            why=f"the cache is cold, and the reasoning of earlier turns takes {state.reasoning_tokens:,} tokens",
-            ratio=state.ratio,
-            warm=False,
-        ),
-        only_reasoning=True,
+    return (
+        Prune(
+            reason=Reason(
+                why=f"the cache is cold, and the reasoning of earlier turns takes {state.reasoning_tokens:,} tokens",
+                ratio=state.ratio,
+                warm=False,
+            ),
+            only_reasoning=True,
+        )
+        if state.phase == "before_render"
+        and state.enabled
+        and state.reasoning_tokens
+        and not state.has_summary
+        else None
     )
 
 
 def render_pruned_if_too_large(state: PolicyState) -> Decision | None:
     """Leave the oldest messages out of a request that is too large, and never summarize; fail if the pruned request is too large."""
-    if state.phase not in TOO_LARGE:
-        return None
-    reason = Reason(why="this policy does not summarize", ratio=state.ratio)
-    return _ignore_refusal(state) or (Fail if state.pruned else RenderPruned)(reason=reason)
+    why = "this policy does not summarize"
+    return (
+        _ignore_refusal(state)
+        or (Fail if state.pruned else RenderPruned)(reason=Reason(why=why, ratio=state.ratio))
+        if state.phase in TOO_LARGE
+        else None
+    )
 
 
 def fail_if_too_large(state: PolicyState) -> Decision | None:
@@ -621,22 +619,18 @@ def promote(*phases: Phase) -> Rule:
 
     Without `phases` it applies where a request is too large.
     """
-
-    def rule(state: PolicyState) -> Decision | None:
-        if (
-            state.phase not in (phases or TOO_LARGE)
-            or state.larger_model is None
-            or not state.enabled
-            or _ignore_refusal(state) is not None
-        ):
-            return None
-        return Promote(
+    return lambda state: (
+        Promote(
             reason=Reason(
                 why=f"{state.larger_model} has a larger context window", ratio=state.ratio
             )
         )
-
-    return rule
+        if state.phase in (phases or TOO_LARGE)
+        and state.larger_model is not None
+        and state.enabled
+        and _ignore_refusal(state) is None
+        else None
+    )
 
 
 def only_before_turns(rule: Rule) -> Rule:

@@ -379,6 +379,15 @@ class PolicyState:
         """The request's share of the size from which on it overflows. None: unknown."""
         return self.budget.ratio(self.tokens)
 
+    def reaches(self, ratio: float) -> bool:
+        """Return whether the ratio is known, and not below another one."""
+        return self.ratio is not None and not self.ratio < ratio
+
+    @property
+    def has_summary(self) -> bool:
+        """Whether a background summary is running or ready."""
+        return self.background in {"running", "ready"}
+
     def unreachable(self, target_tokens: int | None) -> str | None:
         """Return why no summary can bring the request below `target_tokens`, or None if one may."""
         fixed = self.fixed_tokens

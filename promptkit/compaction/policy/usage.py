@@ -205,11 +205,13 @@ class WindowUsage:
         # transcript
         for count in filter(None, reversed(list(counts) if rereading.first is None else [])):
             rereading = rereading.after_request(
-                count.input_tokens, cached=count.cached_tokens > 0, checkpoint_id=checkpoint_id
+                count.usage.input_tokens,
+                cached=count.usage.cached_tokens > 0,
+                checkpoint_id=checkpoint_id,
             )
         tokens, cached = self._rendered_tokens, None
         if newest is not None and newest.entry_id == path[-1].id:
-            tokens, cached = newest.input_tokens, newest.cached_tokens > 0
+            tokens, cached = newest.usage.input_tokens, newest.usage.cached_tokens > 0
         return rereading.after_request(tokens, cached=cached, checkpoint_id=checkpoint_id)
 
     @property
@@ -277,12 +279,13 @@ class UsageMeter:
             if count.entry_id not in self._places:
                 continue
             newest = newest or count
-            cached = cached or count.cached_tokens > 0
-            if window is not None and count.input_tokens > window:
+            tokens = count.usage.input_tokens
+            cached = cached or count.usage.cached_tokens > 0
+            if window is not None and tokens > window:
                 # the provider may have cut that request, so that its count does not correct local
                 # ones
                 continue
-            factor = count.input_tokens / max(1, fixed_tokens + self._first_sums[count.entry_id])
+            factor = tokens / max(1, fixed_tokens + self._first_sums[count.entry_id])
             factors[count.entry_id] = min(max(factor, FACTOR_RANGE[0]), FACTOR_RANGE[1])
             if len(factors) == MAX_FACTORS:
                 break
@@ -294,11 +297,13 @@ class UsageMeter:
             else newest.tokens + local - self._sum_through(newest.entry_id),
             counted_entry_id=None if newest is None else newest.entry_id,
             factor=self._update_factor(factors),
-            cached_tokens=newest.cached_tokens if newest is not None and cached else None,
-            cached_share=newest.cached_tokens / newest.input_tokens
+            cached_tokens=newest.usage.cached_tokens if newest is not None and cached else None,
+            cached_share=newest.usage.cached_tokens / newest.usage.input_tokens
             if newest is not None and cached
             else None,
-            overflowed=newest is not None and window is not None and newest.input_tokens > window,
+            overflowed=newest is not None
+            and window is not None
+            and newest.usage.input_tokens > window,
         )
 
     def _sum_through(self, entry_id: str) -> int:
@@ -312,7 +317,14 @@ class UsageMeter:
     def _follow(self, items: Sequence[ViewItem]) -> None:
         """Update the sums: keep those of the unchanged start of the view, count the rest."""
         old = self._items
-        same = count_unchanged(old, items, _is_same)
+        same = count_unchanged(
+            old,
+            items,
+            lambda before, now: (
+                before.entry_id == now.entry_id
+                and (before.message is now.message or before.message == now.message)
+            ),
+        )
         if same == len(old) == len(items):
             return
         removed, added, sums = old[same:], items[same:], self._before
@@ -339,27 +351,18 @@ class UsageMeter:
         return statistics.median(self._factors.values()) if self._factors else 1.0
 
 
-def _is_same(before: ViewItem, now: ViewItem) -> bool:
-    return before.entry_id == now.entry_id and (
-        before.message is now.message or before.message == now.message
-    )
-
-
 @attrs.frozen(kw_only=True)
 class ProviderCount:
     """A provider's count that is valid for the current view: that of the request which `entry` answered."""
 
     entry_id: str
-    input_tokens: int
-    """Tokens of the request, cached ones included."""
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    """Tokens of the request that the provider read from its prompt cache."""
+    usage: Usage
+    """The tokens of the request, cached ones included, and of the reply."""
 
     @property
     def tokens(self) -> int:
         """The request and its reply: the start of the next request."""
-        return self.input_tokens + self.output_tokens
+        return self.usage.input_tokens + self.usage.output_tokens
 
 
 def iter_provider_counts(
@@ -395,16 +398,7 @@ def iter_provider_counts(
                 and not (window is not None and _is_too_large(path, entry, usage, model, window))
             )
             # Cached tokens are part of the input tokens: they are not added again.
-            yield (
-                ProviderCount(
-                    entry_id=entry.id,
-                    input_tokens=usage.input_tokens,
-                    output_tokens=usage.output_tokens,
-                    cached_tokens=usage.cached_tokens,
-                )
-                if is_usable
-                else None
-            )
+            yield ProviderCount(entry_id=entry.id, usage=usage) if is_usable else None
         elif isinstance(payload, Checkpoint | Edit | Reset):
             return
 
@@ -434,27 +428,20 @@ def _is_too_large(
     path: Sequence[Entry], reply: Entry, usage: Usage, model: str | None, window: int
 ) -> bool:
     """Return whether the count of a reply on a path cannot be that of a request in this window."""
+    earlier = dropwhile(lambda each: each.id != reply.id, reversed(path))
+    # those before the last compaction before the reply, newest first
+    counts = (
+        each.payload.usage.input_tokens
+        for each in dropwhile(lambda each: not isinstance(each.payload, Checkpoint), earlier)
+        if isinstance(each.payload, MessageEntry)
+        and each.payload.usage
+        and (model is None or each.payload.model in {None, model})
+    )
     return (
         usage.output_tokens > window
         or usage.input_tokens > MAX_OVERFLOW * window
-        or (usage.input_tokens > window and _overflowed_before(path, reply, model, window))
+        or (usage.input_tokens > window and next(counts, 0) > window)
     )
-
-
-def _overflowed_before(path: Sequence[Entry], reply: Entry, model: str | None, window: int) -> bool:
-    """Return whether the last count before the last compaction before a reply on a path was above the context window."""
-    compacted = False
-    for entry in dropwhile(lambda each: each.id != reply.id, reversed(path)):
-        payload = entry.payload
-        compacted = compacted or isinstance(payload, Checkpoint)
-        if (
-            compacted
-            and isinstance(payload, MessageEntry)
-            and payload.usage
-            and (model is None or payload.model in {None, model})
-        ):
-            return payload.usage.input_tokens > window
-    return False
 
 
 PARTS = {"tool": "results", "system": "system"}

@@ -11,12 +11,15 @@ from promptkit.compaction.presets.coding_agents import (
     claude_code,
     codex,
     copilot_cli,
+    gsv,
+    gsv_process,
     off,
+    oh_my_pi,
     opencode,
+    pi,
     truncate_only,
     vscode,
 )
-from promptkit.compaction.presets.pi import gsv, gsv_process, oh_my_pi, pi
 from promptkit.compaction.presets.preset import Preset
 
 PRESETS: Mapping[str, Callable[[], Preset]] = MappingProxyType(

@@ -117,7 +117,7 @@ def compact_at_break_even(  # noqa: PLR0913  # the figures of the rule
             return None
         factor = beta * (1 + (rng() - 0.5) * jitter)
         if (
-            state.background in {"running", "ready"}
+            state.has_summary
             or state.compacted
             or state.pruned
             or state.attempts_exhausted(1, breaker, ignore_failed=True)

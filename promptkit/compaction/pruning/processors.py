@@ -66,17 +66,6 @@ notice that the conversation grows.
 """
 
 
-@attrs.frozen
-class LastResort:
-    """A processor that changes pruned requests only."""
-
-    process: Processor
-
-    def __call__(self, messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
-        """Process the messages of a pruned request. Return the messages of other requests unchanged."""
-        return self.process(messages, limits) if limits.pruned else messages
-
-
 class ViewProcessor:
     """Apply processors to the views of one conversation.
 
@@ -85,11 +74,10 @@ class ViewProcessor:
 
     def __init__(self, processors: Sequence[Processor] = ()) -> None:
         self._processors = tuple(processors)
-        self._unconditional = tuple(
-            process for process in processors if not isinstance(process, LastResort)
+        self._last: tuple[TranscriptView, RequestLimits, TranscriptView, tuple[str, ...]] | None = (
+            None
         )
-        self._last: tuple[TranscriptView, RequestLimits, TranscriptView] | None = None
-        self._last_changed_by: tuple[str, ...] = ()
+        """A view, its limits, and what was made of it and by which processors."""
         self._stripped: dict[str, tuple[Message, Message]] = {}
         """By its entry, a message with another model's reasoning, and without it."""
         self.changed_by: tuple[str, ...] = ()
@@ -101,25 +89,28 @@ class ViewProcessor:
         A changed message keeps the entry of the message that it replaces. A message that equals its
         previous version is the same object.
         """
-        processors = self._processors if limits.pruned else self._unconditional
-        self.changed_by = ()
         last, given = self._last, view
         if last is not None and last[0] is view and last[1] == limits:
-            self.changed_by = self._last_changed_by
+            self.changed_by = last[3]
             return last[2]
+        self.changed_by = ()
         view = self._strip_reasoning(view, limits.model)
         messages: Sequence[Message] = view.messages
-        for process in processors:
+        for process in self._processors:
             earlier, messages = messages, process(messages, limits)
-            if not _are_same(earlier, messages):
-                self.changed_by += (_name_processor(process),)
+            if messages is not earlier and (
+                len(earlier) != len(messages) or not all(map(is_, earlier, messages))
+            ):
+                # the name of the processor, or of the function that made it
+                name: str = getattr(process, "__qualname__", type(process).__qualname__)
+                self.changed_by += (name.partition(".<locals>")[0],)
         processed = (
             view
             if messages is view.messages
             else _show(view, tuple(messages), () if last is None else last[2].items)
         )
         if not limits.pruned:
-            self._last, self._last_changed_by = (given, limits, processed), self.changed_by
+            self._last = given, limits, processed, self.changed_by
         return processed
 
     def _strip_reasoning(self, view: TranscriptView, model: str | None) -> TranscriptView:
@@ -142,17 +133,6 @@ class ViewProcessor:
             after = remove_reasoning(item.message)
             self._stripped[item.entry_id] = item.message, after
         return item if after is item.message else attrs.evolve(item, message=after)
-
-
-def _are_same(before: Sequence[Message], after: Sequence[Message]) -> bool:
-    return before is after or (len(before) == len(after) and all(map(is_, before, after)))
-
-
-def _name_processor(process: Processor) -> str:
-    """Return the name of a processor, or of the function that made it."""
-    named = process.process if isinstance(process, LastResort) else process
-    name: str = getattr(named, "__qualname__", type(named).__qualname__)
-    return name.partition(".<locals>")[0]
 
 
 def _show(
@@ -193,7 +173,8 @@ def truncate_history(step: float = STEP) -> Processor:
 
     def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
         if (
-            limits.limit is None
+            not limits.pruned
+            or limits.limit is None
             or limits.fixed_tokens + sum(map(limits.count_message, messages)) <= limits.limit
         ):
             return messages
@@ -206,7 +187,7 @@ def truncate_history(step: float = STEP) -> Processor:
                 return fitted
         return messages  # the render raises the error, with the figures of the whole prompt
 
-    return LastResort(process)
+    return process
 
 
 def _fit_request(
@@ -265,6 +246,8 @@ def remove_images() -> Processor:
     """
 
     def process(messages: Sequence[Message], limits: RequestLimits) -> Sequence[Message]:
+        if not limits.pruned:
+            return messages
         last = max((at for at, each in enumerate(messages) if each.role == "user"), default=-1)
         seen = max((at for at, each in enumerate(messages) if each.role == "assistant"), default=0)
         without = [
@@ -275,7 +258,7 @@ def remove_images() -> Processor:
         ]
         return _choose_smaller(messages, without, limits)
 
-    return LastResort(process)
+    return process
 
 
 def _without_images(message: Message) -> Message:

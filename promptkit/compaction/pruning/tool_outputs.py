@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from operator import is_
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -131,20 +131,17 @@ class Pruning:
 
     old: tuple[Edit, ...] = ()
     """Replace old outputs."""
-    old_tokens: int = 0
     superseded: tuple[Edit, ...] = ()
     """Replace superseded outputs."""
     superseded_tokens: int = 0
+    """The tokens that these alone save."""
+    saved_tokens: int = 0
+    """The tokens that all edits save."""
 
     @property
     def edits(self) -> tuple[Edit, ...]:
         """All edits."""
         return self.superseded + self.old
-
-    @property
-    def saved_tokens(self) -> int:
-        """The tokens that all edits save."""
-        return self.superseded_tokens + self.old_tokens
 
 
 def prune_outputs(
@@ -172,47 +169,51 @@ def prune_outputs(
     """
     items = view.items
     newer = _NewerOutputs(rules.supersedes)
-    after = _entries_after_checkpoint(path, view)
+    newest = takewhile(
+        lambda entry: not isinstance(entry.payload, Checkpoint) or entry.id != view.checkpoint_id,
+        reversed(path),
+    )
+    after_checkpoint = {entry.id for entry in newest}
     count = Sizer(tokenizer).count_part
     edits: list[tuple[Edit, int]] = []
     seen = 0
-    for output in _iter_outputs(items):
-        item, call = items[output.at], output.call
+    for item, call, age, is_answered in _iter_outputs(items):
         text_tokens = sum(count(part) for part in item.message.content if isinstance(part, str))
         parsed = (
             None if len(call.arguments) > MAX_ARGUMENTS else parse_arguments(call.arguments or "{}")
         )
         files = None if parsed is None else find_file_call(call.name, parsed, rules.file_rules)
         own, superseding = _find_subjects(call, parsed, files) if reduce.superseded else ((), ())
-        by = newer.find(superseding, newer.find_subjects(call, parsed, files), text_tokens)
-        reads = files is not None and files.use == "read" and bool(files.paths)
+        read = files.paths if files is not None and files.use == "read" else ()
+        stated = newer.ask(call, parsed)
+        subjects = (*(() if stated is None else (stated,)), *(read if len(read) == 1 else ()))
+        by = newer.find(superseding, subjects, text_tokens)
         protected = (
             call.name in reduce.protected_tools
             or is_skill_tool(call.name)
-            or (reduce.protect_reads and reads)
+            or (reduce.protect_reads and bool(read))
         )
-        replaceable = output.is_answered and item.entry_id in after
+        replaceable = is_answered and item.entry_id in after_checkpoint
         if replaceable and not protected:
             seen += text_tokens
         old = not protected and (
-            seen > reduce.protect_tokens
-            or (reduce.max_age is not None and output.age > reduce.max_age)
+            seen > reduce.protect_tokens or (reduce.max_age is not None and age > reduce.max_age)
         )
         edit = (
             _replace_output(item, text_tokens, count, by=by)
-            if (old or by) and replaceable and output.age > 0
+            if (old or by) and replaceable and age > 0
             else None
         )
         if edit is not None:
             edits.append(edit)
         elif not is_error_result(item.message) and item.unpruned is None:
-            newer.add(own, call, parsed, text_tokens)
+            newer.add(own, call.name, stated, text_tokens)
     edits.reverse()
     return Pruning(
         old=tuple(edit for edit, _ in edits if edit.reason == PRUNED_REASON),
-        old_tokens=sum(gain for edit, gain in edits if edit.reason == PRUNED_REASON),
         superseded=tuple(edit for edit, _ in edits if edit.reason == SUPERSEDED_REASON),
         superseded_tokens=sum(gain for edit, gain in edits if edit.reason == SUPERSEDED_REASON),
+        saved_tokens=sum(gain for _, gain in edits),
     )
 
 
@@ -257,26 +258,12 @@ class _NewerOutputs:
     _stated: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
     """The tool of a newer call, by what that tool says it supersedes."""
 
-    def add(
-        self,
-        own: Iterable[_Subject],
-        call: ToolCall,
-        parsed: Mapping[str, object] | None,
-        text_tokens: int,
-    ) -> None:
-        """Add the output of a call."""
+    def add(self, own: Iterable[_Subject], tool: str, stated: str | None, text_tokens: int) -> None:
+        """Add the output of a call, with what its tool says that it supersedes."""
         for subject in own:
             self._sizes[subject] = max(text_tokens, self._sizes.get(subject, 0))
-        if (stated := self._ask(call, parsed)) is not None:
-            self._stated.setdefault(stated, call.name)
-
-    def find_subjects(
-        self, call: ToolCall, parsed: Mapping[str, object] | None, files: FileCall | None
-    ) -> tuple[str, ...]:
-        """Return what the output of a call is about: what its tool says, and the file that it reads."""
-        stated = self._ask(call, parsed)
-        read = files.paths if files is not None and files.use == "read" else ()
-        return (*(() if stated is None else (stated,)), *(read if len(read) == 1 else ()))
+        if stated is not None:
+            self._stated.setdefault(stated, tool)
 
     def find(
         self, superseding: Iterable[_Subject], subjects: Iterable[str], text_tokens: int
@@ -288,7 +275,7 @@ class _NewerOutputs:
         is_repeated = any(self._sizes.get(each, 0) >= least for each in superseding)
         return "a newer output of this call follows" if is_repeated else None
 
-    def _ask(self, call: ToolCall, parsed: Mapping[str, object] | None) -> str | None:
+    def ask(self, call: ToolCall, parsed: Mapping[str, object] | None) -> str | None:
         """Return what a call supersedes by the word of its tool. None: nothing, or its arguments are wrong."""
         supersedes = self.supersedes.get(call.name)
         if supersedes is None or parsed is None:
@@ -339,33 +326,15 @@ def _find_subjects(
     return (same, file) if is_whole else (same,), (same, file)
 
 
-def _entries_after_checkpoint(path: Sequence[Entry], projection: TranscriptView) -> set[str]:
-    """Return the ids of the entries after the checkpoint of a view, or of all entries if it has none."""
-    return {
-        entry.id
-        for entry in takewhile(
-            lambda entry: (
-                not isinstance(entry.payload, Checkpoint) or entry.id != projection.checkpoint_id
-            ),
-            reversed(path),
-        )
-    }
+def _iter_outputs(
+    items: Sequence[ViewItem],
+) -> Iterator[tuple[ViewItem, ToolCall, int, bool]]:
+    """Iterate over the tool outputs of a view, newest first.
 
-
-class _Output(NamedTuple):
-    """A tool output of a view."""
-
-    at: int
-    """The index of its item."""
-    call: ToolCall
-    age: int
-    """Number of newer rounds that have tool outputs."""
-    is_answered: bool
-    """Whether the model has replied since."""
-
-
-def _iter_outputs(items: Sequence[ViewItem]) -> Iterator[_Output]:
-    """Iterate over the tool outputs of a view, newest first."""
+    Yields:
+        The item, its call, the number of newer rounds that have tool outputs, and whether the
+        model has replied since.
+    """
     age, answered = 0, False
     for block in reversed(group_blocks(items)):
         calls = {call.id: call for call in items[block.start].message.tool_calls}
@@ -377,15 +346,13 @@ def _iter_outputs(items: Sequence[ViewItem]) -> Iterator[_Output]:
         for at in outputs:
             call = calls.get(items[at].message.tool_call_id or "")
             if call is not None:
-                yield _Output(at, call, age, answered)
+                yield items[at], call, age, answered
         age += bool(outputs)
         answered = answered or items[block.start].message.role == "assistant"
 
 
 CUT_MARKER = "\n[The middle of this output was cut out: it was too long.]\n"
 """Replaces the middle of a truncated result."""
-
-_MARKER_END = "]\n"
 
 
 def cap_result(
@@ -426,7 +393,7 @@ def cap_result(
 
 def format_cut_marker(rest: str) -> str:
     """Return the marker of a truncated result that names the tool call which reads all of it."""
-    return f"{CUT_MARKER.removesuffix(_MARKER_END)} All of it: {rest}{_MARKER_END}"
+    return f"{CUT_MARKER.rstrip().removesuffix(']')} All of it: {rest}]\n"
 
 
 @attrs.frozen(kw_only=True)

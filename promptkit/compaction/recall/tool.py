@@ -20,7 +20,7 @@ from promptkit.compaction.planning.breadcrumb import format_call
 from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.tool_calls import SERVER_PREFIX
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.messages import Message, ToolCall, ToolDefinition
+from promptkit.messages import Message, ToolDefinition
 from promptkit.pairing import ToolCallPairer
 from promptkit.sizes import read_tokens
 from promptkit.tokens import Tokenizer, tokenizer_for
@@ -196,19 +196,15 @@ def recall(  # noqa: PLR0913  # keywords
     if not texts:
         return 'Error: give what to look for, such as {"query": "timeout in parser.py"}, or an entry to read, such as {"entry": "…"}.'
     name, text = next(iter(texts.items()))
-    conversation = (
-        _LongConversation(path, redactor)
-        if isinstance(path, EntrySequence) and len(path) > LONG
-        else _Conversation(path, redactor=redactor)
-    )
+    parts = _open_parts(path, name, text, redactor)
     room = max(max_tokens // 2, max_tokens - tokenizer.count(_describe_next(name, text, 10_000)))
     if name == "entry":
-        pages = conversation.read_entry(text, tokenizer, room)
+        pages = next(parts).read_entry(text, tokenizer, room)
     elif name == "pattern":
-        pages = _group(conversation.search_pattern(text), tokenizer, room)
+        pages = _group(_search_pattern(parts, text), tokenizer, room)
     else:
         pages = chain.from_iterable(
-            _group(group, tokenizer, room) for group in conversation.search_words(text, index)
+            _group(group, tokenizer, room) for group in next(parts).search_words(text, index)
         )
     try:
         shown, *more = islice(pages, page - 1, page + 1)
@@ -259,16 +255,6 @@ def _is_answer(tool: str, result: Message) -> bool:
     return _is_recall(tool) and _ANSWER.match(result.text) is not None
 
 
-def _is_recalled(call: ToolCall, result: Entry | None, hidden: AbstractSet[str]) -> bool:
-    """Return whether a call is one of this tool, so that its result, if it has one, is not shown again."""
-    return _is_recall(call.name) and (
-        result is None
-        or result.id in hidden
-        or result.message is None
-        or _is_answer(call.name, result.message)
-    )
-
-
 def _change_message(entry: Entry, change: Callable[[Message], Message]) -> Entry:
     """Return an entry with another message. An entry without a message stays as it is."""
     payload = entry.payload
@@ -302,21 +288,24 @@ def _pair_results(entries: Sequence[tuple[Entry, Message]]) -> dict[str, list[En
     pairer = ToolCallPairer(allow_early_results=False)
     pairer.extend([message for _, message in entries])
     pairer.settle()
-    pairs: dict[str, list[Entry | None]] = {
-        entry.id: [None] * len(message.tool_calls) for entry, message in entries
+    paired = [
+        (message, *entries[source])
+        for message, source in zip(pairer.messages, pairer.sources, strict=True)
+    ]
+    results = {
+        message.tool_call_id: entry
+        for message, entry, recorded in paired
+        if message.role == recorded.role == "tool"  # not one in place of a result that is missing
     }
-    places: dict[str, tuple[list[Entry | None], int]] = {}
-    for message, source in zip(pairer.messages, pairer.sources, strict=True):
-        entry, recorded = entries[source]
-        if message.role == "assistant":
-            places.update(
-                (call.id, (pairs[entry.id], at)) for at, call in enumerate(message.tool_calls)
-            )
-        elif recorded.role == message.role == "tool":
-            # not one in place of a result that is missing
-            results, at = places[message.tool_call_id or ""]
-            results[at] = entry
-    return pairs
+    answers = {
+        entry.id: [results.get(call.id) for call in message.tool_calls]
+        for message, entry, _ in paired
+        if message.role == "assistant"
+    }
+    return {
+        entry.id: answers.get(entry.id) or [None] * len(message.tool_calls)
+        for entry, message in entries
+    }
 
 
 class _Conversation:
@@ -357,7 +346,17 @@ class _Conversation:
         hidden |= {entry.id for entry, _ in entries if _is_look_back(entry)}
         for entry, message in entries:
             calls = [*zip(message.tool_calls, pairs[entry.id], strict=True)]
-            recalled = [_is_recalled(call, result, hidden) for call, result in calls]
+            # a result of this tool, if there is one, is not shown again
+            recalled = [
+                _is_recall(call.name)
+                and (
+                    result is None
+                    or result.id in hidden
+                    or result.message is None
+                    or _is_answer(call.name, result.message)
+                )
+                for call, result in calls
+            ]
             shown = [pair for pair, gone in zip(calls, recalled, strict=True) if not gone]
             hidden.update(
                 result.id
@@ -413,12 +412,8 @@ class _Conversation:
         yield pieces[:good]
         yield pieces[good:]
 
-    def search_pattern(self, pattern: str, *, deadline: float | None = None) -> Iterator[_Piece]:
-        """Yield the lines that match a regular expression, of the newest entry first.
-
-        `deadline` is when the search must have ended.
-        """
-        find = _compile(pattern, deadline)
+    def search_lines(self, find: Callable[[str], int | None]) -> Iterator[_Piece]:
+        """Yield the lines in which a function finds a match, of the newest entry first."""
         for recorded in reversed(self.entries):
             if all(find(line) is None for line in list_lines(recorded)):
                 continue  # to redact a text takes longer than to search it
@@ -471,76 +466,70 @@ class _Conversation:
         }
 
 
-class _LongConversation:
-    """A conversation of which only the entries that an answer needs are read: those that may match, with their calls and results.
+def _search_pattern(parts: Iterator[_Conversation], pattern: str) -> Iterator[_Piece]:
+    """Yield the lines that match a regular expression, of the newest entry first."""
+    newest = next(parts)  # before the time of the search begins
+    find = _compile(pattern)
+    for part in chain([newest], parts):
+        yield from part.search_lines(find)
 
-    It answers as `_Conversation` does if no result stands further than `REACH` entries behind its
-    call.
+
+def _open_parts(
+    path: Sequence[Entry], name: str, text: str, redactor: Redactor | None
+) -> Iterator[_Conversation]:
+    """Yield the parts of a conversation that an answer needs, newest first: usually all of it as one.
+
+    Of a long one only entries that may match are read, with their calls and results. The answer is
+    the same if no result stands further than `REACH` entries behind its call.
     """
+    if not isinstance(path, EntrySequence) or len(path) <= LONG:
+        yield _Conversation(path, redactor=redactor)
+        return
+    redacted, messages = {edit.target for edit in iter_redactions(path)}, path.count_messages()
 
-    def __init__(self, path: EntrySequence, redactor: Redactor | None) -> None:
-        self._path = path
-        self._redactor = redactor
-        self._redacted = {edit.target for edit in iter_redactions(path)}
-
-    def read_entry(self, entry_id: str, tokenizer: Tokenizer, max_tokens: int) -> Iterator[str]:
-        """Yield the pages of an entry."""
-        place = self._path.find(entry_id)
-        return self._open([] if place is None else self._with_partners(place)).read_entry(
-            entry_id, tokenizer, max_tokens
-        )
-
-    def search_words(self, query: str, index: SearchableStore | None) -> Iterator[list[_Piece]]:
-        """Yield the passages that match words, as `_Conversation.search_words` does."""
-        stems = sorted({find_stem(word) for word in extract_words(query)})
-        found = self._path.find_text(stems) if stems else ()
-        places = set(chain.from_iterable(map(self._with_partners, found)))
-        return self._open(places).search_words(query, index)
-
-    def search_pattern(self, pattern: str) -> Iterator[_Piece]:
-        """Yield the lines that match a regular expression, of the newest entry first."""
-        _compile(pattern)
-        deadline = time.monotonic() + PATTERN_SECONDS
-        stop = len(self._path)
-        while stop > 0:
-            start = max(0, stop - PART)
-            part = self._open(range(max(0, start - REACH), min(len(self._path), stop + REACH)))
-            shown = {entry.id for entry in self._path[start:stop]}
-            part.entries = [entry for entry in part.entries if entry.id in shown]
-            yield from part.search_pattern(pattern, deadline=deadline)
-            stop = start
-
-    def _open(self, places: Iterable[int]) -> _Conversation:
+    def open_at(places: Iterable[int]) -> _Conversation:
         return _Conversation(
-            [self._path[place] for place in sorted(places)],
-            redacted=self._redacted,
-            messages=self._path.count_messages(),
-            redactor=self._redactor,
+            [path[place] for place in sorted(places)],
+            redacted=redacted,
+            messages=messages,
+            redactor=redactor,
         )
 
-    def _with_partners(self, place: int) -> Iterator[int]:
-        """Yield the index of an entry, those of the results of its calls, and that of the call that it answers with the other results."""
-        message = self._path[place].message
-        is_result = message is not None and message.role == "tool"
-        before = range(place - 1, max(-1, place - REACH - 1), -1) if is_result else ()
-        answered = message and message.tool_call_id
-        call = next((at for at in before if answered in self._list_calls(at)), place)
-        yield from (place, call)
-        yield from self._list_results(call)
+    if name != "pattern":
+        stems = sorted({find_stem(word) for word in extract_words(text)})
+        found = path.find_text(stems) if name == "query" and stems else ()
+        place = path.find(text) if name == "entry" else None
+        places = found if place is None else [place]
+        yield open_at({each for at in places for each in _list_partners(path, at)})
+        return
+    for stop in range(len(path), 0, -PART):
+        start = max(0, stop - PART)
+        part = open_at(range(max(0, start - REACH), min(len(path), stop + REACH)))
+        shown = {entry.id for entry in path[start:stop]}
+        part.entries = [entry for entry in part.entries if entry.id in shown]
+        yield part
 
-    def _list_calls(self, place: int) -> set[str]:
-        message = self._path[place].message
-        return {call.id for call in message.tool_calls} if message else set()
 
-    def _list_results(self, place: int) -> Iterator[int]:
-        waiting = self._list_calls(place)
-        for after in range(place + 1, min(len(self._path), place + REACH + 1)):
-            result = self._path[after].message
-            if result is not None and result.role == "tool" and result.tool_call_id in waiting:
-                yield after
-                waiting.discard(result.tool_call_id)
-            if not waiting:
-                return
+def _list_partners(path: Sequence[Entry], place: int) -> Iterator[int]:
+    """Yield the index of an entry, those of the results of its calls, and that of the call that it answers with the other results."""
+    message = path[place].message
+    is_result = message is not None and message.role == "tool"
+    before = range(place - 1, max(-1, place - REACH - 1), -1) if is_result else ()
+    answered = message and message.tool_call_id
+    call = next((at for at in before if answered in _list_calls(path[at])), place)
+    yield from (place, call)
+    waiting = _list_calls(path[call])
+    for after in range(call + 1, min(len(path), call + REACH + 1)):
+        result = path[after].message
+        if result is not None and result.role == "tool" and result.tool_call_id in waiting:
+            yield after
+            waiting.discard(result.tool_call_id)
+        if not waiting:
+            return
+
+
+def _list_calls(entry: Entry) -> set[str]:
+    return {call.id for call in entry.message.tool_calls} if entry.message else set()
 
 
 _Piece: TypeAlias = tuple[str, str]
@@ -557,21 +546,16 @@ def _split(
         # A token has rarely more than 32 characters, so that the rest of a long text is not looked
         # at for each page.
         piece = tokenizer.truncate(text[start : start + 32 * room], room) or text[start : start + 1]
-        if start + len(piece) < len(text):
-            piece = _cut_at_line(piece)
+        if start + len(piece) < len(text):  # up to a line break or space in its second half
+            half = len(piece) // 2
+            piece = piece[: piece.rfind("\n", half) + 1 or piece.rfind(" ", half) + 1] or piece
         yield f"{title}\n{piece}"
         start += max(1, len(piece))
         if start >= len(text):
             return
 
 
-def _cut_at_line(piece: str) -> str:
-    """Return a piece of a text up to its last line break or space, if that is in its second half."""
-    half = len(piece) // 2
-    return piece[: piece.rfind("\n", half) + 1 or piece.rfind(" ", half) + 1] or piece
-
-
-def _compile(pattern: str, deadline: float | None = None) -> Callable[[str], int | None]:
+def _compile(pattern: str) -> Callable[[str], int | None]:
     """Return a function that finds the first match of a regular expression in a line, or None.
 
     Raises _RecallError.
@@ -582,7 +566,7 @@ def _compile(pattern: str, deadline: float | None = None) -> Callable[[str], int
         compiled: Any = regex.compile(pattern, regex.IGNORECASE)  # Any: as above
     except regex.error as error:
         raise _RecallError(f"{pattern!r} is no regular expression: {error}.") from None
-    end = time.monotonic() + PATTERN_SECONDS if deadline is None else deadline
+    end = time.monotonic() + PATTERN_SECONDS
 
     def find(line: str) -> int | None:
         try:
@@ -706,14 +690,14 @@ def _find_recall(tools: Sequence[ToolDefinition]) -> str | None:
 
 
 def _iter_queries(facts: Facts) -> Iterator[str]:
-    """Yield what a model could look for: the newest files that were changed or read, then errors, then the words of requests."""
+    """Return what a model could look for, one after the other: the newest files that were changed or read, then errors, then the words of requests."""
     newest = slice(None, -MAX_EXAMPLES - 1, -1)
     names = (
         path.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
         for path in (*facts.changed[newest], *facts.read[newest])
     )
-    for text in (*names, *facts.errors[newest], *facts.requests[newest]):
-        yield " ".join(text.split()[:6])[:80]
+    texts = (*names, *facts.errors[newest], *facts.requests[newest])
+    return (" ".join(text.split()[:6])[:80] for text in texts)
 
 
 CONTEXT_LINES = 1

@@ -101,7 +101,7 @@ from promptkit.transcript import (
 from promptkit.transcript.log.entry_sequence import EntrySequence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from promptkit.messages import Message, ToolDefinition
     from promptkit.tokens import Tokenizer
@@ -829,16 +829,12 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Facts:
     ]
     if not branches:
         return facts
-    read = _unique(path for each in (facts, *branches) for path in each.read)
-    changed = _unique(path for each in (facts, *branches) for path in each.changed)
-    return attrs.evolve(facts, read=read, changed=changed)
+    read = dict.fromkeys(path for each in (facts, *branches) for path in each.read)
+    changed = dict.fromkeys(path for each in (facts, *branches) for path in each.changed)
+    return attrs.evolve(facts, read=tuple(read), changed=tuple(changed))
 
 
 def _find_opening(plan: Plan) -> str | None:
     """Return the id of the checkpoint that the view of a plan begins with, or None."""
     items = (*plan.dropped, *plan.pinned, *plan.replayed)
     return next((item.entry_id for item in items if is_checkpoint_item(item)), None)
-
-
-def _unique(paths: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(paths))

@@ -179,13 +179,10 @@ async def run_pre_compact(
     An exception is logged and counts as an empty result, so that a faulty hook cannot prevent a
     compaction.
     """
-    try:
-        return _check_data(
-            await hooks.pre_compact(plan, trigger=trigger, instructions=instructions)
-        )
-    except Exception:
-        _LOGGER.exception("a hook raised before a compaction, which continues without it")
-        return PreCompactResult()
+    return await _ask(
+        lambda: hooks.pre_compact(plan, trigger=trigger, instructions=instructions),
+        before="a compaction",
+    )
 
 
 async def run_pre_branch(
@@ -194,16 +191,20 @@ async def run_pre_branch(
     """Call `pre_branch`, if there are hooks. An exception is logged and counts as an empty result."""
     if hooks is None:
         return PreCompactResult()
+    return await _ask(
+        lambda: hooks.pre_branch(plan, to=to, instructions=instructions),
+        before="a change of the branch",
+    )
+
+
+async def _ask(ask: Callable[[], Awaitable[PreCompactResult]], *, before: str) -> PreCompactResult:
+    """Return the result of a hook, or an empty one if it raises or has data that a transcript cannot hold."""
     try:
-        return _check_data(await hooks.pre_branch(plan, to=to, instructions=instructions))
+        result = await ask()
+        json.dumps(dict(result.data), allow_nan=False)
     except Exception:
-        _LOGGER.exception("a hook raised before a change of the branch, which continues without it")
+        _LOGGER.exception("a hook raised before %s, which continues without it", before)
         return PreCompactResult()
-
-
-def _check_data(result: PreCompactResult) -> PreCompactResult:
-    """Return the result. Raises TypeError or ValueError for data that a transcript cannot hold."""
-    json.dumps(dict(result.data), allow_nan=False)
     return result
 
 

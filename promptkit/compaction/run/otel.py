@@ -10,6 +10,7 @@ other names begin with `promptkit.`.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import attrs
@@ -70,6 +71,8 @@ MEASURED = (
     "gen_ai.tool.name",
 )
 """The attributes of spans that metrics have, too."""
+
+_CAPITAL = re.compile(r"(?<=[a-z])[A-Z]")
 
 UNKNOWN_PROVIDER = "unknown"
 """The provider of a model that does not tell it. The attribute is required."""
@@ -224,16 +227,11 @@ class _Recorder:
                     )
             case DecisionMade(decision="NoAction"):
                 pass  # most decisions are of this kind, and they change nothing
-            case DecisionMade():
-                get_current_span().add_event(f"{PREFIX}decision_made", _select_attributes(event))
-            case RequestPruned():
-                get_current_span().add_event(f"{PREFIX}request_pruned", _select_attributes(event))
-            case CacheMissed():
-                get_current_span().add_event(f"{PREFIX}cache_missed", _select_attributes(event))
-            case ToolsChanged():
-                get_current_span().add_event(f"{PREFIX}tools_changed", _select_attributes(event))
-            case WindowLearned():
-                get_current_span().add_event(f"{PREFIX}window_learned", _select_attributes(event))
+            case (
+                DecisionMade() | RequestPruned() | CacheMissed() | ToolsChanged() | WindowLearned()
+            ):
+                name = _CAPITAL.sub(r"_\g<0>", type(event).__name__).lower()
+                get_current_span().add_event(f"{PREFIX}{name}", _select_attributes(event))
             case (
                 CompactionCommitted()
                 | CompactionFailed()

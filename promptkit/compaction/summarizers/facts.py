@@ -158,12 +158,11 @@ class _FactCollector:
         self.plan, self.unanswered = known.plan, known.unanswered
         self.skills = {skill.name: skill.text for skill in known.skills}
         self.rules = {rule.name: rule.text for rule in known.rules}
+        # of names, and of words that may be some
         self.written = Counter({name.text: name.written for name in known.names})
         self.seen = Counter({name.text: name.seen for name in known.names})
         self.last = {name.text: name.last for name in known.names}
         self._said = list[str]()  # the texts of the user and the model
-        # words of messages, and those of them that are names
-        self._words, self._names = set[str](), set[str]()
         self._running: dict[str, int] = {}  # call id → index of its command
         # call id → where the text of its skill or rules belongs, and its name
         self._loading: dict[str, tuple[dict[str, str], str]] = {}
@@ -214,12 +213,6 @@ class _FactCollector:
             self._list_files(call_id)
         requests = _keep_requests(self.requests)
         first_open = len(self.requests) - self.unanswered
-        names = (
-            Name(text, self.written[text], self.seen[text], at) for text, at in self.last.items()
-        )
-        ranked = sorted(
-            names, key=lambda name: (-rate_name(name, messages=self.messages), name.text)
-        )
         return Facts(
             requests=tuple(self.requests[at] for at in requests),
             unanswered=sum(at >= first_open for at in requests),
@@ -237,7 +230,7 @@ class _FactCollector:
             skills=_keep_newest_texts([Skill(*skill) for skill in self.skills.items()]),
             rules=_keep_newest_texts([Skill(*rule) for rule in self.rules.items()]),
             tools=_keep_newest(list(self.tools.items()), lambda tool: len(tool[0])),
-            names=tuple(ranked[:MAX_NAMES]),
+            names=self._rank_names(),
             last_reply=self.last_reply,
             messages=self.messages,
             thinking=self.thinking
@@ -249,15 +242,26 @@ class _FactCollector:
 
     def _add_names(self, message: Message) -> None:
         words = find_candidates("\n".join(iter_texts(message)))
-        new = words - self._words
-        self._words |= new
-        self._names.update(word for word in new if is_name(word) and not is_common(word))
-        names = words & self._names
-        self.seen.update(names)
-        self.last.update(dict.fromkeys(names, self.messages))
-        self.last.update(dict.fromkeys(names & find_replaced_names(message), 0))
+        self.seen.update(words)
+        self.last.update(dict.fromkeys(words, self.messages))
+        self.last.update(dict.fromkeys(find_replaced_names(message), 0))
         if message.role != "tool":
-            self.written.update(names)
+            self.written.update(words)
+
+    def _rank_names(self) -> tuple[Name, ...]:
+        """Return the names that are most likely to be used again, the likeliest first."""
+        known = {name.text: name for name in self.known.names}
+        found = filter(is_name, self.last)
+        names = {
+            text: Name(text, self.written[text], self.seen[text], self.last[text])
+            for text in found
+            if not is_common(text)
+        }
+        ranked = sorted(
+            (known | names).values(),
+            key=lambda name: (-rate_name(name, messages=self.messages), name.text),
+        )
+        return tuple(ranked[:MAX_NAMES])
 
     def _find_figures(self) -> tuple[str, ...]:
         """Return the newest figures. Older texts than theirs are not searched."""

@@ -206,19 +206,24 @@ class _Fact:
     def __init__(self, kind: FactKind, text: str) -> None:
         self.kind: FactKind = kind
         self.text = text
-        self.line = " ".join(text.split())
-        self.words = tuple(find_words(text))
-        self.pairs = frozenset(pairwise(self.words))
+        words = find_words(text)
+        self.words = frozenset(words)
+        # words of small letters are neither names nor numbers
+        rare = [word for word in self.words if not (word.islower() and word.isalpha())]
+        self.names = frozenset(
+            word
+            for word in rare
+            if (kind != "figures" and is_name(word))
+            or (not word.isalpha() and any(map(str.isdigit, word)))
+        )
+        pairs = frozenset(pairwise(words))
+        if kind == "figures":
+            pairs = frozenset(pair for pair in pairs if not self.names.isdisjoint(pair))
+        self.pairs = pairs
         self.forms: tuple[str, ...] = ()
         """The spellings of a path: as a whole, and from each of its folders on."""
-        words = frozenset(self.words)
-        numbers = (word for word in words if not word.isalpha() and any(map(str.isdigit, word)))
-        names = () if kind == "figures" else filter(is_name, words)
-        self.names = frozenset(chain(numbers, names))
-        if kind == "figures":
-            self.pairs = frozenset(pair for pair in self.pairs if not self.names.isdisjoint(pair))
-        elif kind == "paths" and len(self.words) == 1:
-            parts = self.words[0].split("/")
+        if kind == "paths" and len(words) == 1:
+            parts = words[0].split("/")
             self.forms = tuple("/".join(parts[at:]) for at in range(max(1, len(parts) - 1)))
 
     @property
@@ -226,12 +231,18 @@ class _Fact:
         """Words of which a text has one, or else tells nothing of the fact."""
         return self.forms[-1:] or (self.kind == "figures" and self.names) or self.words
 
+    @property
+    def is_told_by_names(self) -> bool:
+        """Whether it is shown where all of its names are, and nowhere else."""
+        return bool(self.names) and not self.forms and self.kind != "requests"
+
 
 class _Shown:
     """The words of texts, as far as they can show facts."""
 
     def __init__(self, facts: Sequence[_Fact]) -> None:
         self.look_for(facts)
+        self._pairs = set[tuple[str, str]]().union(*(fact.pairs for fact in facts))
         self.words = set[str]()
         self.pairs = set[tuple[str, str]]()
         self.beside = defaultdict[str, set[str]](set)
@@ -239,10 +250,12 @@ class _Shown:
         self._texts, self._lines = list[str](), list[str]()
 
     def look_for(self, facts: Sequence[_Fact]) -> None:
-        """Search texts for these facts from now on. What was found of others stays."""
+        """Search texts from now on for whether they show these facts. What was found of others stays."""
         self._forms = {form for fact in facts for form in fact.forms}
         self._wanted = self._forms.union(*(fact.words for fact in facts))
-        self._pairs = set[tuple[str, str]]().union(*(fact.pairs for fact in facts))
+        self._pairs = set[tuple[str, str]]().union(
+            *(fact.pairs for fact in facts if not fact.is_told_by_names)
+        )
 
     def add(self, texts: Iterable[str]) -> None:
         """Search more texts."""
@@ -253,7 +266,8 @@ class _Shown:
             self.words |= found
             if NAMES_TAG in text:
                 words = find_words(remove_name_list(text))
-            self.pairs |= self._pairs.intersection(pairwise(words))
+            if self._pairs:
+                self.pairs |= self._pairs.intersection(pairwise(words))
             if not self._forms.isdisjoint(found):
                 for word, other in pairwise(words):
                     if word in self._forms:
@@ -263,13 +277,16 @@ class _Shown:
 
     def _has_line(self, line: str) -> bool:
         """Return whether a text has this line, by whatever white space its words are apart."""
+        line = " ".join(line.split())
         new = self._texts[len(self._lines) :]
         self._lines += (" ".join(text.split()) for text in new)
         return any(line in each for each in self._lines)
 
     def shows(self, fact: _Fact) -> bool:
         """Return whether a fact is shown at any level."""
-        if fact.pairs and fact.pairs <= self.pairs and self.words.issuperset(fact.words):
+        if fact.is_told_by_names:
+            return fact.names <= self.words
+        if fact.pairs and fact.pairs <= self.pairs and fact.words <= self.words:
             return True  # whether its whole text is shown takes long to find in many messages
         return self.find_level(fact, self) is not None
 
@@ -285,7 +302,7 @@ class _Shown:
             lower = {word.lower() for word in beside}
             return "named" if beside.isdisjoint(known) and lower.isdisjoint(_USES) else "in_context"
         pairs = fact.pairs & self.pairs
-        if pairs == fact.pairs and self.words.issuperset(fact.words) and self._has_line(fact.line):
+        if pairs == fact.pairs and fact.words <= self.words and self._has_line(fact.text):
             return "quoted"
         named = bool(fact.names) and fact.names <= self.words
         is_beside = pairs and (2 * len(pairs) >= len(fact.pairs) or fact.kind == "figures")

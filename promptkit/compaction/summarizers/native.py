@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from promptkit.compaction.planning.plan import Summary, SummaryTask
-    from promptkit.providers.openai.response import CompactedInput
+    from promptkit.providers.openai.api import CompactedInput
 
 
 @runtime_checkable

@@ -19,9 +19,9 @@ from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.errors import SummaryError, UnknownModelError
 from promptkit.messages import Message, Usage
 from promptkit.providers import Model, Reply, with_options
-from promptkit.providers.anthropic.capabilities import default_output_tokens
+from promptkit.providers.anthropic.api import default_output_tokens
 from promptkit.providers.model import COMPACTION
-from promptkit.providers.openai.request import may_reason
+from promptkit.providers.openai.api import may_reason
 from promptkit.tokens import Tokenizer, model_info
 from promptkit.transcript import Redactor, ViewItem, redact_message
 

@@ -11,9 +11,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from promptkit.errors import InvalidArgumentError, TranscriptError
+from promptkit.errors import InvalidArgumentError, PromptKitError, TranscriptError
 from promptkit.files import write_output
-from promptkit.lab.corpus.state import CorpusError
 from promptkit.lab.recordings.reading.remote import (
     is_remote,
     list_remote,
@@ -22,6 +21,11 @@ from promptkit.lab.recordings.reading.remote import (
 )
 from promptkit.transcript import list_transcripts
 from promptkit.transcript.stores.addresses import is_conversation
+
+
+class CorpusError(PromptKitError):
+    """A run over many files cannot begin, go on, or write its output."""
+
 
 _WILD = re.compile(r"[*?\[]")
 

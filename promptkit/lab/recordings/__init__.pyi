@@ -9,10 +9,11 @@ from .importing import (
     FORMATS as FORMATS,
     ImportResult as ImportResult,
     RecordingCounts as RecordingCounts,
+    detect_format as detect_format,
     import_recording as import_recording,
     read_recording as read_recording,
 )
-from .reading.source import (
+from .reading.files import (
     open_source as open_source,
 )
 

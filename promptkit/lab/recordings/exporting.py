@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import attrs
 
-from promptkit.lab.recordings.reading.json_values import dump_json
+from promptkit.lab.recordings.reading.values import dump_json
 from promptkit.messages import Message, OpaquePart, Part
 from promptkit.transcript import (
     Checkpoint,

@@ -12,29 +12,35 @@ import attrs
 
 from promptkit.errors import TranscriptError, TranscriptFormatError, TranscriptWriteError
 from promptkit.files import write_output
-from promptkit.lab.recordings.formats.chat_messages import AnthropicFormat, OpenAIChatFormat
+from promptkit.lab.recordings.formats.chat_messages import (
+    AnthropicFormat,
+    MiniSweAgentFormat,
+    OpenAIChatFormat,
+    OpenHandsFormat,
+    SweAgentFormat,
+    TauBenchFormat,
+)
 from promptkit.lab.recordings.formats.claude_code import ClaudeCodeFormat
 from promptkit.lab.recordings.formats.codex import CodexFormat
 from promptkit.lab.recordings.formats.gemini_cli import GeminiCliFormat
-from promptkit.lab.recordings.formats.openhands import OpenHandsFormat
 from promptkit.lab.recordings.formats.pi import PiFormat
-from promptkit.lab.recordings.formats.promptkit import PromptkitFormat, batches_from_items
-from promptkit.lab.recordings.formats.swe_agent import MiniSweAgentFormat, SweAgentFormat
-from promptkit.lab.recordings.formats.tau_bench import TauBenchFormat
-from promptkit.lab.recordings.reading.format import (
+from promptkit.lab.recordings.reading.files import (
     MAX_RECORD_BYTES,
     Batch,
+    FileHead,
     RecordingFormat,
+    RecordingSource,
     has_long_start,
+    open_source,
     read_head,
 )
-from promptkit.lab.recordings.reading.json_values import as_object, as_text
 from promptkit.lab.recordings.reading.remote import fetch_file
-from promptkit.lab.recordings.reading.source import RecordingSource, open_source
+from promptkit.lab.recordings.reading.values import as_object, as_text
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.reprs import describe_fields
 from promptkit.tools import is_error_result
 from promptkit.transcript import (
+    BranchSummary,
     Checkpoint,
     CustomEntry,
     CustomMessage,
@@ -51,21 +57,73 @@ from promptkit.transcript.stores.addresses import (
     open_reader,
 )
 from promptkit.transcript.stores.jsonl.format import Header, encode_batch, encode_header
+from promptkit.transcript.stores.jsonl.reader import (
+    StoredEntry,
+    TranscriptReader,
+    scan_archive,
+)
 
-FORMATS: dict[str, RecordingFormat] = {
+
+class PromptkitFormat:
+    """Read promptkit's transcripts with their archives. Each root is a conversation."""
+
+    name = "promptkit"
+
+    def matches(self, head: FileHead) -> bool:
+        """Return whether the first line is the header of a transcript."""
+        return bool(head.records) and head.records[0].get("promptkit") == "transcript"
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, one by one."""
+        return batches_from_items(_read_items(source))
+
+
+def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[Batch]:
+    """Yield the entries of a transcript, one by one, each once."""
+    seen: set[str] = set()
+    roots: set[str] = set()  # ids of entries without a message on their path
+    for item in items:
+        if not isinstance(item, StoredEntry):
+            yield Batch(skipped=[item])
+            continue
+        entry = item.entry
+        if entry.id in seen:
+            continue
+        seen.add(entry.id)
+        is_message = isinstance(entry.payload, MessageEntry | CustomMessage) or (
+            isinstance(entry.payload, Checkpoint | BranchSummary) and bool(entry.payload.summary)
+        )
+        at_root = entry.parent_id is None or entry.parent_id in roots
+        if at_root and not is_message:
+            roots.add(entry.id)
+        yield Batch(
+            entries=[entry], messages=int(is_message), conversations=int(at_root and is_message)
+        )
+
+
+def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
+    """Read the entries of a file. A compressed file is read without the archives that it names."""
+    return (
+        scan_archive(iter(source.open().readline, b""), source.path)
+        if source.is_compressed
+        else iter(TranscriptReader(Path(source.path)))
+    )
+
+
+FORMATS: dict[str, type[RecordingFormat]] = {
     recording_format.name: recording_format
     for recording_format in (
-        PromptkitFormat(),
-        ClaudeCodeFormat(),
-        PiFormat(),
-        CodexFormat(),
-        GeminiCliFormat(),
-        TauBenchFormat(),
-        SweAgentFormat(),
-        MiniSweAgentFormat(),
-        OpenHandsFormat(),
-        AnthropicFormat(),
-        OpenAIChatFormat(),
+        PromptkitFormat,
+        ClaudeCodeFormat,
+        PiFormat,
+        CodexFormat,
+        GeminiCliFormat,
+        TauBenchFormat,
+        SweAgentFormat,
+        MiniSweAgentFormat,
+        OpenHandsFormat,
+        AnthropicFormat,
+        OpenAIChatFormat,
     )
 }
 """The formats by name. A format whose files also match a more general one comes before that one."""
@@ -326,7 +384,7 @@ def read_recording(
     """
     if isinstance(path, str) and is_conversation(path):
         for batch in batches_from_items(open_reader(path)):
-            yield FORMATS[PromptkitFormat.name], batch
+            yield PromptkitFormat(), batch
         return
     with fetch_file(path) as file:
         yield from _read_file(Path(file), address or str(path), format_name, progress)
@@ -347,23 +405,15 @@ def _read_file(
         except (TranscriptFormatError, OSError) as error:
             if not messages:
                 raise
-            yield (
-                recording_format,
-                Batch(
-                    skipped=(
-                        ReadProblem(
-                            line=1, detail=f"the rest of the file could not be read: {error}"
-                        ),
-                    )
-                ),
-            )
+            detail = f"the rest of the file could not be read: {error}"
+            yield recording_format, Batch(skipped=[ReadProblem(line=1, detail=detail)])
 
 
 def detect_format(source: RecordingSource) -> RecordingFormat:
     """Recognize the format of a file. Raises TranscriptFormatError if no format matches."""
     head = read_head(source)
-    for recording_format in FORMATS.values():
-        if recording_format.matches(head):
+    for make_format in FORMATS.values():
+        if (recording_format := make_format()).matches(head):
             return recording_format
     if not source.open().read(1):
         problem = "the file is empty."
@@ -384,4 +434,4 @@ def _find_format(source: RecordingSource, name: str) -> RecordingFormat:
         raise TranscriptError(
             f"there is no format {name!r}. Known formats are {', '.join(FORMATS)}."
         )
-    return FORMATS[name]
+    return FORMATS[name]()

@@ -18,20 +18,26 @@ import attrs
 from promptkit.compaction.planning.blocks import extract_summary_text
 from promptkit.errors import TranscriptError
 from promptkit.lab.recordings import read_recording
-from promptkit.lab.replay.message_counts import MessageCount, MessageCounts, count_overhead
-from promptkit.lab.replay.policies.registry import find_policy
-from promptkit.lab.replay.prompt_cache import PromptCache, cache_rule_for, is_claude
-from promptkit.lab.replay.recorded import (
+from promptkit.lab.replay.policies import find_policy
+from promptkit.lab.replay.prompt_cache import (
+    MessageCount,
+    MessageCounts,
+    PromptCache,
+    cache_rule_for,
+    count_overhead,
+    is_claude,
+)
+from promptkit.lab.replay.recordings import (
     BillTotals,
+    Branches,
     RecordedViews,
     is_reply,
     is_shown,
     is_unrecorded,
     measure_bill,
+    recording_from_path,
 )
-from promptkit.lab.replay.recordings import Branches, recording_from_path
-from promptkit.lab.replay.runner import hash_recording
-from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
+from promptkit.lab.replay.runner import ReplayRules, SentRequest, Simulation, hash_recording
 from promptkit.messages import Message, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe, describe_fields

@@ -21,8 +21,7 @@ from itertools import accumulate
 import attrs
 
 from promptkit.compaction.presets.break_even import PREFACE_TOKENS, QUESTION_TOKENS
-from promptkit.lab.replay.message_counts import MessageCount
-from promptkit.lab.replay.prompt_cache import bill_prefix, find_lifetime
+from promptkit.lab.replay.prompt_cache import MessageCount, bill_prefix, find_lifetime
 from promptkit.tokens import BilledTokens, Price
 from promptkit.tokens.models import CACHE_MINIMUM
 

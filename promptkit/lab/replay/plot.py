@@ -8,9 +8,9 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from promptkit.bench import PlotError
 from promptkit.bench.plot import (
     WIDE,
+    PlotError,
     Section,
     Table,
     add_hover,

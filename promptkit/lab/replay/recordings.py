@@ -2,25 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
 from promptkit.lab.recordings import read_recording
-from promptkit.lab.recordings.reading.json_values import as_object, as_text
+from promptkit.lab.recordings.reading.values import as_object, as_text
+from promptkit.lab.replay.prompt_cache import (
+    MessageCount,
+    MessageCounts,
+    PromptCache,
+    cache_rule_for,
+    count_overhead,
+)
 from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe_fields
+from promptkit.tokens import BilledTokens, Price, PriceError, Prices, tokenizer_for
+from promptkit.tokens.models import cache_minimum, mean_tokens
 from promptkit.transcript import (
+    Checkpoint,
     CustomEntry,
     Entry,
     EntryPayload,
     MessageEntry,
     Observation,
     Setting,
+    ViewItem,
 )
-from promptkit.transcript.log.statistics import read_usage
+from promptkit.transcript.log.statistics import read_bill, read_usage
+from promptkit.transcript.log.view import ViewBuilder
 
 TOOLS = "tools"
 
@@ -275,3 +288,326 @@ def recording_from_messages(
             (at for at, place in enumerate(places[head:]) if place >= shared), len(places) - head
         ),
     )
+
+
+UNRECORDED = "promptkit.unrecorded"
+"""The provider of a part with the tokens that every request had and the recording does not have."""
+
+MISS_SHARE = 0.5
+"""A provider's cache missed a request if it read less than this share of what it should have held."""
+
+
+def make_unrecorded(tokens: int) -> Message:
+    """Return a system message that stands for so many tokens of instructions and tools."""
+    return Message(
+        role="system",
+        content=(OpaquePart(value={"type": UNRECORDED}, provider=UNRECORDED, tokens=tokens),),
+    )
+
+
+def is_unrecorded(message: Message) -> bool:
+    """Return whether a message has the tokens that the recording does not have."""
+    return any(
+        isinstance(part, OpaquePart) and part.provider == UNRECORDED for part in message.content
+    )
+
+
+def is_shown(message: Message) -> bool:
+    """Return whether a message has something that a model can be shown."""
+    return bool(message.content or message.tool_calls) or message.role == "tool"
+
+
+def is_reply(entry: Entry) -> bool:
+    """Return whether an entry is a reply of the model."""
+    message = entry.message
+    return message is not None and message.role == "assistant" and is_shown(message)
+
+
+class RecordedViews:
+    """What the requests of a transcript showed, one after the other, and their tokens."""
+
+    def __init__(self, path: Sequence[Entry], counts: MessageCounts) -> None:
+        self._path = path
+        self._counter = counts
+        self._views = ViewBuilder()
+        self.items: tuple[ViewItem, ...] = ()
+        """The items of the last view."""
+        self.counts: list[MessageCount] = []
+        """Their counts."""
+
+    def show(self, place: int) -> int:
+        """Build what was shown before the entry at a place of the path. Returns the number of leading items that are those of the last view."""
+        self.items = self._views.build(self._path[:place]).items
+        start = self._views.kept
+        self.counts[start:] = self._counter.count_messages(
+            [item.message for item in self.items[start:]]
+        )
+        return start
+
+
+@attrs.frozen(kw_only=True)
+class BilledRequest:
+    """One request as its provider billed it, and as the replay of it is billed."""
+
+    entry_id: str
+    """The id of its reply."""
+    model: str
+    billed: BilledTokens
+    replayed: BilledTokens
+    simulated: BilledTokens
+    """As `replayed`, with the cached tokens of the simulated cache where that missed alone."""
+    missed: bool = False
+    """Whether the provider's cache missed it although the prefix was sent within the lifetime."""
+    repeated: bool = False
+    """Whether its prefix was sent within the lifetime of the cache."""
+
+
+@attrs.frozen(kw_only=True)
+class RecordedBill:
+    """What providers billed for recorded requests, and what the replay of what was done says."""
+
+    requests: tuple[BilledRequest, ...] = ()
+    summaries: tuple[tuple[str, BilledTokens], ...] = ()
+    """The models of summaries whose requests were billed, and the tokens. The replay has the same."""
+    fixed_tokens: int = 0
+    """Tokens of each request that the recording does not have, on average, as the models of the
+    recording count."""
+
+    @property
+    def misses(self) -> frozenset[str]:
+        """The ids of the replies to requests that the provider's cache missed."""
+        return frozenset(each.entry_id for each in self.requests if each.missed)
+
+    @property
+    def main_model(self) -> str:
+        """The model that answered most of the requests."""
+        return Counter(each.model for each in self.requests).most_common(1)[0][0]
+
+    def add_up(self, prices: Prices, *, model: str, price: Price) -> BillTotals | None:
+        """Add up all requests, each at the prices of its model; None if a model has no price.
+
+        Args:
+            prices: The prices of the recorded models.
+            model: The model that is simulated, for `BillTotals.model_price`.
+            price: Its prices.
+        """
+        names = {each.model for each in self.requests} | {name for name, _ in self.summaries}
+        try:
+            by_model = {name: prices.for_model(name) for name in names}
+        except PriceError:
+            return None
+        requests = self.requests
+        summaries = sum((tokens for _, tokens in self.summaries), BilledTokens())
+        summaries_price = sum(by_model[name].cost(tokens) for name, tokens in self.summaries)
+        replayed = sum((each.replayed for each in requests), summaries)
+        replayed_price = sum(by_model[each.model].cost(each.replayed) for each in requests)
+        return BillTotals(
+            requests=len(requests),
+            billed=sum((each.billed for each in requests), summaries),
+            replayed=replayed,
+            billed_price=summaries_price
+            + sum(by_model[each.model].cost(each.billed) for each in requests),
+            replayed_price=summaries_price + replayed_price,
+            model_price=mean_tokens(model) / mean_tokens(self.main_model) * price.cost(replayed),
+            misses=len(self.misses),
+            repeated=sum(each.repeated for each in requests),
+            own_misses=sum(each.simulated != each.replayed for each in requests),
+            own_misses_price=sum(by_model[each.model].cost(each.simulated) for each in requests)
+            - replayed_price,
+            fixed_tokens=self.fixed_tokens * len(requests),
+        )
+
+
+@attrs.frozen(kw_only=True)
+class BillTotals:
+    """The sums of what providers billed and of what the replay of it says. Prices are US dollars."""
+
+    requests: int = 0
+    """Recorded requests with a bill."""
+    billed: BilledTokens = attrs.field(factory=BilledTokens)
+    """What was billed."""
+    replayed: BilledTokens = attrs.field(factory=BilledTokens)
+    """What the replay of what was done is billed."""
+    billed_price: float = 0.0
+    replayed_price: float = 0.0
+    model_price: float = 0.0
+    """The replay of what was done with the tokens and at the prices of the simulated model."""
+    repeated: int = 0
+    """Requests whose prefix had been sent within the lifetime of the provider's cache."""
+    misses: int = 0
+    """Of these, requests that the provider's cache missed."""
+    own_misses: int = 0
+    """Requests that the simulated cache alone missed. `replayed` has the provider's figures of them."""
+    own_misses_price: float = 0.0
+    """What these would cost more."""
+    fixed_tokens: int = 0
+    """Tokens of all requests that the recordings do not have."""
+
+    def __add__(self, other: BillTotals) -> BillTotals:
+        return BillTotals(
+            **{
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in attrs.fields(BillTotals)
+            }
+        )
+
+    def describe(self) -> str:
+        """Return sentences: what was billed, and what the replay of what was done says."""
+        billed, replayed, requests = self.billed, self.replayed, max(1, self.requests)
+        missed = f"{self.misses / self.repeated:.1%}" if self.repeated else "none"
+        more = (
+            f" The simulated cache alone would miss {self.own_misses:,} more, for ${self.own_misses_price:,.2f}."
+            if self.own_misses
+            else ""
+        )
+        return (
+            f"The provider billed ${self.billed_price:,.2f} for {self.requests:,} requests of {billed.input_tokens:,} input and "
+            f"{billed.output_tokens:,} output tokens; this replay of what was done says ${self.replayed_price:,.2f} for "
+            f"{replayed.input_tokens:,} and {replayed.output_tokens:,}. From the bill it has {round(self.fixed_tokens / requests):,} tokens of each "
+            f"request that are not in the recording, and {self.misses:,} cache misses ({missed} of the requests soon after another).{more}"
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the figures as JSON values."""
+        return {
+            "requests": self.requests,
+            "input_tokens": self.billed.input_tokens,
+            "output_tokens": self.billed.output_tokens,
+            "price": round(self.billed_price, 6),
+            "replayed_input_tokens": self.replayed.input_tokens,
+            "replayed_output_tokens": self.replayed.output_tokens,
+            "replayed_price": round(self.replayed_price, 6),
+            "replayed_model_price": round(self.model_price, 6),
+            "fixed_tokens": round(self.fixed_tokens / max(1, self.requests)),
+            "repeated": self.repeated,
+            "misses": self.misses,
+            "own_misses": self.own_misses,
+            "own_misses_price": round(self.own_misses_price, 6),
+        }
+
+
+def measure_bill(
+    path: Sequence[Entry], *, tools: Sequence[ToolDefinition], skipped: Iterable[str] = ()
+) -> RecordedBill | None:
+    """Compare what a provider billed for the requests of a branch with a replay of them.
+
+    Tokens are counted by the mean of the model's family, and the cache is simulated by its
+    provider's rules. Where the provider's cache missed or hit otherwise, its own figure is taken.
+
+    Args:
+        path: The entries of the branch, the first one first.
+        tools: The recorded tool definitions.
+        skipped: The ids of entries whose requests belong to another branch.
+
+    Returns:
+        None if no request has a bill.
+    """
+    bills = {
+        entry.id: bill
+        for entry in path
+        if is_reply(entry) and (bill := read_bill(entry.payload)) is not None
+    }
+    skip = frozenset(skipped)
+    if not bills.keys() - skip:
+        return None
+    models = {
+        entry.id: (isinstance(entry.payload, MessageEntry) and entry.payload.model) or ""
+        for entry in path
+        if entry.id in bills
+    }
+    model = Counter(models.values()).most_common(1)[0][0]
+    counter = MessageCounts(tokenizer_for(model, mean=True))
+    overhead = count_overhead(
+        counter.tokenizer, tools, (each.message for each in path if each.message)
+    )
+    # The requests are built twice, because together they are as large as the square of the path.
+    unrecorded = [
+        bills[id_].input_tokens - overhead - sum(each.tokens for each in counts)
+        for id_, _, counts in _iter_sent(path, counter)
+        if id_ in bills
+    ]
+    fixed = max(0, round(sum(unrecorded) / max(1, len(unrecorded))))
+    caches = _Caches(model, bills.values())
+    requests: list[BilledRequest] = []
+    head = counter.count_messages([make_unrecorded(fixed)]) if fixed else []
+    for id_, now, counts in _iter_sent(path, counter):
+        start = next((at for at, each in enumerate(counts) if each.role != "system"), len(counts))
+        request = caches.send(
+            overhead, [*counts[:start], *head, *counts[start:]], now, bills.get(id_)
+        )
+        if request is not None and id_ not in skip:
+            requests.append(attrs.evolve(request, entry_id=id_, model=models[id_]))
+    if not requests:
+        return None
+    summaries = [
+        (entry.payload.model or model, bill)
+        for entry in path
+        if isinstance(entry.payload, Checkpoint)
+        and entry.id not in skip
+        and (bill := read_bill(entry.payload)) is not None
+    ]
+    return RecordedBill(requests=tuple(requests), summaries=tuple(summaries), fixed_tokens=fixed)
+
+
+def _iter_sent(
+    path: Sequence[Entry], counter: MessageCounts
+) -> Iterator[tuple[str, float, list[MessageCount]]]:
+    """Yield the id of each reply, the time of its request, and the messages of the request."""
+    views = RecordedViews(path, counter)
+    now, before = 0.0, 0
+    for at, entry in enumerate(path):
+        if before and is_reply(entry):
+            views.show(at)
+            yield entry.id, now, views.counts
+        if entry.message is not None and is_shown(entry.message):
+            now, before = max(now, entry.time), before + 1
+
+
+class _Caches:
+    """The simulated cache of a provider, and one that forgets nothing: what the provider's should hold at most."""
+
+    def __init__(self, model: str, bills: Iterable[BilledTokens]) -> None:
+        self._rule = cache_rule_for(model)
+        if self._rule == "anthropic" and any(bill.written_1h_tokens for bill in bills):
+            self._rule = "anthropic-1h"
+        minimum = cache_minimum(model)
+        self._cache = PromptCache(self._rule, minimum=minimum)
+        self._eternal = PromptCache(self._rule, float("inf"), minimum=minimum)
+
+    def send(
+        self, overhead: int, shown: Sequence[MessageCount], now: float, bill: BilledTokens | None
+    ) -> BilledRequest | None:
+        """Send a request. Returns what it is billed; None if its provider's bill is not known."""
+        simulated = self._cache.send(overhead, shown, now)
+        held = self._eternal.send(overhead, shown, now).cached_tokens
+        if bill is None:
+            return None
+        simulated = attrs.evolve(simulated, output_tokens=bill.output_tokens)
+        hit = bill.cached_tokens > MISS_SHARE * held
+        repeated = simulated.cached_tokens > MISS_SHARE * held
+        replayed = simulated
+        if not (hit and repeated):
+            cached = min(bill.cached_tokens, simulated.input_tokens)
+            written = min(
+                simulated.input_tokens - cached, simulated.cached_tokens + simulated.written_tokens
+            )
+            replayed = attrs.evolve(
+                simulated,
+                cached_tokens=cached,
+                written_tokens=written,
+                written_1h_tokens=written if self._rule == "anthropic-1h" else 0,
+            )
+        return BilledRequest(
+            entry_id="",
+            model="",
+            billed=bill,
+            replayed=replayed,
+            simulated=simulated if hit and not repeated else replayed,
+            missed=repeated and not hit,
+            repeated=repeated,
+        )
+
+
+def scale_tokens(tokens: int, from_model: str, to_model: str) -> int:
+    """Return how many tokens of another model a number of tokens is, by the means of both families."""
+    return round(tokens * mean_tokens(to_model) / mean_tokens(from_model))

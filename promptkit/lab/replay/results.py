@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from promptkit.lab.replay.recorded import BillTotals
+from promptkit.lab.replay.recordings import BillTotals
 from promptkit.lab.replay.retention import RetentionCounts
 from promptkit.reprs import describe_fields
 from promptkit.tokens import BilledTokens

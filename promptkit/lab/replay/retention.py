@@ -24,7 +24,7 @@ from promptkit.compaction.planning.names import (
     iter_texts,
     remove_name_list,
 )
-from promptkit.lab.replay.message_counts import MessageCount, MessageCounts
+from promptkit.lab.replay.prompt_cache import MessageCount, MessageCounts
 from promptkit.lab.replay.recordings import Recording
 from promptkit.messages import Message
 

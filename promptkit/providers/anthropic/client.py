@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import attrs
 
 from promptkit.errors import EmptyReplyError
-from promptkit.providers.anthropic.request import Body, beta_headers, build_body
-from promptkit.providers.anthropic.response import MessageStream
+from promptkit.providers.anthropic.api import Body, MessageStream, beta_headers, build_body
 from promptkit.providers.sdk import Sdk, SdkModel, await_sdk
 
 if TYPE_CHECKING:

@@ -8,11 +8,13 @@ import attrs
 
 from promptkit.errors import ModelRequestError
 from promptkit.providers.model import COMPACTION, Reply
-from promptkit.providers.openai.request import Body, build_chat_body, build_responses_body
-from promptkit.providers.openai.response import (
+from promptkit.providers.openai.api import (
+    Body,
     ChatStream,
     CompactedInput,
     ResponsesStream,
+    build_chat_body,
+    build_responses_body,
     parse_chat_reply,
     parse_responses_reply,
     summary_from_compaction,

@@ -24,7 +24,6 @@ from collections.abc import (
 )
 from functools import partial
 from itertools import takewhile
-from operator import is_
 from time import perf_counter
 
 import attrs
@@ -41,11 +40,10 @@ from promptkit.elements.builtin import (
     Provided,
     Reference,
     Rounds,
-    iter_rounds,
 )
 from promptkit.elements.element import Children, PromptElement, Sizing, flatten
 from promptkit.errors import TreeError
-from promptkit.messages import CacheBreakpointPart
+from promptkit.messages import CacheBreakpointPart, Message
 from promptkit.rendering.expand.build import (
     LEAF_ELEMENTS,
     build_leaf,
@@ -151,6 +149,7 @@ class Expansion:
             self.model,
             prune_step=self.prune_step,
             count_message=sizer.count_message,
+            memory=sizer.memory,
             find=partial(find_provided, node),
         )
 
@@ -231,24 +230,32 @@ class Expansion:
     def _add_rounds(self, node: Node, element: Rounds) -> None:
         """Append the items of the rounds of a recorded conversation to the items of a node.
 
-        Renders share an item by the identity of its messages.
+        Renders share an item by the identity of its round.
         """
-        is_loose = node.in_fallback
-        cached = {} if is_loose else self.cache.message_items
-        find = cached.get
-        items: list[MessageItem] = []
-        for sources in iter_rounds(element.rounds):
-            item = find(id(sources[0]))
-            if item is None or not (
-                len(item.sources) == len(sources) and all(map(is_, item.sources, sources))
-            ):
-                item = cached[id(sources[0])] = build_round(sources)
-                item.tokens = self.sizer.find_tokens(item.messages or ())
-                item.is_loose = is_loose
-            items.append(item)
+        cached = {} if node.in_fallback else self.cache.message_items
+        known = map(cached.get, map(id, element.rounds))
+        items = [
+            item or self._add_round(each, cached, is_loose=node.in_fallback)
+            for each, item in zip(element.rounds, known, strict=True)
+        ]
         node.items += items
-        if not is_loose:
+        if not node.in_fallback:
             self.message_items += items
+
+    def _add_round(
+        self,
+        messages: Message | Sequence[Message],
+        cached: dict[int, MessageItem],
+        *,
+        is_loose: bool,
+    ) -> MessageItem:
+        """Build the item of a round, and cache it by what it holds: the message that the round is, or a tuple of messages."""
+        sources = (messages,) if isinstance(messages, Message) else tuple(messages)
+        item = build_round(sources)
+        item.tokens = self.sizer.find_tokens(item.messages or ())
+        item.is_loose = is_loose
+        cached[id(messages if isinstance(messages, Message) else sources)] = item
+        return item
 
     def _start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:
         """Schedule an awaitable. Its result is passed to `_receive`."""

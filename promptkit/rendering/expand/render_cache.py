@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from itertools import chain
 
 from promptkit.elements.element import Children, PromptElement, Sizing
 from promptkit.rendering.prune.plans import PlanCache
@@ -56,7 +55,7 @@ class RenderCache:
         """Create an empty cache. `safe_cut` is that of the tokenizer that counts the plans."""
         self.plans = PlanCache(safe_cut)
         self.message_items: dict[int, MessageItem] = {}
-        """By the identity of the element, or of the first message of a round."""
+        """By the identity of the element, or of the round, which they hold."""
         self._earlier_items: list[MessageItem] = []
         self._current: dict[int, list[ComponentRun]] = {}
         self._earlier: dict[int, list[ComponentRun]] = {}
@@ -81,9 +80,9 @@ class RenderCache:
         """
         self._earlier, self._current = self._current, {}
         if len(self.message_items) > 2 * (len(message_items) + len(self._earlier_items)) + 1_000:
+            used = {*self._earlier_items, *message_items}
             self.message_items = {
-                id(item.sources[0] if item.sources else item.element): item
-                for item in chain(self._earlier_items, message_items)
+                key: item for key, item in self.message_items.items() if item in used
             }
         self._earlier_items = message_items
 

@@ -16,6 +16,7 @@ fits needs no pruning.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -59,8 +60,8 @@ class Sizer:
         self._counts: dict[int, int] = {}
         self._counted: list[Message] = []
         self._earlier: tuple[dict[int, int], list[Message]] = {}, []
-        self._truncated: dict[tuple[str, int, float, str], str] = {}
-        self._earlier_truncated: dict[tuple[str, int, float, str], str] = {}
+        self.memory = ChainMap[object, object]({}, {})
+        """What components keep: first what this render has written, then what the last one has."""
         self._frames: dict[
             tuple[Role, str | None, tuple[ToolCall, ...], str | None, bool | None], int
         ] = {}
@@ -165,23 +166,21 @@ class Sizer:
         The result is kept for this render and the next: a long log is tokenised once.
         """
         key = text, tokens, head, marker
-        known = self._truncated.get(key, self._earlier_truncated.get(key))
-        self._truncated[key] = cut = (
-            truncate_text(text, tokens, head=head, marker=marker, tokenizer=self.tokenizer)
-            if known is None
-            else known
-        )
-        return cut
+        known = self.memory.get(key)
+        if not isinstance(known, str):
+            known = truncate_text(text, tokens, head=head, marker=marker, tokenizer=self.tokenizer)
+        self.memory[key] = known
+        return known
 
     def share_counts(self, other: Sizer) -> None:
         """Start a render with what another Sizer with the same tokenizer has counted."""
         self._counts, self._counted = {**other._counts}, [*other._counted]
 
     def start_next_render(self) -> None:
-        """Drop message counts and truncated texts that neither this render nor the previous one used."""
+        """Drop the counts of messages, and what components keep, that neither this render nor the previous one used."""
         self._earlier = self._counts, self._counted
         self._counts, self._counted = {}, []
-        self._earlier_truncated, self._truncated = self._truncated, {}
+        self.memory = ChainMap({}, self.memory.maps[0])
 
     def bound_item(self, item: MessageItem) -> int:
         """Return an upper bound of the tokens of a message item, without counting its text."""

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import attrs
 
 from promptkit.rendering.expand.sizing import UNBOUNDED
-from promptkit.rendering.prune.text_joins import LeafRange, TextJoins
-from promptkit.rendering.prune.undo_log import (
+from promptkit.rendering.prune.removal_order import (
     CallRemoved,
     Change,
     FallbackActivated,
@@ -23,6 +22,7 @@ from promptkit.rendering.prune.undo_log import (
     SubtreeRemoved,
     apply,
 )
+from promptkit.rendering.prune.text_joins import LeafRange, TextJoins
 from promptkit.rendering.subtree import iter_leaves, iter_messages
 from promptkit.rendering.tree import (
     MARKER,

@@ -10,7 +10,7 @@ import attrs
 
 from promptkit.elements import Truncate
 from promptkit.rendering.paths import Paths
-from promptkit.rendering.prune.undo_log import CallRemoved, Change, ItemRemoved, SubtreeRemoved
+from promptkit.rendering.prune.removal_order import CallRemoved, Change, ItemRemoved, SubtreeRemoved
 from promptkit.rendering.subtree import measure
 from promptkit.rendering.tree import (
     Leaf,

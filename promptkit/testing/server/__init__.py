@@ -4,15 +4,16 @@
 ...     client = openai.OpenAI(base_url=server.url, api_key="none")
 """
 
-from promptkit.testing.server.journal import Exchange, Stats
-from promptkit.testing.server.replies import (
+from promptkit.testing.server.journal import (
     ConnectionReset,
     Delay,
+    Exchange,
     Hang,
     HttpAnswer,
     MalformedBody,
     Rule,
     ScriptedReply,
+    Stats,
     TruncatedBody,
     api_error,
     echo,

@@ -13,8 +13,7 @@ from threading import Event
 
 import click
 
-from promptkit.testing.server.replies import echo
-from promptkit.testing.server.script_file import Script, read_script
+from promptkit.testing.server.journal import Script, echo, read_script
 from promptkit.testing.server.server import serve
 
 

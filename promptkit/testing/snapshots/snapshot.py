@@ -29,21 +29,20 @@ from promptkit.rendering.renderer import Defaults
 from promptkit.sizes import read_tokens
 from promptkit.testing.snapshots.documents import (
     BudgetLevel,
+    MachineFolders,
+    ReplaceText,
     SnapshotOptions,
+    StabilizeOptions,
+    Stabilizer,
     build_wire_json,
+    compile_id_pattern,
     format_prompt,
     format_receipt,
+    format_request,
+    read_request,
     render_levels,
 )
 from promptkit.testing.snapshots.markdown import diff_lines, escape_json, show_first
-from promptkit.testing.snapshots.requests import format_request, read_request
-from promptkit.testing.snapshots.stabilize import (
-    MachineFolders,
-    ReplaceText,
-    StabilizeOptions,
-    Stabilizer,
-    compile_id_pattern,
-)
 from promptkit.tokens import Tokenizer
 from promptkit.wire.parts import WireFormat
 

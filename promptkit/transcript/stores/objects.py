@@ -15,7 +15,7 @@ import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -26,7 +26,6 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
 )
-from promptkit.reprs import describe
 from promptkit.transcript.stores.jsonl.format import (
     EntryLine,
     Header,
@@ -37,10 +36,12 @@ from promptkit.transcript.stores.jsonl.format import (
     line_from_bytes,
 )
 from promptkit.transcript.stores.store import (
+    ConversationStore,
     LoadedEntries,
     ReadProblem,
     archiving_error,
     check_conversation,
+    settle_write,
     split_address,
 )
 
@@ -66,7 +67,7 @@ _SAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _HINT = "run `pip install 'obstore>=0.8'`, or `pip install '.[objects]'` in a checkout of promptkit"
 
 
-class ObjectStore:
+class ObjectStore(ConversationStore):
     """Keep the entries of a conversation in object storage: S3, Google Cloud Storage, Azure, or a folder.
 
     Several processes may append to one conversation. The storage must support conditional writes,
@@ -94,22 +95,16 @@ class ObjectStore:
     ) -> None:
         if isinstance(url, str) and conversation is None:
             url, conversation = split_address(url)
-        self._conversation = check_conversation(conversation)
+        super().__init__(
+            url.rstrip("/") if isinstance(url, str) else str(url),
+            check_conversation(conversation),
+            read_archives=read_archives,
+        )
         self._folder = _encode(self._conversation)
-        self._url = url.rstrip("/") if isinstance(url, str) else str(url)
         self._bucket = open_bucket(url) if isinstance(url, str) else url
-        self._read_archives = read_archives
         self._batch = 0  # the number of the last batch that was read or written
         self._count = 0  # entries up to there
         self._last_id = ""
-
-    def __repr__(self) -> str:
-        return describe(self, address=self.address)
-
-    @property
-    def address(self) -> str:
-        """The URL of the conversation."""
-        return f"{self._url}#{quote(self._conversation, safe='')}"
 
     def load(self) -> LoadedEntries:
         """Read all entries. Raises TranscriptError if they cannot be read."""
@@ -217,17 +212,12 @@ class ObjectStore:
             # an answer was lost, and the request was sent again
             return self._get(self._make_name(number)) == content
         except (obstore.exceptions.BaseError, OSError, ValueError) as error:
-            try:
-                done = self._get(self._make_name(number)) == content
-            except TranscriptError:
-                raise TranscriptWriteError(
-                    f"{describe_object_error(error)}. The connection broke, so it is not known if the batch was written.",
-                    file=self.address,
-                ) from error
-            if not done:
-                raise TranscriptWriteError(
-                    f"nothing was written: {describe_object_error(error)}.", file=self.address
-                ) from error
+            settle_write(
+                error,
+                describe_object_error(error),
+                lambda: self._get(self._make_name(number)) == content,
+                file=self.address,
+            )
         return True
 
     def _read_after(self, number: int) -> list[_Batch]:
@@ -235,63 +225,54 @@ class ObjectStore:
         if number and self._get(self._make_name(number + 1)) is None:
             return []  # usually nothing is new, and one request finds that out without a listing
         for _ in range(ATTEMPTS):
-            if (found := self._fetch(self._list(number))) is not None:
-                return [batch for batch in found if batch.number > number]
+            sources = self._list(number)
+            with ThreadPoolExecutor(CONNECTIONS) as pool:
+                contents = list(pool.map(self._get, [source.path for source in sources]))
+            if all(contents):  # none of them was archived since it was listed
+                return [
+                    batch
+                    for source, content in zip(sources, contents, strict=True)
+                    for batch in self._parse(
+                        source.number, content or b"", archived=source.archived
+                    )
+                    if batch.number > number
+                ]
         raise TranscriptError(
             f"{self.address} cannot be read: other processes archived it all the time."
         )
 
     def _list(self, after: int = 0) -> list[_Source]:
         """List the objects that hold the batches after a number, without a gap: batches, and archives of those that are empty."""
-        import obstore
-
-        batches: dict[int, str] = {}
-        archives: list[tuple[int, int, str]] = []
+        batches: dict[int, _Source] = {}
+        archives: list[_Source] = []
         start = self._make_name(after) if after else None
         with object_errors(self.address, "read"):
             try:
-                listed = obstore.list(self._bucket, self._folder, offset=start).collect()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
+                listed = self._bucket.list(self._folder, offset=start).collect()  # pyright: ignore[reportUnknownMemberType]  # another overload returns a type of pyarrow
             except FileNotFoundError:
                 return []
         for item in listed:
-            name = item["path"].rpartition("/")[2]
+            path = item["path"]
+            name = path.rpartition("/")[2]
             if (found := _BATCH.fullmatch(name)) and item["size"]:
-                batches[int(found[1])] = item["path"]
+                number = int(found[1])
+                batches[number] = _Source(path, number, number, archived=False)
             elif found := _ARCHIVE.fullmatch(name):
-                archives.append((int(found[1]), int(found[2]), item["path"]))
+                archives.append(_Source(path, int(found[1]), int(found[2]), archived=True))
         sources: list[_Source] = []
         number = after + 1
-        while True:
-            if path := batches.get(number):
-                sources.append(_Source(path=path, number=number, archived=False))
-                number += 1
-            elif archive := next((each for each in archives if each[0] <= number <= each[1]), None):
-                sources.append(_Source(path=archive[2], number=archive[0], archived=True))
-                number = archive[1] + 1
-            else:
-                return sources
-
-    def _fetch(self, sources: Sequence[_Source]) -> list[_Batch] | None:
-        """Read objects. None if one of them is a batch that was archived since it was listed."""
-        with ThreadPoolExecutor(CONNECTIONS) as pool:
-            contents = list(pool.map(self._get, [source.path for source in sources]))
-        return (
-            [
-                batch
-                for source, content in zip(sources, contents, strict=True)
-                for batch in self._parse(source.number, content or b"", archived=source.archived)
-            ]
-            if all(contents)
-            else None
-        )
+        while source := batches.get(number) or next(
+            (each for each in archives if each.number <= number <= each.last), None
+        ):
+            sources.append(source)
+            number = source.last + 1
+        return sources
 
     def _get(self, path: str) -> bytes | None:
         """Return the content of an object; None if there is none."""
-        import obstore
-
-        with object_errors(self._url, "read"):
+        with object_errors(self._place, "read"):
             try:
-                return bytes(obstore.get(self._bucket, path).bytes())
+                return bytes(self._bucket.get(path).bytes())
             except FileNotFoundError:
                 return None
 
@@ -317,13 +298,15 @@ class ObjectStore:
         return batches
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class _Source:
     """An object that holds batches."""
 
     path: str
     number: int
     """The number of its first batch."""
+    last: int
+    """The number of its last batch."""
     archived: bool
 
 
@@ -348,10 +331,8 @@ def list_object_conversations(url: str) -> list[str]:
     Raises TranscriptError if it cannot be read.
     """
     bucket = open_bucket(url)
-    import obstore
-
     with object_errors(url, "read"):
-        folders = obstore.list_with_delimiter(bucket)["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]  # as above
+        folders = bucket.list_with_delimiter()["common_prefixes"]  # pyright: ignore[reportUnknownMemberType]  # as above
     return sorted(_decode(folder.rstrip("/").rpartition("/")[2]) for folder in folders)
 
 

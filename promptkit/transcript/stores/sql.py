@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import attrs
 
@@ -25,14 +24,15 @@ from promptkit.errors import (
     TranscriptFormatError,
     TranscriptWriteError,
 )
-from promptkit.reprs import describe
 from promptkit.transcript.log.search import encode_words, extract_words, list_lines
 from promptkit.transcript.stores.jsonl.format import EntryLine, encode_batch, line_from_bytes
 from promptkit.transcript.stores.store import (
+    ConversationStore,
     LoadedEntries,
     ReadProblem,
     archiving_error,
     check_conversation,
+    settle_write,
     split_address,
 )
 
@@ -84,7 +84,7 @@ _SCHEMA = {
 """For each database the statements that create the schema."""
 
 
-class SqlStore:
+class SqlStore(ConversationStore):
     """Keep the entries of a conversation in a SQL database, SQLite or PostgreSQL.
 
     The first append creates the tables, which begin with `promptkit_`. Several processes may append
@@ -111,17 +111,10 @@ class SqlStore:
         if isinstance(url, str) and conversation is None:
             url, conversation = split_address(url)
         self._database = _Database(url)
-        self._conversation = check_conversation(conversation)
-        self._read_archives = read_archives
+        super().__init__(
+            self._database.address, check_conversation(conversation), read_archives=read_archives
+        )
         self._number = 0  # the number of the last entry that was read or written
-
-    def __repr__(self) -> str:
-        return describe(self, address=self.address)
-
-    @property
-    def address(self) -> str:
-        """The URL of the conversation, without the password."""
-        return f"{self._database.address}#{quote(self._conversation, safe='')}"
 
     def load(self) -> LoadedEntries:
         """Read all entries.
@@ -339,17 +332,12 @@ class _Database:
                     yield connection
                     committing = True
         except SQLAlchemyError as error:
-            try:
-                done = committing and is_done is not None and is_done()
-            except TranscriptError:
-                raise TranscriptWriteError(
-                    f"{_describe(error)}. The connection broke, so it is not known if the batch was written.",
-                    file=self.address,
-                ) from error
-            if not done:
-                raise TranscriptWriteError(
-                    f"nothing was written: {_describe(error)}.", file=self.address
-                ) from error
+            settle_write(
+                error,
+                _describe(error),
+                lambda: committing and is_done is not None and is_done(),
+                file=self.address,
+            )
 
     # Any: numbers, texts, and the list of words
     def insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
@@ -372,7 +360,11 @@ class _Database:
                     words,
                 )
             return
-        values = [row | {"w": _format_vector(row["w"])} for row in rows]
+        values = [
+            row | {"w": vector if len(vector) <= MAX_VECTOR_BYTES else None}
+            for row in rows
+            for vector in [" ".join(row["w"])]
+        ]
         _execute(
             connection,
             "INSERT INTO promptkit_entries (conversation, number, id, record, words) VALUES (:c, :n, :i, :r, CAST(:w AS tsvector))",
@@ -542,9 +534,3 @@ def _escape(text: str) -> str:
 
 def _unescape(text: str) -> str:
     return str(json.loads(f'"{text}"'))
-
-
-def _format_vector(terms: list[str]) -> str | None:
-    """Write terms as a `tsvector`. None if they are too many."""
-    vector = " ".join(terms)
-    return vector if len(vector) <= MAX_VECTOR_BYTES else None

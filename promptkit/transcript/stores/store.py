@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Protocol, runtime_checkable
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import attrs
 
-from promptkit.errors import InvalidArgumentError, TranscriptConflictError, TranscriptError
+from promptkit.errors import (
+    InvalidArgumentError,
+    TranscriptConflictError,
+    TranscriptError,
+    TranscriptWriteError,
+)
 from promptkit.reprs import describe, describe_fields
 from promptkit.transcript.log.entries import Entry, EntryKind
 
@@ -23,7 +28,7 @@ class TranscriptStore(Protocol):
 
     A batch is stored completely or not at all, and it survives a crash once `append` has returned.
     A store belongs to one transcript. Two transcripts on the same file, in one process or in two,
-    each open a store of their own. The tests of `promptkit.testing.store_contracts` check all of
+    each open a store of their own. The tests of `promptkit.testing.contracts` check all of
     this for any store.
     """
 
@@ -269,6 +274,22 @@ class InMemoryStore:
         return self._entries[-1].id if self._entries else ""
 
 
+class ConversationStore:
+    """One of many conversations at a place that has a URL."""
+
+    def __init__(self, place: str, conversation: str, *, read_archives: bool) -> None:
+        self._place, self._conversation = place, conversation
+        self._read_archives = read_archives
+
+    def __repr__(self) -> str:
+        return describe(self, address=self.address)
+
+    @property
+    def address(self) -> str:
+        """The URL of the conversation, without secrets."""
+        return f"{self._place}#{quote(self._conversation, safe='')}"
+
+
 def archiving_error(
     address: str | os.PathLike[str], through: str, *, exists: bool
 ) -> TranscriptError:
@@ -278,6 +299,21 @@ def archiving_error(
         if exists
         else f"{os.fspath(address)}: there is no entry {through!r}."
     )
+
+
+def settle_write(error: Exception, why: str, is_done: Callable[[], bool], *, file: str) -> None:
+    """Find out after an error whether a batch was written nevertheless, since a connection may break after that.
+
+    Raises TranscriptWriteError if it was not, or if that is not known.
+    """
+    try:
+        done = is_done()
+    except TranscriptError:
+        raise TranscriptWriteError(
+            f"{why}. The connection broke, so it is not known if the batch was written.", file=file
+        ) from error
+    if not done:
+        raise TranscriptWriteError(f"nothing was written: {why}.", file=file) from error
 
 
 def split_address(address: str) -> tuple[str, str | None]:

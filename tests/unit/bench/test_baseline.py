@@ -8,14 +8,14 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from promptkit.bench.baseline import (
+from promptkit.bench.results import (
     BaselineMismatchError,
     Change,
+    Element,
     check_comparable,
     compare,
     format_comparison,
 )
-from promptkit.bench.results import Element
 from promptkit.bench.sweep import measure
 from tests.unit.bench.prompts import BUDGETS, Review, run_of, sweep_of
 

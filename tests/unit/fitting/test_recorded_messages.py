@@ -25,7 +25,7 @@ from promptkit import (
     render,
 )
 from promptkit.elements import element_from_message
-from promptkit.errors import BadPropError
+from promptkit.errors import BadPropError, InvalidArgumentError
 from promptkit.fitting import RecordedMessages
 from promptkit.fitting.choose import fit_history
 from promptkit.fitting.shorten import CUT_MARKER
@@ -223,22 +223,53 @@ class TestLaws:
             assert earlier <= now
             earlier = now
 
-    @given(messages=conversations(), budget=st.integers(20, 2_000))
-    @settings(deadline=None, max_examples=examples(30))
-    def test_the_same_history_gives_the_same_bytes_also_after_other_renders(
-        self, messages: list[Message], budget: int
+    @given(
+        messages=conversations(),
+        budget=st.integers(20, 2_000),
+        truncate_at=st.none() | st.integers(1, 40),
+        data=st.data(),
+    )
+    @settings(deadline=None, max_examples=examples(60))
+    def test_the_same_history_gives_the_same_render_also_after_other_renders(
+        self,
+        messages: list[Message],
+        budget: int,
+        truncate_at: int | None,
+        data: st.DataObject,
     ) -> None:
         messages = [*messages, user_message("And now?")]
+        turns = data.draw(st.integers(0, 2))
         renderer = Renderer(budget=budget, tokenizer=COUNTED)
-        for end in range(max(1, len(messages) - 3), len(messages) + 1):
-            try:
-                again = renderer.render(recorded(messages[:end]))
-            except BudgetExceededError:
-                continue
-            assert (
-                again.messages
-                == render(recorded(messages[:end]), budget=budget, tokenizer=COUNTED).messages
+        ends = range(max(1, len(messages) - 6), len(messages) + 1)
+        for end in (*data.draw(st.lists(st.sampled_from(ends), max_size=3)), *ends):
+            keeps = data.draw(st.booleans())
+            beside = UserMessage(required=True)[words(data.draw(st.integers(1, 60)))]
+            history = recorded(
+                messages[:end], keep_system=keeps, keep_turns=turns, truncate_at=truncate_at
             )
+            prompt = history, beside
+            try:
+                again = renderer.render(prompt)
+            except BudgetExceededError:
+                with pytest.raises(BudgetExceededError):
+                    render(prompt, budget=budget, tokenizer=COUNTED)
+                continue
+            first = render(prompt, budget=budget, tokenizer=COUNTED)
+            assert again == first
+            assert again.removals == first.removals
+            assert again.source_map == first.source_map
+            assert again.repairs == first.repairs
+
+    def test_a_render_of_something_else_than_messages_leaves_the_next_one_as_it_was(self) -> None:
+        talk = [user_message("Go."), call_message("a"), result_message("a", "Done.")]
+        wrong = [*talk, result_message("b", "Of no call."), "no message"]
+        renderer = Renderer(budget=500, tokenizer=COUNTED)
+        for _ in range(2):
+            rendered = renderer.render(recorded(talk))
+            assert list(rendered.messages) == talk
+            assert rendered.repairs == ()
+            with pytest.raises(InvalidArgumentError, match="must be a Message"):
+                renderer.render(recorded(wrong))  # type: ignore[arg-type]  # what a caller without a type checker may pass
 
 
 class TestMarker:

@@ -45,8 +45,7 @@ def issue(given: list[Own], instructions: str | None = None) -> IssuedRequest:
     """Return the request for a conversation that does not fit its window of 2,000 tokens."""
     budget = ContextBudget(window=2_000, reserved_output_tokens=200)
     facts = ModelFacts(model="gpt-4.1", budget=budget, instructions=instructions, tools=())
-    options = WindowSettings()
-    windows = ThreadWindows(options, transcripts=None, max_threads=1)
+    windows = ThreadWindows(settings=WindowSettings(), max_threads=1)
     return asyncio.run(windows.request("talk", facts, [own.message for own in given], given))
 
 
@@ -83,8 +82,7 @@ def test_each_of_several_conversations_in_one_window_is_asked_again_smaller_afte
     window: int | None,
 ) -> None:
     async def run() -> None:
-        options = WindowSettings()
-        windows = ThreadWindows(options, transcripts=None, max_threads=1)
+        windows = ThreadWindows(settings=WindowSettings(), max_threads=1)
         budget = ContextBudget(window=3_000, reserved_output_tokens=200)
         facts = ModelFacts(model="gpt-4.1", budget=budget, instructions=None, tools=())
         task = words(600)

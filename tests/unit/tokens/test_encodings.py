@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,9 +17,10 @@ from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # tiktok
 from benchmarks.maintenance.build_vocabularies import SHA256
 from promptkit.errors import TokenizerError
 from promptkit.tokens import encodings
-from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding
+from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding, load_vocabulary
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -33,9 +35,36 @@ def test_a_bundled_encoding_is_tiktokens_own(name: str, monkeypatch: pytest.Monk
     monkeypatch.setattr(openai_public, "load_tiktoken_bpe", load)
     theirs: dict[str, Any] = openai_public.ENCODING_CONSTRUCTORS[name]()
     ours = BUNDLED[name]
-    assert ours.words == theirs["pat_str"]
     assert dict(ours.special) == theirs["special_tokens"]
     assert hashes == [SHA256[ours.vocabulary]]
+    if ours.vocabulary == name:
+        own, other = get_encoding(name), _build(name, theirs["pat_str"])
+        for text in chain(_list_short_texts(), _list_texts_of_all_characters()):
+            assert own.encode_ordinary(text) == other.encode_ordinary(text), repr(text)
+
+
+def _build(name: str, words: str) -> tiktoken.Encoding:
+    ranks = {token: rank for rank, token in enumerate(load_vocabulary(name))}
+    return tiktoken.Encoding(name, pat_str=words, mergeable_ranks=ranks, special_tokens={})
+
+
+def _list_short_texts() -> Iterator[str]:
+    """List texts of what the patterns distinguish: letters of each case, digits, signs, white space."""
+    pieces = (
+        *("", "a", "S", "ǅ", "ʰ", "中", "\u093e", "\u017f", "7", "½", ".", "/", "'", "_", "🙂"),
+        *(" ", "\t", "\n", "\r", "\u00a0", "\u3000", "  ", "'ll", "ing"),
+    )
+    return ("".join(chosen) for chosen in product(pieces, repeat=3))
+
+
+def _list_texts_of_all_characters() -> Iterator[str]:
+    """List texts that hold every character, some beside the next ones and some between letters."""
+    characters = [chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000]
+    for start in range(0, len(characters), 512):
+        batch = characters[start : start + 512]
+        yield "".join(batch)
+        yield "a".join(batch)
+        yield " ".join(batch)
 
 
 @pytest.mark.parametrize("name", sorted(BUNDLED))

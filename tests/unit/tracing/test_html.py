@@ -14,8 +14,7 @@ import pytest
 from promptkit import AssistantMessage, Group, TextChunk, ToolCall, ToolMessage, UserMessage, render
 from promptkit.messages import CacheBreakpointPart, DocumentPart, ImagePart, OpaquePart
 from promptkit.testing import WordTokenizer
-from promptkit.tracing.html import SCRIPTS, build_columns, trace_to_html
-from promptkit.tracing.page import VIEWER, describe_part
+from promptkit.tracing.page import SCRIPTS, VIEWER, build_columns, describe_part, trace_to_html
 from promptkit.tracing.trace import Trace, TraceItem
 from tests.browser.prompts import HOSTILE
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit.messages import CacheBreakpointPart, Message, ToolDefinition
-from promptkit.providers.anthropic.request import build_body
-from promptkit.testing.server.anthropic_validation import list_blocks
+from promptkit.providers.anthropic.api import build_body
+from promptkit.testing.server.journal import list_blocks
 from promptkit.wire.anthropic import find_breakpoints, mark_prefix
 from tests.conversations import assistant_message, call_message, result_message, user_message
 

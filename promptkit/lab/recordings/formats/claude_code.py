@@ -15,27 +15,22 @@ from typing import TypeAlias
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import Batch, FileHead, IdAllocator
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.files import FileHead, IdAllocator, LineFormat
+from promptkit.lab.recordings.reading.values import (
+    ContentBlocks,
     JsonObject,
     as_count,
     as_list,
     as_object,
     as_objects,
     as_text,
-    keep_bad_line,
     omit_fields,
-    parse_object,
     parse_time,
-)
-from promptkit.lab.recordings.reading.messages import (
-    ContentBlocks,
     read_anthropic_content,
     usage_from_anthropic,
 )
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, Part, ToolCall, Usage
-from promptkit.providers.anthropic.response import FINISHES
+from promptkit.providers.anthropic.api import FINISHES
 from promptkit.transcript import (
     Checkpoint,
     CustomEntry,
@@ -77,10 +72,18 @@ MAX_HELD_BYTES = 1 << 25
 own."""
 
 
-class ClaudeCodeFormat:
+class ClaudeCodeFormat(LineFormat):
     """Read Claude Code's project files."""
 
     name = NAME
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tree = SessionTree(self)
+        self._conversations = ConversationIndex()
+        self._message_ids: set[str] = set()  # ids of the model's answers
+        self._queue: list[Json] = []  # commands that were queued while the model worked
+        self._taken: list[Json] = []  # those that it was shown
 
     def matches(self, head: FileHead) -> bool:
         """Return whether lines have a type and name a session or a parent."""
@@ -88,59 +91,19 @@ class ClaudeCodeFormat:
             isinstance(record.get("type"), str) and MARKS & record.keys() for record in head.records
         )
 
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, line by line."""
-        reader = _Reader()
-        for number, line in source.lines():
-            yield reader.read_line(number, line)
-        yield reader.finish()
-
-
-class _Reader:
-    """One pass through a file."""
-
-    def __init__(self) -> None:
-        self._tree = SessionTree()
-        self._conversations = ConversationIndex()
-        self._message_ids: set[str] = set()  # ids of the model's answers
-        self._number = self._messages = self._attachments = 0
-        self._queue: list[Json] = []  # commands that were queued while the model worked
-        self._taken: list[Json] = []  # those that it was shown
-        self._relocated: list[ReadProblem] = []
-
-    def read_line(self, number: int, line: bytes) -> Batch:
-        """Return the entries that are complete after a line.
-
-        There may be none, or earlier ones that were held.
-        """
-        self._number, self._messages, self._attachments, self._relocated = number, 0, 0, []
-        conversations = self._conversations.count
-        if isinstance(record := parse_object(line), str):
-            self._append_to_main(keep_bad_line(NAME, number, line, record))
-        else:
-            self._read_record(record, len(line))
-        return Batch(
-            entries=self._tree.take(),
-            messages=self._messages,
-            attachments=self._attachments,
-            conversations=self._conversations.count - conversations,
-            skipped=(ReadProblem(line=number, detail=record),) if isinstance(record, str) else (),
-            relocated=tuple(self._relocated),
-        )
-
-    def finish(self) -> Batch:
-        """Return the entries that were held to the end."""
+    def finish(self) -> None:
+        """Write the entries that were held to the end."""
         self._tree.finish(list(self._conversations))
-        return Batch(entries=self._tree.take())
 
-    def _read_record(self, record: JsonObject, size: int) -> None:
+    def read_record(self, record: JsonObject, size: int) -> None:
+        """Read a line. Earlier ones that were held may be complete then."""
         self._tree.time = parse_time(record.get("timestamp")) or self._tree.time
         uuid = as_text(record.get("uuid"))
         if messages := _find_subagent_messages(record):
             for message in messages:
                 self._read_subagent_line(record, message, uuid, size)
         elif uuid or isinstance(record.get("message"), dict):
-            self._read_tree_line(record, uuid or f"line-{self._number}", size)
+            self._read_tree_line(record, uuid or f"line-{self.number}", size)
         else:
             self._read_line_without_place(record)
 
@@ -157,7 +120,7 @@ class _Reader:
         line = _unwrap_subagent_line(
             record, message, subagent.last_uuid if subagent else None, begins=subagent is None
         )
-        self._read_tree_line(line, as_text(line.get("uuid")) or f"line-{self._number}", size)
+        self._read_tree_line(line, as_text(line.get("uuid")) or f"line-{self.number}", size)
 
     def _read_line_without_place(self, record: JsonObject) -> None:
         """Read a line that has no place in the tree. It is written where it is in the file."""
@@ -165,15 +128,12 @@ class _Reader:
         title = as_text(record.get("summary"))
         if record.get("type") == "summary" and leaf in self._tree.places and title:
             conversation, _ = self._tree.places[leaf]
-            self._tree.append(
-                conversation,
-                Label(target=self._tree.entry_of(leaf), label=title),
-                f"line-{self._number}",
-            )
+            label = Label(target=self._tree.entry_of(leaf), label=title)
+            self._tree.add(conversation, label, conversation.end, f"line-{self.number}")
         else:
             if record.get("type") == "queue-operation":
                 self._read_queue_operation(record)
-            self._append_to_main(CustomEntry(name=_entry_name(record), data=record))
+            self.keep(CustomEntry(name=_entry_name(record), data=record))
 
     def _read_queue_operation(self, record: JsonObject) -> None:
         """Follow the queue of commands.
@@ -201,20 +161,22 @@ class _Reader:
                 )
             ):
                 self._taken.append(taken)
-                self._attachments += 1
-                self._append_to_main(payload)
+                self.batch.attachments += 1
+                self.keep(payload)
 
-    def _append_to_main(self, payload: EntryPayload) -> None:
+    def keep(self, payload: EntryPayload) -> None:
         """Append an entry to the main conversation."""
         self._tree.main = self._tree.main or self._conversations.first()
-        self._tree.append(self._tree.main, payload, f"line-{self._number}")
+        self._tree.add(self._tree.main, payload, self._tree.main.end, f"line-{self.number}")
 
     def _read_tree_line(self, record: JsonObject, uuid: str, size: int) -> None:
         """Read a line with a place in the tree."""
         is_subagent = record.get("isSidechain") is True
         message = record.get("message")
         parent = self._find_parent(record)
-        conversation = self._conversations.find(record, parent, self._number)
+        known = self._conversations.count
+        conversation = self._conversations.find(record, parent, self.number)
+        self.batch.conversations += self._conversations.count - known
         begins = conversation.first is None and conversation.answer is None
         conversation.has_parents = conversation.has_parents or parent is not None
         if not is_subagent:
@@ -242,8 +204,13 @@ class _Reader:
                 else self._conversations.label(conversation, first)
             )
             for labelled, target, label in labels:
-                self._tree.append(labelled, Label(target=target, label=label), f"{target}-label")
-        self._tree.limit_answer(conversation)
+                self._tree.add(
+                    labelled, Label(target=target, label=label), labelled.end, f"{target}-label"
+                )
+        if (answer := conversation.answer) and (
+            len(answer.followers) > MAX_HELD_ENTRIES or answer.bytes_read > MAX_HELD_BYTES
+        ):
+            self._tree.write_answer(conversation)
 
     def _find_parent(self, record: JsonObject) -> LinePlace | None:
         """Return where the parent of a line went."""
@@ -266,9 +233,9 @@ class _Reader:
         tail = self._tree.flush(conversation)
         if parent_uuid is not None:
             place = f"after {tail!r}" if tail else "at the beginning"
-            self._relocated.append(
+            self.batch.relocated.append(
                 ReadProblem(
-                    line=self._number,
+                    line=self.number,
                     detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {place}.",
                 )
             )
@@ -288,7 +255,7 @@ class _Reader:
             conversation,
             Setting(name=f"{NAME}.session", value=session),
             parent,
-            f"line-{self._number}-session",
+            f"line-{self.number}-session",
         )
 
     def _read_answer(
@@ -299,7 +266,7 @@ class _Reader:
         All lines of an answer have the same message id.
         """
         message_id = as_text(message.get("id"))
-        self._messages += message_id is None or message_id not in self._message_ids
+        self.batch.messages += message_id is None or message_id not in self._message_ids
         self._message_ids.update([message_id] if message_id else [])
         answer = conversation.answer
         if (
@@ -321,14 +288,14 @@ class _Reader:
             finish=_read_finish(record, message),
         )
         if fields := _read_extra_fields(record, message):
-            self._tree.append(conversation, fields, f"{uuid}-fields")
+            self._tree.add(conversation, fields, conversation.end, f"{uuid}-fields")
         self._tree.places[uuid] = (conversation, answer)
 
     def _read_user_message(
         self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read a user message or tool results."""
-        self._messages += 1
+        self.batch.messages += 1
         blocks = read_anthropic_content(message.get("content"))
         call_ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
         answer = conversation.answer
@@ -379,7 +346,7 @@ class _Reader:
         entry_id = self._tree.write(subagent, payload, self._tree.flush(subagent), f"{uuid}-answer")
         subagent.last_uuid = entry_id
         self._tree.places[entry_id] = (subagent, entry_id)
-        self._attachments += 1
+        self.batch.attachments += 1
 
     def _read_other_line(
         self, record: JsonObject, uuid: str, conversation: RecordedConversation
@@ -409,7 +376,7 @@ class _Reader:
             self._taken.remove(attachment.get("prompt"))
             return None
         shown = read_attachment(record)
-        self._attachments += shown is not None
+        self.batch.attachments += shown is not None
         return shown
 
     def _read_compact_boundary(
@@ -427,13 +394,12 @@ class _Reader:
             parent or tail,
             f"{uuid}-boundary",
         )
-        entry_id = self._tree.ids.allocate(uuid)
         metadata = as_object(record.get("compactMetadata"))
-        conversation.pending = PendingCheckpoint(
-            entry_id=entry_id,
-            parent=parent,
+        conversation.pending = Entry(
+            id=self._tree.ids.allocate(uuid),
+            parent_id=parent,
             time=self._tree.time,
-            checkpoint=Checkpoint(
+            payload=Checkpoint(
                 summary="",
                 first_kept=first_kept,
                 trigger=as_text(metadata.get("trigger")) or "unknown",
@@ -441,16 +407,17 @@ class _Reader:
                 tokens_after=as_count(metadata.get("postTokens")),
             ),
         )
-        self._tree.places[uuid] = (conversation, entry_id)
+        place = (conversation, conversation.pending.id)
+        self._tree.places[uuid] = place
         if kept:
             # a line that follows the last kept one is shown after the summary
-            self._tree.places[kept[1]] = (conversation, entry_id)
+            self._tree.places[kept[1]] = place
 
     def _read_summary(
         self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
     ) -> None:
         """Read the summary of a compaction. Older versions wrote it without a boundary line."""
-        self._messages += 1
+        self.batch.messages += 1
         text = "\n\n".join(
             part
             for part in read_anthropic_content(message.get("content")).parts
@@ -556,7 +523,7 @@ def _unwrap_subagent_line(
 
 
 class SessionTree:
-    """The entries of a file. Those that are complete wait in a queue until they are taken.
+    """The entries of a file. Those that are complete go into the batch of the line.
 
     Claude Code writes one answer of the model on several lines, with the results of its first tool
     calls in between, each as the child of the line that made the call. Here an answer is one
@@ -564,7 +531,8 @@ class SessionTree:
     answer begins. Of everything else only ids are kept in memory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, lines: LineFormat) -> None:
+        self._lines = lines
         self.ids = IdAllocator()
         """The ids that are taken."""
         self.places: dict[str, LinePlace] = {}
@@ -573,14 +541,7 @@ class SessionTree:
         """The conversation of the last line that is not a subagent's."""
         self.time = 0.0
         """The time of the line that is read."""
-        self._queue: list[Entry] = []
-        self._last_id: str | None = None
-        self._last_time = 0.0
-
-    def take(self) -> tuple[Entry, ...]:
-        """Return the entries that are complete, and forget them."""
-        entries, self._queue = tuple(self._queue), []
-        return entries
+        self._last: Entry | None = None
 
     def parent_at(self, place: LinePlace) -> str | None:
         """Return the id of the entry that the child of a line follows.
@@ -592,7 +553,7 @@ class SessionTree:
             if target.tail is None:
                 self.write_answer(conversation)
             target = target.tail or target.entry_id
-        if conversation.pending and target == conversation.pending.entry_id:
+        if conversation.pending and target == conversation.pending.id:
             self.write_checkpoint(conversation)
         return target
 
@@ -621,8 +582,14 @@ class SessionTree:
         preferred_id: str,
     ) -> str:
         """Write an entry. Returns its id."""
-        return self._write(
-            conversation, payload, parent, self.time, self.ids.allocate(preferred_id)
+        return self._emit(
+            conversation,
+            Entry(
+                id=self.ids.allocate(preferred_id),
+                parent_id=parent,
+                time=self.time,
+                payload=payload,
+            ),
         )
 
     def place(
@@ -634,29 +601,28 @@ class SessionTree:
     ) -> None:
         """Add the entries of a line, with the ids that they should have, after the answer that is held or after an entry."""
         for payload, preferred_id in payloads:
-            if isinstance(after, HeldAnswer):
-                self.append(conversation, payload, preferred_id)
-            else:
-                after = self.write(conversation, payload, after, preferred_id)
+            after = self.add(conversation, payload, after, preferred_id)
         self.places[uuid] = (conversation, after or uuid)
 
-    def append(
-        self, conversation: RecordedConversation, payload: EntryPayload, preferred_id: str
-    ) -> None:
-        """Add an entry after the answer that is held; without one, write it after the last entry."""
-        if conversation.answer is None:
-            self.write(conversation, payload, conversation.tail, preferred_id)
-        else:
-            conversation.answer.followers.append(
-                (payload, self.time, self.ids.allocate(preferred_id))
-            )
+    def add(
+        self,
+        conversation: RecordedConversation,
+        payload: EntryPayload,
+        after: HeldAnswer | str | None,
+        preferred_id: str,
+    ) -> HeldAnswer | str:
+        """Add an entry after the answer that is held or after an entry. Returns what the next one follows."""
+        if not isinstance(after, HeldAnswer):
+            return self.write(conversation, payload, after, preferred_id)
+        after.followers.append((payload, self.time, self.ids.allocate(preferred_id)))
+        return after
 
     def write_answer(self, conversation: RecordedConversation) -> None:
         """Write the answer that is held, and what follows it."""
         answer, conversation.answer = conversation.answer, None
         if answer is None:
             return
-        payload = MessageEntry(
+        reply = MessageEntry(
             message=Message(
                 role="assistant", content=tuple(answer.parts), tool_calls=tuple(answer.calls)
             ),
@@ -664,20 +630,12 @@ class SessionTree:
             model=answer.model,
             finish=answer.finish,
         )
-        answer.tail = self._write(
-            conversation, payload, answer.parent, answer.time, answer.entry_id
-        )
-        for follower, time, entry_id in answer.followers:
-            answer.tail = self._write(conversation, follower, answer.tail, time, entry_id)
+        parent = answer.parent
+        for payload, time, entry_id in ((reply, answer.time, answer.entry_id), *answer.followers):
+            parent = answer.tail = self._emit(
+                conversation, Entry(id=entry_id, parent_id=parent, time=time, payload=payload)
+            )
         answer.parts, answer.calls, answer.followers, answer.answered_calls = [], [], [], set()
-
-    def limit_answer(self, conversation: RecordedConversation) -> None:
-        """Write the answer if it is too large to be held."""
-        answer = conversation.answer
-        if answer and (
-            len(answer.followers) > MAX_HELD_ENTRIES or answer.bytes_read > MAX_HELD_BYTES
-        ):
-            self.write_answer(conversation)
 
     def write_checkpoint(self, conversation: RecordedConversation, summary: str = "") -> str | None:
         """Write the checkpoint that is pending, with its summary.
@@ -685,17 +643,10 @@ class SessionTree:
         Returns its id; None if there is none.
         """
         pending, conversation.pending = conversation.pending, None
-        return (
-            None
-            if pending is None
-            else self._write(
-                conversation,
-                attrs.evolve(pending.checkpoint, summary=summary),
-                pending.parent,
-                pending.time,
-                pending.entry_id,
-            )
-        )
+        if pending is None or not isinstance(checkpoint := pending.payload, Checkpoint):
+            return None
+        written = attrs.evolve(checkpoint, summary=summary)
+        return self._emit(conversation, attrs.evolve(pending, payload=written))
 
     def finish(self, conversations: list[RecordedConversation]) -> None:
         """Write all that is held.
@@ -704,28 +655,22 @@ class SessionTree:
         """
         for conversation in conversations:
             self.flush(conversation)
-        if (main := self.main) is not None and main.tail is not None and self._last_id != main.tail:
-            self.time = self._last_time
+        main, last = self.main, self._last
+        if main and main.tail is not None and last and last.id != main.tail:
+            self.time = last.time
             self.write(
                 main, Setting(name=LEAF_SETTING, value=main.tail), main.tail, f"{main.tail}-leaf"
             )
 
-    def _write(
-        self,
-        conversation: RecordedConversation,
-        payload: EntryPayload,
-        parent: str | None,
-        time: float,
-        entry_id: str,
-    ) -> str:
-        self._queue.append(Entry(id=entry_id, parent_id=parent, time=time, payload=payload))
-        self._last_id, self._last_time = entry_id, time
-        is_visible = isinstance(payload, VISIBLE)
-        if is_visible or parent == conversation.tail or conversation.tail is None:
-            conversation.tail = entry_id
+    def _emit(self, conversation: RecordedConversation, entry: Entry) -> str:
+        self._lines.batch.entries.append(entry)
+        self._last = entry
+        is_visible = isinstance(entry.payload, VISIBLE)
+        if is_visible or entry.parent_id == conversation.tail or conversation.tail is None:
+            conversation.tail = entry.id
         if conversation.first is None and is_visible:
-            conversation.first = entry_id
-        return entry_id
+            conversation.first = entry.id
+        return entry.id
 
 
 class ConversationIndex:
@@ -822,10 +767,15 @@ class RecordedConversation:
     """The uuid of the line that was read last."""
     answer: HeldAnswer | None = None
     """The answer that is held."""
-    pending: PendingCheckpoint | None = None
-    """The compaction whose summary has not been read yet."""
+    pending: Entry | None = None
+    """The checkpoint whose summary has not been read yet."""
     session_fields: object = None
     """The session fields of the last line that had any."""
+
+    @property
+    def end(self) -> HeldAnswer | str | None:
+        """What a further entry follows: the answer that is held, or the last entry."""
+        return self.answer or self.tail
 
 
 @attrs.define(eq=False)
@@ -864,16 +814,6 @@ class HeldAnswer:
         self.usage = usage or self.usage
         self.model = model or self.model
         self.finish = finish or self.finish
-
-
-@attrs.frozen(kw_only=True)
-class PendingCheckpoint:
-    """A compaction whose summary has not been read yet."""
-
-    entry_id: str
-    parent: str | None
-    time: float
-    checkpoint: Checkpoint
 
 
 LinePlace: TypeAlias = tuple[RecordedConversation, "str | HeldAnswer"]

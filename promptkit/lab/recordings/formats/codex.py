@@ -10,29 +10,26 @@ from collections.abc import Iterator, Mapping
 
 import attrs
 
-from promptkit.lab.recordings.reading.format import Batch, EntryChain, FileHead, IdAllocator
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.files import FileHead, LineFormat
+from promptkit.lab.recordings.reading.values import (
     JsonObject,
     as_blocks,
     as_object,
     as_objects,
     as_text,
+    dump_arguments,
     dump_json,
-    keep_bad_line,
+    mark_error,
     omit_fields,
-    parse_object,
     parse_time,
+    usage_from_openai,
 )
-from promptkit.lab.recordings.reading.messages import dump_arguments, mark_error, usage_from_openai
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, Role, ToolCall, Usage
 from promptkit.transcript import (
     Checkpoint,
     CustomEntry,
-    Entry,
     EntryPayload,
     MessageEntry,
-    ReadProblem,
     Setting,
 )
 
@@ -58,31 +55,6 @@ MAX_USER_CHARACTERS = 80_000
 summary: 20,000 tokens of four characters."""
 
 
-class CodexFormat:
-    """Read Codex CLI's rollout files."""
-
-    name = NAME
-
-    def matches(self, head: FileHead) -> bool:
-        """Return whether lines have a known type and a payload, or, in old files, are items themselves."""
-        return any(
-            (
-                as_text(record.get("type")) in LINE_TYPES
-                and isinstance(record.get("payload"), Mapping)
-            )
-            or _is_item(record)
-            or "record_type" in record
-            for record in head.records
-        )
-
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, line by line."""
-        reader = _Reader()
-        for number, line in source.lines():
-            yield reader.read_line(number, line)
-        yield reader.finish()
-
-
 def _is_item(record: JsonObject) -> bool:
     kind = as_text(record.get("type"))
     return "payload" not in record and (
@@ -102,55 +74,38 @@ class _HeldAnswer:
     followers: list[EntryPayload] = attrs.field(factory=list["EntryPayload"])
 
 
-class _Reader:
-    """One pass through a file."""
+class CodexFormat(LineFormat):
+    """Read Codex CLI's rollout files."""
+
+    name = NAME
 
     def __init__(self) -> None:
-        self._chain = EntryChain(IdAllocator())
+        super().__init__()
         self._answer: _HeldAnswer | None = None
-        self._entries: list[Entry] = []
-        self._messages = 0
         self._model: str | None = None
         self._has_begun = False
         self._time: float | None = None
         self._user_texts: list[str] = []  # the latest user messages, as many as a compaction keeps
 
-    def read_line(self, number: int, line: bytes) -> Batch:
-        """Return the entries that are complete after a line.
-
-        There may be none, or an earlier answer that was held.
-        """
-        if isinstance(record := parse_object(line), str):
-            self._keep(keep_bad_line(NAME, number, line, record))
-            return attrs.evolve(
-                self._take_batch(), skipped=(ReadProblem(line=number, detail=record),)
+    def matches(self, head: FileHead) -> bool:
+        """Return whether lines have a known type and a payload, or, in old files, are items themselves."""
+        return any(
+            (
+                as_text(record.get("type")) in LINE_TYPES
+                and isinstance(record.get("payload"), Mapping)
             )
-        begins, self._has_begun = not self._has_begun, True
+            or _is_item(record)
+            or "record_type" in record
+            for record in head.records
+        )
+
+    def read_record(self, record: JsonObject, size: int) -> None:
+        """Read a line. An earlier answer that was held may be complete then."""
+        self.batch.conversations, self._has_begun = int(not self._has_begun), True
         self._time = parse_time(record.get("timestamp")) or self._time
-        if isinstance(payload := record.get("payload"), Mapping):
-            self._read_typed(record, payload)
-        elif _is_item(record) or record.get("type") == "reasoning":
-            self._read_item(record)
-        elif "instructions" in record and "type" not in record:
-            self._write(Setting(name=f"{NAME}.session_meta", value=dict(record)))
-        else:
-            self._keep(
-                CustomEntry(name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record)
-            )
-        return attrs.evolve(self._take_batch(), conversations=int(begins))
-
-    def finish(self) -> Batch:
-        """Return the answer that was held to the end."""
-        self._write_answer()
-        return self._take_batch()
-
-    def _take_batch(self) -> Batch:
-        batch = Batch(entries=tuple(self._entries), messages=self._messages)
-        self._entries, self._messages = [], 0
-        return batch
-
-    def _read_typed(self, record: JsonObject, payload: JsonObject) -> None:
-        match record.get("type"):
+        has_payload = isinstance(record.get("payload"), Mapping)
+        payload = as_object(record.get("payload"))
+        match record.get("type") if has_payload else None:
             case "response_item":
                 self._read_item(payload)
             case "compacted":
@@ -164,18 +119,19 @@ class _Reader:
                         usage_from_openai(as_object(payload.get("info")).get("last_token_usage"))
                         or self._answer.usage
                     )
-                self._keep(
-                    CustomEntry(
-                        name=f"{NAME}.event_msg.{as_text(payload.get('type')) or 'unknown'}",
-                        data=payload,
-                    )
-                )
+                name = as_text(payload.get("type")) or "unknown"
+                self.keep(CustomEntry(name=f"{NAME}.event_msg.{name}", data=payload))
+            case _ if not has_payload and (_is_item(record) or record.get("type") == "reasoning"):
+                self._read_item(record)
+            case _ if not has_payload and "instructions" in record and "type" not in record:
+                self._write(Setting(name=f"{NAME}.session_meta", value=dict(record)))
             case _:
-                self._keep(
-                    CustomEntry(
-                        name=f"{NAME}.{as_text(record.get('type')) or 'unknown'}", data=record
-                    )
-                )
+                name = as_text(record.get("type")) or "unknown"
+                self.keep(CustomEntry(name=f"{NAME}.{name}", data=record))
+
+    def finish(self) -> None:
+        """Write the answer that was held to the end."""
+        self._write_answer()
 
     def _read_item(self, item: JsonObject) -> None:
         """Read an item of the conversation."""
@@ -186,18 +142,18 @@ class _Reader:
         elif kind == "message" and role:
             message = Message(role=role, content=tuple(_read_parts(item.get("content"))))
             self._write(MessageEntry(message=message))
-            self._messages += 1
+            self.batch.messages += 1
             if role == "user" and message.text:
                 self._add_user_text(message.text)
         elif kind in CALL_TYPES:
             self._hold_answer().calls.append(_read_call(item))
         elif kind in OUTPUT_TYPES:
             self._write(MessageEntry(message=_read_result(item)))
-            self._messages += 1
+            self.batch.messages += 1
         elif kind in {"reasoning", "compaction", "compaction_summary"} or kind.endswith("_call"):
             self._hold_answer().parts.append(OpaquePart(value=item, provider=PROVIDER))
         else:
-            self._keep(CustomEntry(name=f"{NAME}.{kind}", data=item))
+            self.keep(CustomEntry(name=f"{NAME}.{kind}", data=item))
 
     def _read_compaction(self, payload: JsonObject) -> None:
         text = as_text(payload.get("message")) or ""
@@ -218,7 +174,7 @@ class _Reader:
                 facts=omit_fields(payload, {"message", "replacement_history"}),
             )
         )
-        self._messages += bool(text)
+        self.batch.messages += bool(text)
 
     def _add_user_text(self, text: str) -> None:
         self._user_texts.append(text[:MAX_USER_CHARACTERS])
@@ -228,19 +184,19 @@ class _Reader:
     def _hold_answer(self) -> _HeldAnswer:
         if self._answer is None:
             self._answer = _HeldAnswer(time=self._time)
-            self._messages += 1
+            self.batch.messages += 1
         return self._answer
 
-    def _keep(self, payload: EntryPayload) -> None:
+    def keep(self, payload: EntryPayload) -> None:
         """Add a payload that does not end an answer. It is written after the answer."""
         if self._answer:
             self._answer.followers.append(payload)
         else:
-            self._entries += self._chain.add(payload, time=self._time)
+            self.batch.entries += self.chain.add(payload, time=self._time)
 
     def _write(self, payload: EntryPayload) -> None:
         self._write_answer()
-        self._entries += self._chain.add(payload, time=self._time)
+        self.batch.entries += self.chain.add(payload, time=self._time)
 
     def _write_answer(self) -> None:
         answer, self._answer = self._answer, None
@@ -253,8 +209,8 @@ class _Reader:
                 model=self._model,
                 finish="tool_calls" if answer.calls else None,
             )
-            self._entries += self._chain.add(reply, time=answer.time)
-            self._entries += self._chain.add(*answer.followers)
+            self.batch.entries += self.chain.add(reply, time=answer.time)
+            self.batch.entries += self.chain.add(*answer.followers)
 
 
 def _read_call(item: JsonObject) -> ToolCall:

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from promptkit.lab.recordings.reading.format import (
+from promptkit.lab.recordings.reading.files import (
     Batch,
     ConversationWriter,
-    EntryChain,
     FileHead,
-    IdAllocator,
     JsonFormat,
     JsonMember,
+    LineFormat,
     PathPattern,
+    RecordingSource,
     read_head,
 )
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.lab.recordings.reading.values import (
     JsonObject,
     as_blocks,
     as_count,
@@ -29,16 +29,14 @@ from promptkit.lab.recordings.reading.json_values import (
     as_objects,
     as_text,
     dump_json,
-    keep_bad_line,
     keep_fields,
+    mark_error,
     omit_fields,
-    parse_object,
     parse_time,
+    usage_from_openai,
 )
-from promptkit.lab.recordings.reading.messages import mark_error, usage_from_openai
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall
-from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, ReadProblem, Setting
+from promptkit.transcript import CustomEntry, EntryPayload, MessageEntry, Setting
 
 NAME = "gemini_cli"
 MESSAGE_FIELDS = {"id", "timestamp", "type", "content"}
@@ -67,12 +65,13 @@ class GeminiCliFormat:
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message."""
         head = read_head(source)
-        if _has_lines(head):
-            yield from _LineReader().read(source)
-        elif pattern := _find_turns(head):
-            yield from _TurnFormat(pattern).read(source)
-        else:
-            yield from _SessionFormat().read(source)
+        return (
+            _LineFormat()
+            if _has_lines(head)
+            else _TurnFormat(pattern)
+            if (pattern := _find_turns(head))
+            else _SessionFormat()
+        ).read(source)
 
 
 def _has_lines(head: FileHead) -> bool:
@@ -123,44 +122,44 @@ class _SessionFormat(JsonFormat):
         )
 
 
-class _LineReader:
-    """One pass through a file of lines.
+class _LineFormat(LineFormat):
+    """Read a session that is a file of lines.
 
     The latest messages are held, because they may be written again until the next turn begins.
     """
 
+    name = NAME
+
     def __init__(self) -> None:
-        self._chain = EntryChain(IdAllocator())
+        super().__init__()
         # for each id of a message the entry that it follows
         self._parents: dict[str, str | None] = {}
         self._held: dict[str, JsonObject] = {}
         self._has_begun = False
 
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of the file."""
-        for number, line in source.lines():
-            if isinstance(record := parse_object(line), str):
-                yield from self._release()
-                entries = self._chain.add(keep_bad_line(NAME, number, line, record))
-                yield Batch(entries=entries, skipped=(ReadProblem(line=number, detail=record),))
-            else:
-                yield from (
-                    self._hold(record) if _is_message(record) else self._read_session_line(record)
-                )
-        yield from self._release()
+    def read_record(self, record: JsonObject, size: int) -> None:
+        """Read a message, or a line about the session."""
+        if _is_message(record):
+            self._hold(record)
+        else:
+            self._read_session_line(record)
 
-    def _hold(self, record: JsonObject) -> Iterator[Batch]:
-        """Hold a message. Yields earlier messages that are complete now."""
+    def keep(self, payload: EntryPayload) -> None:
+        """Add a payload after the messages that are held."""
+        self.finish()
+        super().keep(payload)
+
+    def _hold(self, record: JsonObject) -> None:
+        """Hold a message. Earlier messages may be complete now."""
         message_id = str(record["id"])
         if message_id in self._parents:
-            update = CustomEntry(name=f"{NAME}.update", data=record)
-            yield Batch(entries=self._chain.add(update))
+            super().keep(CustomEntry(name=f"{NAME}.update", data=record))
             return
         if message_id not in self._held and record.get("type") in MESSAGE_TYPES:
-            yield from self._release()
+            self.finish()
         self._held[message_id] = record
 
-    def _read_session_line(self, record: JsonObject) -> Iterator[Batch]:
+    def _read_session_line(self, record: JsonObject) -> None:
         """Read a line about the session, or one that takes back a message and all after it.
 
         The line itself is kept as well.
@@ -168,33 +167,26 @@ class _LineReader:
         patch, target = as_object(record.get("$set")), record.get("$rewindTo")
         if not isinstance(target, str) and "messages" not in patch:
             name = f"{NAME}.{'set' if '$set' in record else 'session'}"
-            yield Batch(entries=self._chain.add(Setting(name=name, value=record)))
+            super().keep(Setting(name=name, value=record))
             return
-        yield from self._release()
-        yield Batch(
-            entries=self._chain.add(
-                CustomEntry(name=f"{NAME}.{'set' if patch else 'rewind'}", data=record)
-            )
-        )
+        self.keep(CustomEntry(name=f"{NAME}.{'set' if patch else 'rewind'}", data=record))
         if isinstance(target, str):
-            self._chain.tail = self._parents.get(target)
+            self.chain.tail = self._parents.get(target)
         for message in as_objects(patch.get("messages")):
             if _is_message(message) and message["id"] not in self._parents:
-                yield from self._hold(message)
+                self._hold(message)
 
-    def _release(self) -> Iterator[Batch]:
-        """Yield the messages that are held."""
+    def finish(self) -> None:
+        """Add the messages that are held."""
         for message_id, record in self._held.items():
-            self._parents.setdefault(message_id, self._chain.tail)
+            self._parents.setdefault(message_id, self.chain.tail)
             payloads = _read_message(record)
             is_message = any(isinstance(payload, MessageEntry) for payload in payloads)
-            yield Batch(
-                entries=self._chain.add(
-                    *payloads, time=parse_time(record.get("timestamp")), entry_id=message_id
-                ),
-                messages=int(is_message),
-                conversations=int(is_message and not self._has_begun),
+            self.batch.entries += self.chain.add(
+                *payloads, time=parse_time(record.get("timestamp")), entry_id=message_id
             )
+            self.batch.messages += is_message
+            self.batch.conversations += is_message and not self._has_begun
             self._has_begun |= is_message
         self._held = {}
 

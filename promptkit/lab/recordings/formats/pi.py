@@ -11,22 +11,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 
-from promptkit.lab.recordings.reading.format import Batch, EntryChain, FileHead, IdAllocator
-from promptkit.lab.recordings.reading.json_values import (
+import attrs
+
+from promptkit.lab.recordings.reading.files import FileHead, LineFormat
+from promptkit.lab.recordings.reading.values import (
+    ANTHROPIC,
     JsonObject,
     as_blocks,
     as_count,
     as_object,
     as_objects,
     as_text,
-    keep_bad_line,
+    dump_arguments,
     keep_fields,
+    mark_error,
     omit_fields,
-    parse_object,
     parse_time,
 )
-from promptkit.lab.recordings.reading.messages import ANTHROPIC, dump_arguments, mark_error
-from promptkit.lab.recordings.reading.source import RecordingSource
 from promptkit.messages import ImagePart, Json, Message, OpaquePart, Part, ToolCall, Usage
 from promptkit.transcript import (
     BranchSummary,
@@ -54,10 +55,20 @@ MAX_KEPT_MESSAGES = 500
 """Messages that a compaction may keep by their number."""
 
 
-class PiFormat:
+class PiFormat(LineFormat):
     """Read pi's session files."""
 
     name = NAME
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_index: list[str | None] = []  # for version 1: the first entry of each line
+        # the first and the last entry of each line
+        self._by_line_id: dict[str, tuple[str, str]] = {}
+        # the messages since the last compaction, which a compaction can keep by their number
+        self._latest_messages: deque[str] = deque(maxlen=MAX_KEPT_MESSAGES)
+        self._has_begun = False
+        self._session = 0
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file has a session header, or messages on lines that name no session."""
@@ -75,50 +86,21 @@ class PiFormat:
             for record in head.records
         )
 
-    def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, line by line."""
-        reader = _Reader()
-        for number, line in source.lines():
-            yield reader.read_line(number, line)
-
-
-class _Reader:
-    """One pass through a file."""
-
-    def __init__(self) -> None:
-        self._chain = EntryChain(IdAllocator())
-        self._by_index: list[str | None] = []  # for version 1: the first entry of each line
-        # the first and the last entry of each line
-        self._by_line_id: dict[str, tuple[str, str]] = {}
-        # the messages since the last compaction, which a compaction can keep by their number
-        self._latest_messages: deque[str] = deque(maxlen=MAX_KEPT_MESSAGES)
-        self._has_begun = False
-        self._session = 0
-        self._relocated: list[ReadProblem] = []
-
-    def read_line(self, number: int, line: bytes) -> Batch:
-        """Return the entries of a line."""
-        if isinstance(record := parse_object(line), str):
-            entries = self._chain.add(keep_bad_line(NAME, number, line, record))
-            return Batch(
-                entries=entries,
-                skipped=(ReadProblem(line=number, detail=record),),
-                call_id_scope=str(self._session),
-            )
-        self._relocated = []
-        begins = not self._has_begun and record.get("type") != "session"
+    def read_record(self, record: JsonObject, size: int) -> None:
+        """Read a line."""
+        begins = not self._has_begun or record.get("type") == "session"
+        own = as_text(record.get("id"))
         if record.get("type") == "session":
             if self._has_begun:
-                self._chain.tail = None
+                self.chain.tail = None
                 self._by_line_id.clear()
             self._by_index.clear()
             self._latest_messages.clear()
             self._session += 1
-            self._has_begun, begins = True, True
+        elif own is not None:
+            self.chain.tail = self._find_parent(record)
         self._has_begun = True
-        if (own := as_text(record.get("id"))) is not None and record.get("type") != "session":
-            self._chain.tail = self._find_parent(record, number)
-        entries = self._chain.add(
+        entries = self.chain.add(
             *self._read_payloads(record), time=parse_time(record.get("timestamp")), entry_id=own
         )
         is_message = any(
@@ -132,17 +114,17 @@ class _Reader:
             self._latest_messages.clear()
         elif is_message:
             self._latest_messages.append(entries[0].id)
-        problem = _find_problem(record)
-        return Batch(
+        if (problem := _find_problem(record)) is not None:
+            self.batch.skipped.append(ReadProblem(line=self.number, detail=problem))
+        self.batch = attrs.evolve(
+            self.batch,
             entries=entries,
             messages=int(is_message),
             conversations=int(begins),
             call_id_scope=str(self._session),
-            skipped=() if problem is None else (ReadProblem(line=number, detail=problem),),
-            relocated=tuple(self._relocated),
         )
 
-    def _find_parent(self, record: JsonObject, number: int) -> str | None:
+    def _find_parent(self, record: JsonObject) -> str | None:
         """Return the id of the entry that a line follows."""
         parent_id = record.get("parentId")
         if parent_id is None and "parentId" in record and self._by_line_id:
@@ -150,14 +132,14 @@ class _Reader:
         if isinstance(parent_id, str) and parent_id in self._by_line_id:
             return self._by_line_id[parent_id][1]
         if parent_id is not None:
-            place = f"after {self._chain.tail!r}" if self._chain.tail else "at the beginning"
-            self._relocated.append(
+            place = f"after {self.chain.tail!r}" if self.chain.tail else "at the beginning"
+            self.batch.relocated.append(
                 ReadProblem(
-                    line=number,
+                    line=self.number,
                     detail=f"its parent {parent_id!r} is not before it; it was placed {place}.",
                 )
             )
-        return self._chain.tail
+        return self.chain.tail
 
     def _read_payloads(self, record: JsonObject) -> Iterator[EntryPayload]:
         """Yield the payloads of a line. What is not understood becomes a custom entry."""

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import NoReturn, TypeAlias, get_origin
+from typing import NoReturn, TypeAlias, TypeVar, get_origin
 
 import attrs
 import cattrs
@@ -49,6 +49,8 @@ from promptkit.transcript.log.entries import (
     Setting,
     UnknownEntry,
 )
+
+T = TypeVar("T")
 
 PART_CLASSES = {
     "image": ImagePart,
@@ -82,10 +84,7 @@ def message_from_json(data: Mapping[str, Json]) -> Message:
 
     Raises TranscriptError if it is not a message.
     """
-    try:
-        return _convert.structure(data, Message)
-    except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
-        raise TranscriptError(_describe(error)) from error
+    return _structure(data, Message)
 
 
 def entry_to_json(entry: Entry) -> dict[str, Json]:
@@ -118,8 +117,14 @@ def entry_from_json(record: Mapping[str, Json]) -> Entry:
             "time": int() | float() as time,
             "data": dict(data),
         } if entry_id and type(time) is not bool and math.isfinite(time):
+            payload_class = PAYLOAD_CLASSES.get(kind)
             return Entry(
-                id=entry_id, parent_id=parent, time=time, payload=_payload_from_json(kind, data)
+                id=entry_id,
+                parent_id=parent,
+                time=time,
+                payload=UnknownEntry(kind=kind, data=data)
+                if payload_class is None
+                else _structure(data, payload_class, f"the data of the {kind} cannot be read: "),
             )
         case _:
             missing = [name for name in FIELDS if name not in record]
@@ -130,20 +135,12 @@ def entry_from_json(record: Mapping[str, Json]) -> Entry:
             )
 
 
-def _payload_from_json(kind: str, data: Mapping[str, Json]) -> EntryPayload:
-    if (payload_class := PAYLOAD_CLASSES.get(kind)) is None:
-        return UnknownEntry(kind=kind, data=data)
+def _structure(data: Mapping[str, Json], kind: type[T], problem: str = "") -> T:
     try:
-        payload: EntryPayload = _convert.structure(data, payload_class)
+        return _convert.structure(data, kind)
     except (cattrs.BaseValidationError, TypeError, ValueError, KeyError, AttributeError) as error:
-        raise TranscriptError(
-            f"the data of the {kind} cannot be read: {_describe(error)}"
-        ) from error
-    return payload
-
-
-def _describe(error: Exception) -> str:
-    return "; ".join(cattrs.transform_error(error, format_exception=_format_exception))
+        why = cattrs.transform_error(error, format_exception=_format_exception)
+        raise TranscriptError(f"{problem}{'; '.join(why)}") from error
 
 
 def _format_exception(error: BaseException, target: type | None) -> str:
@@ -217,15 +214,13 @@ def _pass_through(value: object, *_: object) -> object:
     return value
 
 
-def _require_object(value: object, _: object) -> object:
-    return _require_type(value, dict)
-
-
 def _register_json_fields(kind: type[attrs.AttrsInstance]) -> None:
     """Register hooks for a class that pass its fields of type Json through unchanged."""
     fields = {
         field.name: override(
-            struct_hook=_require_object if "Mapping" in str(field.type) else _pass_through,
+            struct_hook=(lambda value, _: _require_type(value, dict))
+            if "Mapping" in str(field.type)
+            else _pass_through,
             unstruct_hook=_pass_through,
         )
         for field in attrs.fields(kind)

@@ -225,8 +225,10 @@ class IndexedEntries:
 
         def look_up() -> int | None:
             number = _find(self._db, _encode(entry_id), self._count)
-            if number is not None and self._read_entries(number, number + 1)[0].id != entry_id:
-                _damaged("a row names another entry")
+            _expect(
+                number is None or self._read_entries(number, number + 1)[0].id == entry_id,
+                "a row names another entry",
+            )
             return number
 
         if (number := self._retry(look_up)) is None and self._compared:
@@ -340,24 +342,28 @@ class IndexedEntries:
     def _check_head(self) -> tuple[_Head, int]:
         """Check that the index was made for the file, add what is missing, and return the head and the number of entries."""
         head, status = _read_head(self._db), os.fstat(self._file)
-        if head.refused:
-            if head.stamp.split()[:2] == _stamp(status).split()[:2] and head.end <= status.st_size:
-                _refuse("two entries have one id, or too much of it is damaged")
-            _damaged("it was given up, and the file has been changed since")
+        is_same_file = head.stamp.split()[:2] == _stamp(status).split()[:2]
+        if head.refused and is_same_file and head.end <= status.st_size:
+            _refuse("two entries have one id, or too much of it is damaged")
+        _expect(not head.refused, "it was given up, and the file has been changed since")
         is_current = head.stamp == _stamp(status)
-        if not is_current and _checksum(self._file, 0, head.end) != head.checksum:
-            _damaged("the file was changed")
-        if not self._start <= head.end <= status.st_size <= head.end + EXTEND_BYTES:
-            _damaged("it is far behind the file")
+        _expect(
+            is_current or _checksum(self._file, 0, head.end) == head.checksum,
+            "the file was changed",
+        )
+        _expect(
+            self._start <= head.end <= status.st_size <= head.end + EXTEND_BYTES,
+            "it is far behind the file",
+        )
         if not is_current or head.end < status.st_size:
             # If another process holds the lock, that process adds what is missing.
             with suppress(TranscriptWriteError, sqlite3.Error, OSError), self._write_lock(0):
                 _extend(self._db, self._path, self._file)
             head = _read_head(self._db)
         # No line of an entry is shorter than this, so a forged number takes no memory.
-        if head.newest is None or not 0 <= head.newest < head.end // len('{"id":"","kind":""}'):
-            _damaged("it has no entries")
-        return head, head.newest + 1
+        newest = -1 if head.newest is None else head.newest
+        _expect(0 <= newest < head.end // len('{"id":"","kind":""}'), "it has no entries")
+        return head, newest + 1
 
     def _compare_end(self) -> None:
         """Compare the end of what the index covers with the file: no entry follows, and the last batch is complete."""
@@ -366,21 +372,16 @@ class IndexedEntries:
         rest = self._read_gap(rows[0].end, self._end)
         is_complete = isinstance(parsed, EntryLine) and parsed.position == parsed.size
         # Only damage ends an incomplete batch: a write that was cut short does not count.
-        if not is_complete and not (rest.strip() and rest.endswith(b"\n")):
-            _damaged("it ends inside a batch")
+        _expect(is_complete or (rest.strip() and rest.endswith(b"\n")), "it ends inside a batch")
 
     def _compare(self, start: int, size: int) -> None:
         """Compare the rows from a number on with their lines, as many as `size` at once."""
         while self._compared > (0 if self._compares_all else start):
             self._compare_block(size)
             if not self._compared:
-                self._compare_lookups()
-
-    def _compare_lookups(self) -> None:
-        """Check that what finds an id, a kind or a run agrees with the rows: an emptied page of it would find nothing."""
-        found = self._db.execute("PRAGMA integrity_check(1)").fetchone()
-        if found != ("ok",):
-            _damaged(f"its pages do not agree: {found}")
+                # what finds an id, a kind or a run: an emptied page of it would find nothing
+                found = self._db.execute("PRAGMA integrity_check(1)").fetchone()
+                _expect(found == ("ok",), f"its pages do not agree: {found}")
 
     def _compare_block(self, size: int) -> None:
         """Compare the rows before `_compared` with their lines, at most `size` of them."""
@@ -405,10 +406,10 @@ class IndexedEntries:
                     entry_id if row.parent is None else self._find_parent(row),
                 )
                 end, entry_id = row.end, row.id
-        if self._find_starts(found[0].number, stop) != [
-            (row.number, row.parent) for row in found if row.parent is not None
-        ]:
-            _damaged("its runs are not those of its rows")
+        starts = [(row.number, row.parent) for row in found if row.parent is not None]
+        _expect(
+            self._find_starts(found[0].number, stop) == starts, "its runs are not those of its rows"
+        )
         self._compared = found[0].number
 
     def _has_plain_lines(
@@ -437,32 +438,34 @@ class IndexedEntries:
         if row.parent == -1:
             return None
         if row.parent is None or not 0 <= row.parent < row.number - 1:
-            _damaged("a parent is not before its child")
+            raise IndexDamagedError("a parent is not before its child")
         return self._select(row.parent, row.parent + 1)[0].id
 
     def _compare_row(self, row: _Row, line: bytes, parent: bytes | None) -> None:
         entry = _entry_from_line(line)
         named = None if entry.parent_id is None else _encode(entry.parent_id)
-        if (_encode(entry.id), _encode(_kind(entry))) != (row.id, row.kind) or line.find(
-            b"\n"
-        ) not in {-1, len(line) - 1}:
-            _damaged("a row is not that of its line")
+        _expect(
+            (_encode(entry.id), _encode(_kind(entry))) == (row.id, row.kind)
+            and line.find(b"\n") in {-1, len(line) - 1},
+            "a row is not that of its line",
+        )
         if named == parent:
             return
         # An entry whose parent is missing follows the entry before it. That the parent is missing
         # is certain once all rows were compared.
         is_last = row.parent is None or (row.parent == -1 and row.number == 0)
-        if named is None or not is_last or _find(self._db, named, row.number) is not None:
-            _damaged("a row names another parent")
+        _expect(
+            named is not None and is_last and _find(self._db, named, row.number) is None,
+            "a row names another parent",
+        )
         self._compares_all = True
 
     def _read_gap(self, start: int, end: int) -> bytes:
         """Return the bytes between two entries: lines that are blank or cannot be read."""
-        if not 0 <= end - start <= READ_BYTES:
-            _damaged("rows are missing")
+        _expect(0 <= end - start <= READ_BYTES, "rows are missing")
         data = _pread(self._file, end - start, start)
-        if any(isinstance(line_from_bytes(line), EntryLine) for line in data.split(b"\n")):
-            _damaged("a row is missing")
+        parsed = map(line_from_bytes, data.split(b"\n"))
+        _expect(not any(isinstance(line, EntryLine) for line in parsed), "a row is missing")
         return data
 
     def _find_starts(self, start: int, stop: int) -> list[tuple[int, int]]:
@@ -475,35 +478,30 @@ class IndexedEntries:
     def _load_runs(self) -> Sequence[tuple[int, int | None]]:
         if self._runs is None:
             found = self._find_starts(0, self._count)
-            if (
-                not found
-                or found[0][0] != 0
-                or any(not -1 <= parent < number for number, parent in found)
-            ):
-                _damaged("a parent is not before its child")
+            _expect(
+                found
+                and found[0][0] == 0
+                and all(-1 <= parent < number for number, parent in found),
+                "a parent is not before its child",
+            )
             self._runs = [(number, None if parent < 0 else parent) for number, parent in found]
         return self._runs
 
     def _read_entries(self, start: int, stop: int) -> list[Entry]:
         found: list[Entry] = []
-        number = start
-        while number < stop:
-            if (known := self._entries.get(number)) is not None:
-                found.append(known)
-                number += 1
-                continue
-            if self._cached_bytes > CACHED_BYTES:
-                self._forget_entries()
-            rows, data = self._read_rows(number, stop)
-            first = rows[0].offset
-            for row in rows:
-                entry = _entry_from_line(data[row.offset - first : row.end - first])
-                if _encode(entry.id) != row.id:
-                    _damaged("a row names another entry")
-                self._entries[row.number] = entry
-                self._cached_bytes += row.size
-                found.append(entry)
-            number += len(rows)
+        for number in range(start, stop):
+            if number not in self._entries:
+                if self._cached_bytes > CACHED_BYTES:
+                    self._forget_entries()
+                rows, data = self._read_rows(number, stop)
+                first = rows[0].offset
+                for row in rows:
+                    entry = _entry_from_line(data[row.offset - first : row.end - first])
+                    if _encode(entry.id) != row.id:
+                        raise IndexDamagedError("a row names another entry")
+                    self._entries[row.number] = entry
+                    self._cached_bytes += row.size
+            found.append(self._entries[number])
         return found
 
     def _read_rows(self, start: int, stop: int) -> tuple[list[_Row], bytes]:
@@ -517,13 +515,15 @@ class IndexedEntries:
     def _read_span(self, start: int, last: _Row) -> bytes:
         """Return the bytes of the file from an offset to the end of a row."""
         # No memory is used for a size that only the index claims.
-        if last.size > READ_BYTES and b"\n" in _pread(self._file, READ_BYTES, last.offset):
-            _damaged("a row has several lines")
-        if (
-            not self._start <= start <= last.offset < last.end <= self._end
-            or last.offset - start > READ_BYTES
-        ):
-            _damaged("rows do not follow each other")
+        _expect(
+            last.size <= READ_BYTES or b"\n" not in _pread(self._file, READ_BYTES, last.offset),
+            "a row has several lines",
+        )
+        _expect(
+            self._start <= start <= last.offset < last.end <= self._end
+            and last.offset - start <= READ_BYTES,
+            "rows do not follow each other",
+        )
         return _pread(self._file, last.end - start, start)
 
     def _select(self, start: int, stop: int) -> list[_Row]:
@@ -533,8 +533,7 @@ class IndexedEntries:
             " WHERE number >= ? AND number < ? ORDER BY number"
         )
         found = [*map(_Row._make, self._db.execute(query, (start, stop)).fetchmany(stop - start))]
-        if len(found) != stop - start:
-            _damaged("rows are missing")
+        _expect(len(found) == stop - start, "rows are missing")
         return found
 
 
@@ -669,15 +668,15 @@ def _extend(db: sqlite3.Connection, path: Path, file: int) -> None:
         head = _read_head(db)
         last = db.execute("SELECT id FROM entries WHERE number = ?", (head.newest,)).fetchone()
         last_id = last[0] if last else b""
-        reader = TranscriptReader(path, start=_position(file, head, last_id))
+        start = _position(file, head, last_id)
+        reader = TranscriptReader(path, start=start)
         problems: list[tuple[int, str, bool]] = []
         db.executemany(
             "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)",
             _make_rows(db, reader, head, last_id, problems),
         )
-        end = reader.position
-        if reader.from_beginning or end is None:
-            _damaged("the file was replaced")
+        end = reader.position or start
+        _expect(reader.position and not reader.from_beginning, "the file was replaced")
         db.executemany("INSERT INTO problems VALUES (?, ?, ?)", problems)
         db.execute(
             "UPDATE head SET stamp = ?, end = ?, lines = ?, checksum = ?",
@@ -748,9 +747,11 @@ def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:
     try:
         status = path.lstat()
     except OSError as error:
-        _damaged(str(error))
-    if not stat.S_ISREG(status.st_mode) or not (is_new or _is_trusted(path, status)):
-        _damaged("it is not a file of this user")
+        raise IndexDamagedError(str(error)) from error
+    _expect(
+        stat.S_ISREG(status.st_mode) and (is_new or _is_trusted(path, status)),
+        "it is not a file of this user",
+    )
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",
         timeout=0.0 if is_new else BUSY_SECONDS,  # no one else has a new file
@@ -769,10 +770,12 @@ def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:
             for table in TABLES:
                 db.execute(table)
         tables = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT ?"
-        if tuple(sql for (sql,) in db.execute(tables, (len(TABLES) + 1,))) != TABLES:
-            _damaged("it is not an index")
-        if not is_new and db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] != "delete":
-            _damaged("its journal is another one")
+        found = tuple(sql for (sql,) in db.execute(tables, (len(TABLES) + 1,)))
+        _expect(found == TABLES, "it is not an index")
+        _expect(
+            is_new or db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete",
+            "its journal is another one",
+        )
     except BaseException:
         db.close()
         raise
@@ -791,8 +794,7 @@ def _is_trusted(path: Path, status: os.stat_result) -> bool:
 
 def _read_head(db: sqlite3.Connection) -> _Head:
     found = db.execute("SELECT *, (SELECT max(number) FROM entries) FROM head").fetchmany(2)
-    if len(found) != 1 or found[0][0] != FORMAT:
-        _damaged("its head is not readable")
+    _expect(len(found) == 1 and found[0][0] == FORMAT, "its head is not readable")
     return _Head._make(found[0])
 
 
@@ -854,7 +856,7 @@ def _pread(file: int, size: int, offset: int) -> bytes:
 
 def _entry_from_line(line: bytes) -> Entry:
     if not isinstance(parsed := line_from_bytes(line), EntryLine):
-        _damaged("a row is not that of an entry")
+        raise IndexDamagedError("a row is not that of an entry")
     return parsed.entry
 
 
@@ -866,8 +868,10 @@ def _encode(entry_id: str) -> bytes:
     return entry_id.encode("utf-8", "surrogatepass")
 
 
-def _damaged(why: str) -> NoReturn:
-    raise IndexDamagedError(why)
+def _expect(fact: object, otherwise: str) -> None:
+    """Raise IndexDamagedError, with what is wrong, unless something holds that an undamaged index guarantees."""
+    if not fact:
+        raise IndexDamagedError(otherwise)
 
 
 def _refuse(why: str, cause: BaseException | None = None) -> NoReturn:

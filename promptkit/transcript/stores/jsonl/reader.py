@@ -63,13 +63,12 @@ class TranscriptReader:
         self._start = start
         self._read_archives = read_archives
         self.position: ReadPosition | None = None
-        """Position after the last complete batch; None if the file does not exist."""
+        """Position after the last complete batch; None if the file does not exist, and while
+        archives are read."""
         self.header = Header()
         """The header of the file."""
         self.body_start = 0
         """Offset of the first line after the header, in bytes."""
-        self.scanner = LineScanner()
-        """The scanner of the file's own lines."""
         self.torn_bytes = 0
         """Bytes at the end of the file from a write that was cut short."""
         self.partial = False
@@ -103,20 +102,13 @@ class TranscriptReader:
             start = self._read_header(file.readline(MAX_HEADER_BYTES), identity)
             self.header, self.body_start = start.header, start.end
             yield from self._read_all_archives(start.header.archives)
-        self.scanner = scanner = LineScanner(start)
-        yield from scanner.scan(file, start_migration(start.header.version))
-        self.torn_bytes += scanner.bytes_read - scanner.end
+        self.position = position = attrs.evolve(start)
+        yield from scan_lines(file, position, start_migration(start.header.version))
+        self.torn_bytes = file.tell() - position.end
         now = os.fstat(file.fileno())
         self.changed_while_reading = (now.st_size, now.st_mtime_ns) != (
             status.st_size,
             status.st_mtime_ns,
-        )
-        self.position = attrs.evolve(
-            start,
-            end=scanner.end,
-            line_count=scanner.line_count,
-            ends_with_newline=scanner.ends_with_newline,
-            last_id=scanner.last_id,
         )
 
     def _read_header(self, line: bytes, identity: tuple[int, int]) -> ReadPosition:
@@ -124,7 +116,6 @@ class TranscriptReader:
         is_complete = line.endswith(b"\n")
         if encode_header(Header()).startswith(line):
             # The file is empty, or its writer was killed while it wrote the header.
-            self.torn_bytes = 0 if is_complete else len(line)
             return ReadPosition(
                 identity=identity,
                 header=Header(),
@@ -149,8 +140,15 @@ class TranscriptReader:
             if not self._read_archives:
                 self.partial = True
                 continue
+            path = self._path.with_name(archive.file)
             try:
-                yield from self._read_archive(archive)
+                with open_gzip(path) as file:
+                    for item in scan_archive(read_lines(file), str(path)):
+                        yield (
+                            attrs.evolve(item, archive=archive.file)
+                            if isinstance(item, StoredEntry)
+                            else attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
+                        )
             except (OSError, EOFError, zlib.error, TranscriptFormatError) as error:
                 self.partial = True
                 yield ReadProblem(
@@ -158,16 +156,6 @@ class TranscriptReader:
                     detail=f"the archive {archive.file} does not exist; missing entries: {archive.entries:,}."
                     if isinstance(error, FileNotFoundError)
                     else f"the archive {archive.file} is damaged, and entries of it are missing: {error}",
-                )
-
-    def _read_archive(self, archive: TranscriptArchive) -> Iterator[StoredEntry | ReadProblem]:
-        path = self._path.with_name(archive.file)
-        with open_gzip(path) as file:
-            for item in scan_archive(read_lines(file), str(path)):
-                yield (
-                    attrs.evolve(item, archive=archive.file)
-                    if isinstance(item, StoredEntry)
-                    else attrs.evolve(item, detail=f"in {archive.file}: {item.detail}")
                 )
 
 
@@ -187,9 +175,9 @@ class StoredEntry:
     """Size of its line in bytes, line break included."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class ReadPosition:
-    """A position in a file at which the next reader continues."""
+    """A position in a file at which the next reader continues. `scan_lines` moves it on."""
 
     identity: tuple[int, int]
     """Device and inode. A file that was replaced has another identity."""
@@ -205,80 +193,61 @@ class ReadPosition:
     """The id of the last entry; empty if there is none."""
 
 
-class LineScanner:
-    """Parse lines into entries.
+def scan_lines(
+    lines: Iterable[bytes], position: ReadPosition, migrate: Migration | None = None
+) -> Iterator[StoredEntry | ReadProblem]:
+    """Yield the entries and the problems of the lines from a position on, in order, and move the position on.
 
-    When an entry is yielded, the attributes describe the file up to the end of its batch.
-
-    Args:
-        start: Where the lines begin. None: at the beginning of a file.
+    When an entry is yielded, the position is after its batch. Only the last line may lack a line
+    break.
     """
-
-    def __init__(self, start: ReadPosition | None = None) -> None:
-        self.end = start.end if start else 0
-        """See `ReadPosition.end`."""
-        self.bytes_read = self.end
-        """Offset after the last line that was read, in bytes."""
-        self.line_count = start.line_count if start else 0
-        """See `ReadPosition.line_count`."""
-        self.ends_with_newline = start.ends_with_newline if start else True
-        """See `ReadPosition.ends_with_newline`."""
-        self.last_id = start.last_id if start else ""
-        """See `ReadPosition.last_id`."""
-
-    def scan(
-        self, lines: Iterable[bytes], migrate: Migration | None = None
-    ) -> Iterator[StoredEntry | ReadProblem]:
-        """Yield the entries and the problems of lines, in order.
-
-        Only the last line may lack a line break.
-        """
-        count, batch = self.line_count, None
-        for line in lines:
-            before_line = self.bytes_read, count
-            self.bytes_read += len(line)
-            closed = line.endswith(b"\n")
-            parsed = line_from_bytes(line, migrate)
-            if isinstance(parsed, str) and not closed:
-                break
-            count += closed
-            number = count if closed else count + 1
-            if isinstance(parsed, EntryLine):
-                if batch and (batch.size, batch.position + 1) != (parsed.size, parsed.position):
-                    self.end, self.line_count = before_line
-                    yield from self._report_incomplete(batch)
-                    batch = None
-                batch = batch or _Batch(
-                    parsed.size, parsed.position - 1, number, damaged=parsed.position > 1
-                )
-                batch.items.append(
-                    StoredEntry(
-                        entry=parsed.entry, line=number, offset=before_line[0], size=len(line)
-                    )
-                )
-                batch.position = parsed.position
-            elif isinstance(parsed, str):
-                batch = batch or _Batch(1, 0, number)
-                batch.items.append(ReadProblem(line=number, detail=parsed))
-                batch.position += 1
-                batch.damaged = True
-            if not batch or batch.damaged or batch.position >= batch.size:
-                self.end, self.line_count, self.ends_with_newline = self.bytes_read, count, closed
-            if batch and batch.position >= batch.size:
-                yield from self._release(batch)
+    batch: _Batch | None = None
+    offset, count = position.end, position.line_count
+    for line in lines:
+        before_line = offset, count
+        offset += len(line)
+        closed = line.endswith(b"\n")
+        parsed = line_from_bytes(line, migrate)
+        if isinstance(parsed, str) and not closed:
+            break
+        count += closed
+        number = count if closed else count + 1
+        if isinstance(parsed, EntryLine):
+            if batch and (batch.size, batch.position + 1) != (parsed.size, parsed.position):
+                position.end, position.line_count = before_line
+                yield from _release(batch, position, is_complete=False)
                 batch = None
-        if batch and batch.damaged:
-            # A crash leaves no complete line that cannot be read, so this batch was complete once.
-            yield from self._report_incomplete(batch)
+            batch = batch or _Batch(
+                parsed.size, parsed.position - 1, number, damaged=parsed.position > 1
+            )
+            batch.items.append(
+                StoredEntry(entry=parsed.entry, line=number, offset=before_line[0], size=len(line))
+            )
+            batch.position = parsed.position
+        elif isinstance(parsed, str):
+            batch = batch or _Batch(1, 0, number)
+            batch.items.append(ReadProblem(line=number, detail=parsed))
+            batch.position += 1
+            batch.damaged = True
+        if not batch or batch.damaged or batch.position >= batch.size:
+            position.end, position.line_count = offset, count
+            position.ends_with_newline = closed
+        if batch and batch.position >= batch.size:
+            yield from _release(batch, position)
+            batch = None
+    if batch and batch.damaged:
+        # A crash leaves no complete line that cannot be read, so this batch was complete once.
+        yield from _release(batch, position, is_complete=False)
 
-    def _release(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
-        for item in batch.items:
-            if isinstance(item, StoredEntry):
-                self.last_id = item.entry.id
-            yield item
 
-    def _report_incomplete(self, batch: _Batch) -> Iterator[StoredEntry | ReadProblem]:
-        yield from self._release(batch)
+def _release(
+    batch: _Batch, position: ReadPosition, *, is_complete: bool = True
+) -> Iterator[StoredEntry | ReadProblem]:
+    for item in batch.items:
+        if isinstance(item, StoredEntry):
+            position.last_id = item.entry.id
+        yield item
+    if not is_complete:
         yield ReadProblem(
             line=batch.first_line,
             detail=f"entries are missing from the batch of {batch.size:,} that begins here.",
@@ -291,7 +260,7 @@ def scan_archive(lines: Iterator[bytes], name: str) -> Iterator[StoredEntry | Re
     header = header_from_line(line, name)
     check_version(header.version, name)
     start = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
-    return LineScanner(start).scan(lines, start_migration(header.version))
+    return scan_lines(lines, start, start_migration(header.version))
 
 
 @attrs.define

@@ -17,14 +17,14 @@ It can be deleted at any time.
 from __future__ import annotations
 
 import gzip
-import itertools
 import logging
 import os
 import stat
 import zlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from itertools import chain, count
 from pathlib import Path
 from typing import BinaryIO
 
@@ -132,7 +132,10 @@ class JsonlStore:
         """
         self._unreported.clear()
         self.index_problem = None
-        if self._index_from is None or not self._is_long(self._index_from):
+        size = 0
+        with suppress(OSError):
+            size = self.path.stat().st_size
+        if self._index_from is None or size < self._index_from:
             return self.load()
         from promptkit.transcript.stores.jsonl import index  # imports sqlite3
 
@@ -152,12 +155,6 @@ class JsonlStore:
             return self.load()  # the file was replaced meanwhile
         new = [problem for problem in latest.problems if problem not in entries.problems]
         return attrs.evolve(latest, problems=(*entries.problems, *new), earlier=entries)
-
-    def _is_long(self, size: int) -> bool:
-        try:
-            return self.path.stat().st_size >= size
-        except OSError:
-            return False
 
     def refresh(self) -> LoadedEntries:
         """Read what other processes appended since the last read.
@@ -248,10 +245,18 @@ class JsonlStore:
                 changed.
         """
         with self.lock():
-            archive = move_entries(self.path, through)
+            found = _find_entries(self.path, through)
+            if isinstance(found, _Range):
+                try:
+                    found = _move_range(self.path, found)
+                except (OSError, EOFError) as error:
+                    raise TranscriptWriteError(
+                        f"nothing was archived: {getattr(error, 'strerror', None) or error}.",
+                        file=str(self.path),
+                    ) from error
             self._discard_index()
             self.catch_up()
-            return archive
+            return found
 
     @contextmanager
     def lock(self, seconds: float | None = None) -> Generator[None]:
@@ -263,21 +268,18 @@ class JsonlStore:
         timeout = LOCK_SECONDS if seconds is None else seconds
         lock = FileLock(self.path.with_name(f".{self.path.name}.lock"), timeout=timeout)
         try:
-            lock.acquire(poll_interval=LOCK_POLL_SECONDS)
-        except Timeout as error:
+            held = lock.acquire(poll_interval=LOCK_POLL_SECONDS)
+        except (Timeout, OSError) as error:
+            why = (
+                f"another process has been writing for more than {timeout:g} seconds"
+                if isinstance(error, Timeout)
+                else f"the lock file next to it cannot be locked: {error.strerror}"
+            )
             raise TranscriptWriteError(
-                f"another process has been writing for more than {timeout:g} seconds; nothing was written.",
-                file=str(self.path),
+                f"{why}; nothing was written.", file=str(self.path)
             ) from error
-        except OSError as error:
-            raise TranscriptWriteError(
-                f"the lock file next to it cannot be locked: {error.strerror}; nothing was written.",
-                file=str(self.path),
-            ) from error
-        try:
+        with held:
             yield
-        finally:
-            lock.release()
 
     def catch_up(self) -> None:
         """Read the entries that other processes appended, and keep them for the next `refresh`.
@@ -456,26 +458,28 @@ class JsonlStore:
 
         The lock is held.
         """
-        entries = [
-            item.entry
-            for item in TranscriptReader(self.path, read_archives=False)
-            if isinstance(item, StoredEntry)
-        ]
-
-        def write_entries(file: BinaryIO) -> None:
-            file.write(encode_header(Header(archives=position.header.archives)))
-            file.writelines(encode_batch([entry]) for entry in entries)
-
+        items = [*TranscriptReader(self.path, read_archives=False)]
+        lines = (encode_batch([item.entry]) for item in items if isinstance(item, StoredEntry))
+        header = encode_header(Header(archives=position.header.archives))
+        backups = (
+            self.path.with_name(f"{self.path.name}.v{position.header.version}{end}")
+            for end in chain([""], map(".{}".format, count(2)))
+        )
         try:
             mode = stat.S_IMODE(self.path.stat().st_mode)
             old_content = self.path.read_bytes()
             replace_file(
-                self._backup_path(position.header.version, old_content),
+                _find_unused(backups, lambda backup: backup.read_bytes() == old_content),
                 lambda file: file.write(old_content),
                 mode=mode,
                 locked=True,
             )
-            replace_file(self.path, write_entries, mode=mode, locked=True)
+            replace_file(
+                self.path,
+                lambda file: file.writelines(chain([header], lines)),
+                mode=mode,
+                locked=True,
+            )
         except OSError as error:
             raise TranscriptWriteError(
                 f"its format has version {position.header.version}, and it cannot be rewritten: {error.strerror}.",
@@ -484,31 +488,10 @@ class JsonlStore:
         self._discard_index()
         self._read(None)
 
-    def _backup_path(self, version: int, content: bytes) -> Path:
-        """Return an unused path for the old file, or that of an identical copy."""
-        paths = (
-            self.path.with_name(f"{self.path.name}.v{version}{end}")
-            for end in itertools.chain([""], map(".{}".format, itertools.count(2)))
-        )
-        return next(path for path in paths if not path.exists() or path.read_bytes() == content)
 
-
-def move_entries(path: Path, through: str) -> TranscriptArchive:
-    """Move the entries of a file up to one, and the rest of its batch, to an archive. Return the archive.
-
-    The caller holds the lock.
-
-    Raises TranscriptError if there is no such entry or none after it, TranscriptWriteError if the
-    archive or the file cannot be written.
-    """
-    if isinstance(found := _find_entries(path, through), TranscriptArchive):
-        return found
-    try:
-        return _move_range(path, found)
-    except (OSError, EOFError) as error:
-        raise TranscriptWriteError(
-            f"nothing was archived: {getattr(error, 'strerror', None) or error}.", file=str(path)
-        ) from error
+def _find_unused(paths: Iterator[Path], holds: Callable[[Path], bool]) -> Path:
+    """Return the first path that is unused, or whose file holds already what is to be written, as after a crash."""
+    return next(path for path in paths if not path.exists() or holds(path))
 
 
 @attrs.frozen
@@ -518,9 +501,8 @@ class _Range:
     header: Header
     start: int
     end: int
-    entries: int
-    first: str
-    last: str
+    archive: TranscriptArchive
+    """Its archive, whose file has no name yet."""
 
 
 def _find_entries(path: Path, through: str) -> _Range | TranscriptArchive:
@@ -532,16 +514,19 @@ def _find_entries(path: Path, through: str) -> _Range | TranscriptArchive:
         match item:
             case StoredEntry(archive=str(file), entry=entry) if entry.id == through:
                 return next(archive for archive in reader.header.archives if archive.file == file)
-            case StoredEntry(archive=None, entry=entry):
-                if end and reader.scanner.end > end:
+            case StoredEntry(archive=None, entry=entry) if reader.position:
+                if end and reader.position.end > end:
                     if reader.header.version != VERSION:
                         raise TranscriptError(
                             f"{path} has version {reader.header.version} of the format: append an entry first, which rewrites the file."
                         )
-                    return _Range(reader.header, reader.body_start, end, len(ids), ids[0], ids[-1])
+                    archive = TranscriptArchive(
+                        file="", entries=len(ids), first=ids[0], last=ids[-1]
+                    )
+                    return _Range(reader.header, reader.body_start, end, archive)
                 ids.append(entry.id)
                 if entry.id == through:
-                    end = reader.scanner.end
+                    end = reader.position.end
             case _:
                 continue
     raise archiving_error(path, through, exists=end > 0)
@@ -549,7 +534,11 @@ def _find_entries(path: Path, through: str) -> _Range | TranscriptArchive:
 
 def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
     """Write the archive, then the file without the archived entries."""
-    archive_path = _archive_path(path, entries)
+    archives = (
+        path.with_name(f"{path.name.removesuffix('.jsonl')}.{number:04}{ARCHIVE_SUFFIX}")
+        for number in count(len(entries.header.archives) + 1)
+    )
+    archive_path = _find_unused(archives, lambda archive: _archive_holds(archive, path, entries))
     mode = stat.S_IMODE(path.stat().st_mode)
     if not archive_path.exists():
         replace_file(
@@ -557,32 +546,21 @@ def _move_range(path: Path, entries: _Range) -> TranscriptArchive:
         )
     if not _archive_holds(archive_path, path, entries):
         raise OSError(f"{archive_path.name} does not contain what was written to it")
-    archive = TranscriptArchive(
-        file=archive_path.name, entries=entries.entries, first=entries.first, last=entries.last
+    archive = attrs.evolve(entries.archive, file=archive_path.name)
+    header = encode_header(Header(archives=(*entries.header.archives, archive)))
+    replace_file(
+        path,
+        lambda file: file.writelines(chain([header], _read_chunks(path, entries.end, None))),
+        mode=mode,
+        locked=True,
     )
-
-    def write_rest(file: BinaryIO) -> None:
-        file.write(encode_header(Header(archives=(*entries.header.archives, archive))))
-        file.writelines(_read_chunks(path, entries.end, None))
-
-    replace_file(path, write_rest, mode=mode, locked=True)
     return archive
-
-
-def _archive_path(path: Path, entries: _Range) -> Path:
-    """Return an unused path for the archive, or that of an identical archive that a crash left."""
-    paths = (
-        path.with_name(f"{path.name.removesuffix('.jsonl')}.{number:04}{ARCHIVE_SUFFIX}")
-        for number in itertools.count(len(entries.header.archives) + 1)
-    )
-    return next(each for each in paths if not each.exists() or _archive_holds(each, path, entries))
 
 
 def _write_archive(path: Path, entries: _Range, file: BinaryIO) -> None:
     # Without a name and a time, the same entries always give the same bytes.
     with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as compressed:
-        for chunk in _archive_content(path, entries):
-            compressed.write(chunk)
+        compressed.writelines(_archive_content(path, entries))
 
 
 def _archive_holds(archive_path: Path, path: Path, entries: _Range) -> bool:

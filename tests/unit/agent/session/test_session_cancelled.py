@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     from promptkit.compaction.planning.plan import Plan
     from promptkit.testing.server import Exchange, Server
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
     from promptkit.transcript import Entry
 
 SIZES = (100, 100, 300, 400, 100, 400, 1_000, 100)

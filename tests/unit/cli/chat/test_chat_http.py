@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 READ = ToolCall(id="c1", name="read_file", arguments='{"path": "docs/alpha.md", "start": 81}')
 

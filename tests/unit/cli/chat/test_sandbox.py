@@ -16,8 +16,7 @@ import pytest
 from promptkit import ToolCall
 from promptkit.agent.session.tools import ToolRunner
 from promptkit.cli.chat import tools as chat_tools
-from promptkit.cli.chat.sandbox import MAX_READ_BYTES, Folder, RefusedError
-from promptkit.cli.chat.tools import file_tools
+from promptkit.cli.chat.tools import MAX_READ_BYTES, Folder, RefusedError, file_tools
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit.cli.main import main
-from promptkit.lab.replay.policies.registry import POLICY_GROUPS
+from promptkit.lab.replay.policies import POLICY_GROUPS
 from promptkit.testing.server import serve
 from tests.conversations import summary_reply
 from tests.examples import keep_first

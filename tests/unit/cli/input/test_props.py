@@ -12,7 +12,7 @@ import attrs
 import click
 import pytest
 
-from promptkit.cli.input.props import convert_prop, resolve_hints
+from promptkit.cli.input.target import convert_prop, resolve_hints
 from promptkit.elements.component import component
 from promptkit.elements.element import PromptElement
 from promptkit.messages import ImagePart, Message, ToolCall, ToolDefinition

@@ -600,9 +600,9 @@ def test_anchors_are_listed_newest_first_with_those_that_tell_nothing() -> None:
     talk.append(MessageEntry(message=Message(role="assistant", content=("no count",))))
     assert list(iter_provider_counts(talk.path)) == [
         None,
-        ProviderCount(entry_id="e2", input_tokens=100, output_tokens=10),
+        ProviderCount(entry_id="e2", usage=Usage(input_tokens=100, output_tokens=10)),
     ]
-    assert ProviderCount(entry_id="e2", input_tokens=100).tokens == 100
+    assert ProviderCount(entry_id="e2", usage=Usage(input_tokens=100)).tokens == 100
 
 
 def test_the_cached_share_is_that_of_the_last_request_where_the_provider_reports_any() -> None:

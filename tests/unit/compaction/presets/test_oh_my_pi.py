@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from promptkit import OpenAIModel
 from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
-from promptkit.compaction.presets.pi import OhMyPi, oh_my_pi
+from promptkit.compaction.presets.coding_agents import OhMyPi, oh_my_pi
 from promptkit.compaction.summarizers.defaults import SummarizerContext
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.testing.server import serve

@@ -11,14 +11,17 @@ import attrs
 import pytest
 
 from promptkit.compaction.presets.coding_agents import (
+    GSV,
     ClaudeCode,
     Codex,
     CopilotCLI,
+    GSVProcess,
+    OhMyPi,
     OpenCode,
+    Pi,
     VSCode,
     copilot_cli,
 )
-from promptkit.compaction.presets.pi import GSV, GSVProcess, OhMyPi, Pi
 from promptkit.compaction.presets.settings import (
     disables,
     load_settings,

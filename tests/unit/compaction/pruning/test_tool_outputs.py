@@ -5,14 +5,16 @@ The laws: tests/behaviour/test_reduction.py.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import attrs
 import pytest
 
-from promptkit.compaction.presets.pi import oh_my_pi
+from promptkit.compaction.presets.coding_agents import oh_my_pi
 from promptkit.compaction.pruning.tool_outputs import (
     CappedView,
+    OutputRules,
     Pruning,
     ReduceToolResults,
     ResultLimits,
@@ -77,7 +79,7 @@ def test_the_newest_outputs_are_protected(sizes: tuple[int, ...], targets: list[
 
 def test_what_pruning_saves_is_what_was_there_without_the_placeholders() -> None:
     made = prune(outputs(200, 200, 1_000))  # 400, less two placeholders of six words
-    assert (pruned(made), made.old_tokens, made.saved_tokens) == (["e3", "e5"], 388, 388)
+    assert (pruned(made), made.superseded_tokens, made.saved_tokens) == (["e3", "e5"], 0, 388)
 
 
 def test_a_pruned_output_says_what_it_was_and_keeps_its_call() -> None:
@@ -327,6 +329,24 @@ def test_oh_my_pi_never_prunes_what_was_read_nor_skills_by_any_name(
     assert reduce is not None
     talk = called((name, arguments, 90_000), ("grep", A, 90_000), LAST, LAST)
     assert pruned(prune_outputs(talk.path, talk.view, reduce, tokenizer=TOKENIZER)) == ["e5"]
+
+
+def test_a_tool_is_asked_once_for_each_call_what_it_supersedes() -> None:
+    asked: list[object] = []
+
+    def supersedes(arguments: Mapping[str, object]) -> str:
+        asked.append(arguments)
+        return "all of it"
+
+    made = prune_outputs(
+        (talk := outputs(100, 100)).path,
+        talk.view,
+        ReduceToolResults(superseded=False),
+        tokenizer=TOKENIZER,
+        rules=OutputRules(supersedes={"read": supersedes}),
+    )
+    assert [edit.target for edit in made.superseded] == ["e3", "e5"]
+    assert len(asked) == sum(bool(each.message.tool_calls) for each in talk.view.items)
 
 
 def test_a_failed_call_supersedes_nothing() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import threading
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,6 +16,7 @@ from promptkit.compaction import (
     CompactionCommitted,
     CompactionFailed,
     CompactionStarted,
+    Event,
     SummaryAttemptFailed,
     SummaryDiscarded,
 )
@@ -301,6 +303,25 @@ def test_a_cancel_before_the_commit_leaves_the_file_as_it_was(tmp_path: Path, wh
     assert not each.compactor.running
     each.writer.gate = None
     assert compact(each) is not None
+
+
+def test_a_cancel_after_the_commit_is_too_late_to_lose_the_checkpoint() -> None:
+    each = made()
+
+    async def compact_and_cancel() -> Entry | None:
+        running = asyncio.ensure_future(each.compactor.compact(trigger="manual"))
+
+        def cancel(event: Event) -> None:
+            if isinstance(event, CompactionCommitted):
+                asyncio.get_running_loop().call_soon(running.cancel)
+
+        each.compactor.events.subscribe(cancel)
+        return await running
+
+    entry = asyncio.run(compact_and_cancel())
+    assert entry == each.log.path()[-1]
+    assert checkpoint(entry).summary
+    assert each.told.ends == ["committed"]
 
 
 @pytest.mark.spec("E84")
@@ -643,3 +664,31 @@ def test_a_branch_that_stays_is_not_yet_carried_over() -> None:
     )
 
     assert known(talk) == Facts()
+
+
+def test_a_long_result_of_a_few_messages_is_cut_beside_the_event_loop() -> None:
+    in_loop: list[int] = []
+
+    @attrs.define
+    class Watched(WordTokenizer):
+        """Keeps the sizes of texts that it counts in the main thread."""
+
+        def count(self, text: str) -> int:
+            if threading.current_thread() is threading.main_thread():
+                in_loop.append(len(text))
+            return super().count(text)
+
+    talk = ConversationBuilder()
+    talk.user("Read it.")
+    talk.round("read_file", words(100_000))
+    compactor = Compactor(
+        talk.log,
+        summarizer=Writer(),
+        keep=KeepLastRound(),
+        tokenizer=Watched(),
+        max_summary_tokens=30,
+        max_result_tokens=100,
+        replacement=Replacement(originals=None, carry=None),
+    )
+    asyncio.run(compactor.read_ahead())
+    assert sum(in_loop) < 25_000

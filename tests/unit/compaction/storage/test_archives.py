@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -87,6 +88,18 @@ def test_each_compaction_leaves_an_archive_of_what_it_dropped_and_nothing_is_in_
     assert [path.name[:5] for path in ArchiveDirectory(tmp_path / "a").files] == [
         f"{number:04}-" for number in range(1, len(archived) + 1)
     ]
+
+
+def test_a_folder_that_may_not_be_listed_is_an_error_and_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> NoReturn:
+        raise PermissionError(tmp_path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PermissionError):
+        _ = ArchiveDirectory(tmp_path).files
 
 
 @pytest.mark.spec("E85")

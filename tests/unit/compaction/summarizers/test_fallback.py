@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from promptkit.compaction.summarizers.summarizer import Summarizer
     from promptkit.providers.model import Model
     from promptkit.testing.server import Exchange
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 TASK = task_of(parser_talk(), max_tokens=21)
 USED = Usage(input_tokens=100, output_tokens=10, cached_tokens=90)

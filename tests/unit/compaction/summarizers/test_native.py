@@ -14,8 +14,8 @@ from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.native import NativeSummarizer, make_portable
 from promptkit.errors import EmptyReplyError, ModelRequestError
 from promptkit.messages import OpaquePart
+from promptkit.providers.openai.api import summary_from_compaction
 from promptkit.providers.openai.client import OpenAIModel
-from promptkit.providers.openai.response import summary_from_compaction
 from promptkit.testing import WordTokenizer
 from promptkit.testing.server import serve
 from promptkit.transcript.log.entries import Checkpoint

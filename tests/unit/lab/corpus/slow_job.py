@@ -7,7 +7,7 @@ from pathlib import Path
 
 import attrs
 
-from promptkit.lab.corpus.jobs import FileRows
+from promptkit.lab.corpus.run import FileRows
 
 __all__ = ["SlowJob"]
 

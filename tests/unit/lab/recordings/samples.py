@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from promptkit import Message
     from promptkit.lab.recordings.importing import RecordingCounts
-    from promptkit.lab.recordings.reading.format import Batch
+    from promptkit.lab.recordings.reading.files import Batch
     from promptkit.transcript.log.entries import Entry
 
 Record = dict[str, Any]
@@ -41,7 +41,7 @@ class Read:
     @property
     def counts(self) -> RecordingCounts:
         totals = RecordingTotals()
-        list(totals.read_entries((FORMATS[self.format], batch) for batch in self.batches))
+        list(totals.read_entries((FORMATS[self.format](), batch) for batch in self.batches))
         return totals.result.counts
 
     @property

@@ -16,7 +16,7 @@ from promptkit.errors import TranscriptFormatError
 from promptkit.lab.recordings import importing
 from promptkit.lab.recordings.formats.codex import MAX_USER_CHARACTERS
 from promptkit.lab.recordings.importing import RecordingCounts
-from promptkit.lab.recordings.reading import format as format_module
+from promptkit.lab.recordings.reading import files
 from promptkit.messages import CacheBreakpointPart, ImagePart, OpaquePart, ToolCall, Usage
 from promptkit.transcript import Checkpoint, build_view
 from promptkit.transcript.log.entries import (
@@ -498,7 +498,7 @@ def test_a_file_of_no_known_format_is_refused_with_a_list(tmp_path: Path) -> Non
 def test_a_first_line_that_is_too_long_to_be_looked_at_is_named_with_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(format_module, "MAX_RECORD_BYTES", 1_000)
+    monkeypatch.setattr(files, "MAX_RECORD_BYTES", 1_000)
     monkeypatch.setattr(importing, "MAX_RECORD_BYTES", 1_000)
     for content in ('{"a": "' + "x" * 1_000 + '"}\n{"b": 1}\n', "x" * 1_000):
         with pytest.raises(

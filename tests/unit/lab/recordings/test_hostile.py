@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.lab.recordings.exporting import encode_transcript
 from promptkit.lab.recordings.importing import import_recording
-from promptkit.lab.recordings.reading.json_values import MAX_DEPTH
+from promptkit.lab.recordings.reading.values import MAX_DEPTH
 from promptkit.transcript.stores.jsonl.reader import StoredEntry, TranscriptReader
 from tests.examples import examples
 from tests.fuzz.mutations import damaged, mutated

@@ -10,7 +10,7 @@ import pytest
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
 from promptkit.lab.recordings.importing import read_recording
-from promptkit.lab.recordings.reading import source
+from promptkit.lab.recordings.reading import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,13 +23,13 @@ def test_one_long_text_is_given_to_the_parser_in_few_pieces_since_each_makes_it_
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"x": "a" * 16_000_000}), encoding="utf-8")
     pieces: list[int] = []
-    send: Callable[[object, bytes], Exception | None] = vars(source)["_send"]
+    send: Callable[[object, bytes], Exception | None] = vars(files)["_send"]
 
     def count(parser: object, chunk: bytes) -> Exception | None:
         pieces.append(len(chunk))
         return send(parser, chunk)
 
-    monkeypatch.setattr(source, "_send", count)
+    monkeypatch.setattr(files, "_send", count)
     with pytest.raises(TranscriptFormatError, match="no known format"):
         list(read_recording(path))
     assert sum(pieces) >= 16_000_000

@@ -6,8 +6,12 @@ import math
 
 import pytest
 
-from promptkit.lab.recordings.reading.json_values import as_count, omit_fields, parse_time
-from promptkit.lab.recordings.reading.messages import usage_from_openai
+from promptkit.lab.recordings.reading.values import (
+    as_count,
+    omit_fields,
+    parse_time,
+    usage_from_openai,
+)
 from promptkit.messages import Json, Usage
 
 

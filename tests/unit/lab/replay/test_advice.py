@@ -8,11 +8,10 @@ from itertools import count
 import attrs
 
 from promptkit.lab.replay.advice import CANDIDATES, DEFAULT, MIN_COMPACTED, advise
-from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.policies import find_policy
 from promptkit.lab.replay.results import FileResult, ReplayTotals
 from promptkit.lab.replay.retention import RetentionCounts
-from promptkit.lab.replay.runner import ReplayOptions
-from promptkit.lab.replay.simulate import ReplayRules
+from promptkit.lab.replay.runner import ReplayOptions, ReplayRules
 from promptkit.tokens.prices import BilledTokens, Price
 
 PRICE = Price(input=1.0, output=10.0, cached_input=0.1)

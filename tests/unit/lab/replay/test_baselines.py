@@ -10,17 +10,17 @@ import attrs
 import pytest
 
 from promptkit import ContextBudget, Message
-from promptkit.lab.replay.message_counts import MessageCounts
-from promptkit.lab.replay.policies.baselines import (
+from promptkit.lab.replay.policies import (
     OPENING,
     TOO_LONG,
     CountedMessages,
     LangChainRun,
+    ReplayTerms,
     drop_oldest,
     trim_last,
     truncate_in_steps,
 )
-from promptkit.lab.replay.policies.strategy import ReplayTerms
+from promptkit.lab.replay.prompt_cache import MessageCounts
 from promptkit.tokens import tokenizer_for
 from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.lab.replay.conversations import long_conversation, run_call
@@ -52,7 +52,7 @@ def test_messages_that_fit_are_kept(
 
 
 def test_prompt_poet_moves_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promptkit.lab.replay.policies.baselines.TRUNCATION_STEP", 50)
+    monkeypatch.setattr("promptkit.lab.replay.policies.TRUNCATION_STEP", 50)
     first = [
         truncate_in_steps(build_conversation(chat(count), 10), 90)[0].text for count in range(9, 26)
     ]
@@ -60,7 +60,7 @@ def test_prompt_poet_moves_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_prompt_poet_never_cuts_the_last_message(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("promptkit.lab.replay.policies.baselines.TRUNCATION_STEP", 1_000)
+    monkeypatch.setattr("promptkit.lab.replay.policies.TRUNCATION_STEP", 1_000)
     assert [
         message.text for message in truncate_in_steps(build_conversation(chat(10), 10), 90)
     ] == ["m9"]

@@ -30,8 +30,7 @@ from promptkit.lab.replay.conversation_log import (
 )
 from promptkit.lab.replay.conversation_page import build_columns, conversation_to_html
 from promptkit.lab.replay.recordings import recording_from_messages
-from promptkit.lab.replay.runner import replay_file
-from promptkit.lab.replay.simulate import SentRequest, Simulation
+from promptkit.lab.replay.runner import SentRequest, Simulation, replay_file
 from promptkit.messages import OpaquePart
 from promptkit.tokens import read_prices
 from promptkit.tokens.prices import BilledTokens

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.prompt_cache import MessageCounts
 from promptkit.messages import Message, OpaquePart
 from promptkit.testing.word_tokenizer import WordTokenizer
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit.lab.replay import find_policy, parse_policy_names
-from promptkit.lab.replay.message_counts import MessageCounts
 from promptkit.lab.replay.oracle import (
     PricedConversation,
     RequestSize,
@@ -17,7 +16,8 @@ from promptkit.lab.replay.oracle import (
     find_optimum,
     measure_requests,
 )
-from promptkit.lab.replay.simulate import ReplayRules, Simulation
+from promptkit.lab.replay.prompt_cache import MessageCounts
+from promptkit.lab.replay.runner import ReplayRules, Simulation
 from promptkit.messages import Message
 from promptkit.testing.word_tokenizer import WordTokenizer
 from promptkit.tokens.prices import Price

@@ -20,8 +20,7 @@ from promptkit.lab.replay.results import (
     results_to_json,
 )
 from promptkit.lab.replay.retention import RetentionCounts
-from promptkit.lab.replay.runner import ReplayOptions
-from promptkit.lab.replay.simulate import ReplayRules
+from promptkit.lab.replay.runner import ReplayOptions, ReplayRules
 from promptkit.tokens import Price
 
 

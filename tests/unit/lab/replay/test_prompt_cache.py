@@ -9,8 +9,8 @@ import pytest
 
 from promptkit import Message, ToolCall
 from promptkit.lab.replay import prompt_cache
-from promptkit.lab.replay.message_counts import MessageCounts
 from promptkit.lab.replay.prompt_cache import (
+    MessageCounts,
     PromptCache,
     cache_rule_for,
 )
@@ -21,7 +21,7 @@ from tests.conversations import assistant_message, result_message, user_message
 from tests.unit.lab.replay.conversations import run_call
 
 if TYPE_CHECKING:
-    from promptkit.lab.replay.message_counts import MessageCount
+    from promptkit.lab.replay.prompt_cache import MessageCount
 
 PIECES = MessageCounts(tokenizer_for("gpt-5"))
 

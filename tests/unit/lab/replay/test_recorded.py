@@ -12,7 +12,7 @@ from promptkit.lab.replay import find_policy
 from promptkit.lab.replay.conversation_log import LogOptions, log_conversation
 from promptkit.lab.replay.conversation_page import build_columns
 from promptkit.lab.replay.recordings import read_recordings
-from promptkit.lab.replay.simulate import ReplayRules, SentRequest, Simulation
+from promptkit.lab.replay.runner import ReplayRules, SentRequest, Simulation
 from promptkit.messages import Message, Usage
 from promptkit.tokens import read_prices, tokenizer_for
 from promptkit.tokens.tokenizer import count_message
@@ -24,7 +24,7 @@ from tests.unit.lab.replay.conversations import long_conversation
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from promptkit.lab.replay.recorded import BillTotals
+    from promptkit.lab.replay.recordings import BillTotals
 
 MODEL = "claude-opus-4-5"
 FIXED = 20_000

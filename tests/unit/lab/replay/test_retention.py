@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from promptkit import Message
-from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay.prompt_cache import MessageCounts
 from promptkit.lab.replay.retention import (
     RecordingUses,
     RetentionCounts,

@@ -13,11 +13,17 @@ import pytest
 from promptkit import JsonlStore, Transcript
 from promptkit.errors import TranscriptError
 from promptkit.lab.engines import open_engine
-from promptkit.lab.replay.policies.registry import find_policy
+from promptkit.lab.replay.policies import find_policy
 from promptkit.lab.replay.prompt_cache import cache_rule_for
 from promptkit.lab.replay.results import FailedFile, FileResult, ReplayTotals, results_to_json
-from promptkit.lab.replay.runner import ReplayOptions, replay, replay_file, sum_results
-from promptkit.lab.replay.simulate import ReplayRules, Simulation
+from promptkit.lab.replay.runner import (
+    ReplayOptions,
+    ReplayRules,
+    Simulation,
+    replay,
+    replay_file,
+    sum_results,
+)
 from promptkit.tokens.prices import read_prices
 from tests.unit.lab.replay.conversations import long_conversation, recording_of, write_transcript
 

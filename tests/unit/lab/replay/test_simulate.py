@@ -16,22 +16,21 @@ from promptkit.compaction.planning.selection import Keep, KeepLastMessages, Keep
 from promptkit.compaction.presets.coding_agents import vscode
 from promptkit.compaction.pruning.processors import RequestLimits, truncate_history
 from promptkit.errors import SettingsError, ToolsFillBudgetError
-from promptkit.lab.replay import simulate
-from promptkit.lab.replay.message_counts import MessageCounts
+from promptkit.lab.replay import runner
 from promptkit.lab.replay.oracle import find_lower_bound, find_optimum
-from promptkit.lab.replay.policies.promptkit import PresetRun
-from promptkit.lab.replay.policies.registry import (
+from promptkit.lab.replay.policies import (
     POLICY_GROUPS,
+    TRANSCRIPT_PATH,
+    PresetRun,
+    ReplayPolicy,
     UnknownPolicyError,
     find_policy,
     make_preset,
     parse_policy_names,
 )
-from promptkit.lab.replay.policies.strategy import TRANSCRIPT_PATH, ReplayPolicy
-from promptkit.lab.replay.prompt_cache import cache_rule_for
+from promptkit.lab.replay.prompt_cache import MessageCounts, cache_rule_for
 from promptkit.lab.replay.recordings import recording_from_messages
-from promptkit.lab.replay.runner import ReplayOptions
-from promptkit.lab.replay.simulate import ReplayRules, Simulation, find_fault
+from promptkit.lab.replay.runner import ReplayOptions, ReplayRules, Simulation, find_fault
 from promptkit.messages import ToolDefinition
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.rendering.renderer import Renderer
@@ -53,7 +52,7 @@ from tests.unit.lab.replay.conversations import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from promptkit.lab.replay.message_counts import MessageCount
+    from promptkit.lab.replay.prompt_cache import MessageCount
 
 
 WINDOW = 8_000
@@ -67,13 +66,13 @@ def rules(window: int = WINDOW, cache: str = "openai") -> ReplayRules:
 def requests(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
     """Every request that is played, without the system's messages."""
     seen: list[list[Message]] = []
-    real = simulate.find_fault
+    real = runner.find_fault
 
     def record(messages: Sequence[MessageCount], *, first_message: int | None = None) -> str | None:
         seen.append([message.message for message in messages if message.role != "system"])
         return real(messages, first_message=first_message)
 
-    monkeypatch.setattr(simulate, "find_fault", record)
+    monkeypatch.setattr(runner, "find_fault", record)
     return seen
 
 
@@ -536,8 +535,8 @@ def test_a_look_up_is_billed_for_each_answer_that_lacks_a_line_and_reads_the_req
     lacking = found.retention.answers_lacking
     assert 0 < lacking < found.requests
     billed = found.lookups_billed
-    assert billed.output_tokens == lacking * simulate.LOOKUP_CALL_TOKENS
-    assert billed.input_tokens > lacking * simulate.LOOKUP_RESULT_TOKENS
+    assert billed.output_tokens == lacking * runner.LOOKUP_CALL_TOKENS
+    assert billed.input_tokens > lacking * runner.LOOKUP_RESULT_TOKENS
     price = Price(input=1.0, output=1.0)
     without, twice = (
         ReplayOptions(policies=("x",), rules=rules(4_000), price=price, lookups=count).price_totals(

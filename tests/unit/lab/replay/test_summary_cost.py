@@ -13,9 +13,8 @@ from promptkit.compaction.planning.plan import LastRequest, Plan, SummaryTask
 from promptkit.compaction.presets import PRESETS
 from promptkit.compaction.summarizers.defaults import SummarizerContext, make_extractive_summarizer
 from promptkit.compaction.summarizers.summarizer import SECTIONS
-from promptkit.lab.replay.message_counts import MessageCounts
-from promptkit.lab.replay.policies.promptkit import make_metered_summarizer
-from promptkit.lab.replay.policies.strategy import ReplayTerms, SummaryCall
+from promptkit.lab.replay.policies import ReplayTerms, SummaryCall, make_metered_summarizer
+from promptkit.lab.replay.prompt_cache import MessageCounts
 from promptkit.messages import Message, ToolDefinition, Usage
 from promptkit.providers.model import Reply
 from promptkit.rendering.expand.sizing import Sizer

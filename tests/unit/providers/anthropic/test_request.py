@@ -9,9 +9,8 @@ from hypothesis import given, settings
 
 from promptkit import Message, OpaquePart, ToolCall
 from promptkit.errors import EmitError
-from promptkit.providers.anthropic.capabilities import default_output_tokens
-from promptkit.providers.anthropic.request import build_body
-from promptkit.testing.server.anthropic_validation import check_messages
+from promptkit.providers.anthropic.api import build_body, default_output_tokens
+from promptkit.testing.server.anthropic_api import check_messages
 from promptkit.testing.strategies import conversations
 from promptkit.wire import to_anthropic
 from tests.unit.providers.anthropic.asking import HELLO, MODEL, READ, check_body

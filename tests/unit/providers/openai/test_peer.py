@@ -34,7 +34,7 @@ from tests.unit.providers.openai.asking import READ, Api, heard
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from promptkit.testing.server.replies import Answer
+    from promptkit.testing.server.journal import Answer
 
 PLACE = "PROMPTKIT_AIMOCK"
 missing = not (os.environ.get(PLACE) and shutil.which("node"))

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from promptkit import Message, OpaquePart, ToolCall
 from promptkit.messages import CacheBreakpointPart
-from promptkit.providers.openai.request import build_chat_body, build_responses_body
+from promptkit.providers.openai.api import build_chat_body, build_responses_body
 from promptkit.testing.server import serve
-from promptkit.testing.server.validation import check_chat, check_responses
+from promptkit.testing.server.openai_api import check_chat, check_responses
 from tests.unit.providers.openai.asking import HELLO, READ, Api, check_body, heard
 from tests.unit.wire.strategies import conversations, tools
 

@@ -11,8 +11,8 @@ from anthropic.types.message_create_params import MessageCreateParamsStreaming
 
 from promptkit import Message, OpaquePart, ToolCall
 from promptkit.testing.server import Rule, ScriptedReply, api_error, echo, rate_limit_error, serve
-from promptkit.testing.server.anthropic_validation import check_messages, sign_thinking
-from promptkit.testing.server.validation import IllFormedRequestError
+from promptkit.testing.server.anthropic_api import check_messages, sign_thinking
+from promptkit.testing.server.openai_api import IllFormedRequestError
 from tests.unit.testing.server.posting import post
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from promptkit import Message, OpaquePart, ToolCall, ToolDefinition, Usage
 from promptkit.testing.server import serve
-from promptkit.testing.server.encoding import (
+from promptkit.testing.server.openai_api import (
     ServerReply,
     encode_chat,
     encode_chat_chunks,

@@ -10,9 +10,9 @@ from hypothesis import given, settings, strategies as st
 
 from promptkit import ToolCall, UserMessage, render
 from promptkit.messages import Message, ToolDefinition
-from promptkit.testing.server import prompt_cache, serve
-from promptkit.testing.server.prompt_cache import PromptCaches, encode_prompt
-from promptkit.testing.server.validation import convert_to_chat
+from promptkit.testing.server import serve, server as server_module
+from promptkit.testing.server.journal import convert_to_chat
+from promptkit.testing.server.server import PromptCaches, encode_prompt
 from promptkit.tokens import tokenizer_for
 from promptkit.tokens.request import count_request
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
@@ -163,7 +163,7 @@ class TestTheRule:
     def test_what_was_not_met_for_longest_is_forgotten_from_its_end(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(prompt_cache, "MAX_BLOCKS", 40)
+        monkeypatch.setattr(server_module, "MAX_BLOCKS", 40)
         first, second, third = (
             of({"role": "system", "content": f"{number} " * 1000}) for number in range(3)
         )

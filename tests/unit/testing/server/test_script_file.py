@@ -21,7 +21,7 @@ from promptkit.testing.server import (
     rate_limit_error,
     server_error,
 )
-from promptkit.testing.server.script_file import Script, read_script
+from promptkit.testing.server.journal import Script, read_script
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from openai.types.responses.input_token_count_params import InputTokenCountParam
 from openai.types.responses.response_compact_params import ResponseCompactParams
 from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
-from promptkit.testing.server.validation import IllFormedRequestError, check_chat, check_responses
+from promptkit.testing.server.openai_api import IllFormedRequestError, check_chat, check_responses
 
 if TYPE_CHECKING:
     from collections.abc import Callable

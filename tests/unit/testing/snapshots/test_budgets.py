@@ -24,8 +24,13 @@ from promptkit import (
     UserMessage,
     component,
 )
-from promptkit.testing.snapshots.documents import SnapshotOptions, format_prompt, render_levels
-from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
+from promptkit.testing.snapshots.documents import (
+    SnapshotOptions,
+    StabilizeOptions,
+    Stabilizer,
+    format_prompt,
+    render_levels,
+)
 from promptkit.testing.word_tokenizer import WordTokenizer
 
 PROMPT = (

@@ -15,8 +15,13 @@ from promptkit import (
     UserMessage,
 )
 from promptkit.messages import Repair
-from promptkit.testing.snapshots.documents import SnapshotOptions, format_receipt, render_levels
-from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
+from promptkit.testing.snapshots.documents import (
+    SnapshotOptions,
+    StabilizeOptions,
+    Stabilizer,
+    format_receipt,
+    render_levels,
+)
 from promptkit.testing.word_tokenizer import WordTokenizer
 
 

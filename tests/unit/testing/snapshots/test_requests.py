@@ -11,8 +11,12 @@ import openai
 import pytest
 
 from promptkit.testing.server import echo, serve
-from promptkit.testing.snapshots.requests import format_request, read_request
-from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
+from promptkit.testing.snapshots.documents import (
+    StabilizeOptions,
+    Stabilizer,
+    format_request,
+    read_request,
+)
 from tests.unit.testing.project import Project
 
 if TYPE_CHECKING:

@@ -10,9 +10,13 @@ import pytest
 import promptkit.testing
 from promptkit import Image, Message, SystemMessage, ToolDefinition, UserMessage, render
 from promptkit.errors import EmitError, UnknownModelError
-from promptkit.testing.snapshots.documents import SnapshotOptions, render_levels
+from promptkit.testing.snapshots.documents import (
+    SnapshotOptions,
+    StabilizeOptions,
+    Stabilizer,
+    render_levels,
+)
 from promptkit.testing.snapshots.snapshot import Mismatch
-from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 from promptkit.testing.word_tokenizer import WordTokenizer
 
 if TYPE_CHECKING:

@@ -27,15 +27,13 @@ from promptkit import (
     UserMessage,
 )
 from promptkit.testing.snapshots.documents import (
+    MachineFolders,
     SnapshotOptions,
+    StabilizeOptions,
+    Stabilizer,
     format_prompt,
     format_receipt,
     render_levels,
-)
-from promptkit.testing.snapshots.stabilize import (
-    MachineFolders,
-    StabilizeOptions,
-    Stabilizer,
     stabilize_tokenizer,
 )
 from promptkit.testing.word_tokenizer import WordTokenizer

@@ -22,10 +22,11 @@ from promptkit import (
 from promptkit.errors import EmitError
 from promptkit.testing.snapshots.documents import (
     SnapshotOptions,
+    StabilizeOptions,
+    Stabilizer,
     build_wire_json,
     render_levels,
 )
-from promptkit.testing.snapshots.stabilize import StabilizeOptions, Stabilizer
 
 if TYPE_CHECKING:
     from promptkit.wire.parts import WireFormat

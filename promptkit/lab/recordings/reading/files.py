@@ -1,33 +1,39 @@
-"""A recording format: its name, how one of its files is recognized, and how it is read batch by batch.
+"""Files of recordings: opened, compressed or not, recognized by their beginning, and read batch by batch.
 
-Formats share the base of those whose files are JSON texts with conversations, ids that are unique,
-and chains of entries.
+Values of JSON files that are too large for memory are read piece by piece; this is the only module
+that imports ijson. Formats share the base of those whose files are JSON texts with conversations,
+ids that are unique, and chains of entries.
 """
 
 from __future__ import annotations
 
+import codecs
+import gzip
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+import sys
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from decimal import Decimal
 from functools import cached_property, partial
 from itertools import islice
-from typing import Protocol, TypeAlias
+from pathlib import Path
+from typing import BinaryIO, Protocol, TypeAlias
 
 import attrs
+import ijson
 
-from promptkit.errors import TranscriptFormatError
-from promptkit.lab.recordings.reading.json_values import (
+from promptkit.errors import TranscriptError, TranscriptFormatError
+from promptkit.files import MAX_LINE_BYTES, read_gzip
+from promptkit.lab.recordings.reading.values import (
     JsonObject,
     as_object,
+    is_too_deep,
+    keep_bad_line,
+    parse_number,
     parse_object,
+    read_chat_message,
     split_objects,
-)
-from promptkit.lab.recordings.reading.messages import read_chat_message
-from promptkit.lab.recordings.reading.source import (
-    JsonPath,
-    RecordingSource,
-    split_members,
-    walk_paths,
 )
 from promptkit.messages import Json
 from promptkit.transcript import (
@@ -40,14 +46,319 @@ from promptkit.transcript import (
     Setting,
 )
 
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+GZIP_MAGIC = b"\x1f\x8b"
 
-class RecordingFormat(Protocol):
-    """Read the recordings of one agent."""
+
+@contextmanager
+def open_source(path: Path, *, address: str | None = None) -> Generator[RecordingSource]:
+    """Open a recording.
+
+    Raises TranscriptError, with a message of one line, if it cannot be opened or read.
+
+    `address` is how errors name the file; by default its path.
+    """
+    try:
+        if path.is_dir():
+            raise TranscriptError(f"{path} is a directory: name a file in it.")
+        with path.open("rb") as raw:
+            yield RecordingSource(
+                raw,
+                path=address or str(path),
+                name=path.name.removesuffix(".gz"),
+                size=path.stat().st_size,
+            )
+    except FileNotFoundError as error:
+        raise TranscriptError(f"there is no file {path}.") from error
+    except OSError as error:
+        raise TranscriptError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+class RecordingSource:
+    """A recording.
+
+    `name` is the file's name without the suffix of compression; `size` is its size on the disk, in
+    bytes.
+    """
+
+    def __init__(self, raw: BinaryIO, *, path: str, name: str, size: int) -> None:
+        self._raw = raw
+        self.path = path
+        self.name = name
+        self.size = size
+        self.has_long_number: bool | None = None
+        """Whether the file contains more digits in a row than Python converts to a number; None if
+        it was not searched yet."""
 
     @property
-    def name(self) -> str:
-        """The name of the format on the command line and in the names of custom entries."""
+    def position(self) -> int:
+        """How many of its bytes on the disk have been read, for showing progress."""
+        return self._raw.tell()
+
+    def open(self) -> Readable:
+        """Return the uncompressed content from the beginning, without a byte order mark."""
+        file = self._content()
+        return file if file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else self._content()
+
+    def _content(self) -> Readable:
+        compressed = self.is_compressed
+        self._raw.seek(0)
+        return _GzipReader(self._raw, self.path) if compressed else self._raw
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the file is compressed with gzip."""
+        self._raw.seek(0)
+        return self._raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+
+    def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines that are not blank, numbered from 1.
+
+        Only a line feed ends a line; texts may contain other line breaks. Several JSON objects on one
+        line, as two programs write at once, are yielded one by one with the number of the line.
+        """
+        read_line = partial(self.open().readline, MAX_LINE_BYTES)
+        return (
+            (number, part)
+            for number, line in enumerate(iter(read_line, b""), 1)
+            if not line.isspace()
+            for part in split_objects(line)
+        )
+
+
+class Readable(Protocol):
+    """The content of a recording.
+
+    Its methods raise TranscriptFormatError if compressed data is damaged or cut short.
+    """
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return some bytes; none at the end."""
         ...
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """Return a line with its end, or `size` bytes of it; none at the end."""
+        ...
+
+
+class _GzipReader:
+    """The content of a compressed file."""
+
+    def __init__(self, raw: BinaryIO, path: str) -> None:
+        self._file = read_gzip(raw)
+        self._path = path
+
+    def read(self, size: int = -1, /) -> bytes:
+        with self._translate_errors():
+            return self._file.read(size)
+
+    def readline(self, size: int = -1, /) -> bytes:
+        with self._translate_errors():
+            return self._file.readline(size)
+
+    @contextmanager
+    def _translate_errors(self) -> Generator[None]:
+        try:
+            yield
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise TranscriptFormatError(
+                f"the compressed data is damaged or cut short: {error}", file=self._path
+            ) from error
+
+
+JsonPath: TypeAlias = tuple[str | int, ...]
+"""The path of a value: the index of the JSON text in the file, then the keys and list indices that
+lead to the value."""
+
+CHUNK_BYTES = 1 << 16
+"""Bytes that the parser reads at once. Within a long text they double, because the parser scans the
+text again from its beginning."""
+
+MAX_CHUNK_BYTES = 1 << 25
+
+SEARCH_CHUNK_BYTES = 1 << 20
+"""Bytes that are searched for long numbers at once."""
+
+_DIGITS = bytes(
+    ord("0") if chr(byte).isascii() and chr(byte).isdigit() else ord(" ") for byte in range(256)
+)
+"""Makes every digit a 0, and every other byte a space."""
+
+MAX_WALK_DEPTH = 8
+"""Levels of nested lists and objects that `walk_paths` reports. No format needs more to be
+recognized."""
+
+STARTS, ENDS = ("start_map", "start_array"), ("end_map", "end_array")
+
+
+def split_members(
+    source: RecordingSource, split: Callable[[JsonPath], bool]
+) -> Iterator[tuple[JsonPath, Json]]:
+    """Yield the values of a file with their paths, in file order.
+
+    A value that is nested too deeply is replaced by a text that says so.
+
+    Args:
+        source: The file. It may hold several JSON texts, one after the other.
+        split: Return whether the list or object at a path is to be yielded member by member instead
+            of as a whole.
+
+    Raises:
+        TranscriptFormatError: The text stops being JSON. All values before were yielded.
+    """
+    path: list[str | int] = [-1]  # of the value before the next one, in the same list or object
+    builder = ijson.ObjectBuilder()
+    depth = 0  # open lists and objects of the value that is being built
+    for event, token in _parse_events(source):
+        if depth:
+            builder.event(event, token)
+            depth += (event in STARTS) - (event in ENDS)
+            if not depth:
+                value: Json = builder.value
+                yield tuple(path), "nested too deeply" if is_too_deep(value) else value
+        elif event == "map_key":
+            path[-1] = str(token)
+        elif event in ENDS:
+            path.pop()
+        else:
+            if isinstance(last := path[-1], int):
+                path[-1] = last + 1
+            if event not in STARTS:
+                yield tuple(path), token
+            elif split(tuple(path)):
+                path.append(-1 if event == "start_array" else "")
+            else:
+                builder, depth = ijson.ObjectBuilder(), 1
+                builder.event(event, token)
+
+
+def walk_paths(source: RecordingSource) -> Iterator[tuple[str, Json]]:
+    """Yield the paths in a file, such as `messages.item.role`, with the value of each scalar, down to `MAX_WALK_DEPTH`.
+
+    Raises TranscriptFormatError where the text stops being JSON.
+    """
+    path: list[str] = []
+    for event, value in _parse_events(source):
+        if event == "map_key":
+            path[-1] = str(value)
+        elif event in ENDS:
+            path.pop()
+        else:
+            if len(path) <= MAX_WALK_DEPTH:
+                yield ".".join(path), value
+            if event in STARTS:
+                path.append("item" if event == "start_array" else "")
+
+
+def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
+    """Yield the events of the parser (`start_map`, `map_key`, `string` and so on) with their values.
+
+    A file may hold several JSON texts, one after the other. Raises TranscriptFormatError where it
+    stops being JSON, or where one text or number has more than `MAX_LINE_BYTES`.
+    """
+    with _translate_errors(source):
+        events = ijson.sendable_list()
+        parser = _create_parser(source, events)
+        reader = _Utf8Reader(source.open())
+        size, waiting = CHUNK_BYTES, 0
+        while chunk := reader.read(size):
+            failure = _send(parser, chunk)
+            size, waiting = (
+                (CHUNK_BYTES, 0)
+                if events
+                else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
+            )
+            yield from _take(events)
+            if failure is not None:
+                raise failure
+            if waiting > MAX_LINE_BYTES:
+                raise TranscriptFormatError(
+                    f"one value has more than {MAX_LINE_BYTES:,} bytes.", file=source.path
+                )
+        parser.close()  # raises an error if the text ends too early
+        yield from _take(events)
+
+
+def _send(parser: ijson.Parser, chunk: bytes) -> Exception | None:
+    """Give the parser a chunk.
+
+    Returns its error, which is raised when the events before it were taken.
+    """
+    try:
+        parser.send(chunk)
+    except (ijson.JSONError, ValueError) as error:
+        return error
+    return None
+
+
+def _take(events: list[ijson.Event]) -> Iterator[tuple[str, Json]]:
+    """Yield the events so far, and forget them."""
+    for event, value in events:
+        yield event, parse_number(value) if isinstance(value, Decimal) else value
+    del events[:]
+
+
+def _create_parser(source: RecordingSource, events: list[ijson.Event]) -> ijson.Parser:
+    """Create the fast parser, or the pure Python one if a run of digits is longer than Python's limit: the fast one crashes on it."""
+    if source.has_long_number is None:
+        source.has_long_number = _has_long_number(source.open())
+    create = (
+        ijson.get_backend("python").basic_parse_coro
+        if source.has_long_number
+        else ijson.basic_parse_coro
+    )
+    return create(events, multiple_values=True)
+
+
+def _has_long_number(file: Readable) -> bool:
+    if not (limit := sys.get_int_max_str_digits()):
+        return False
+    long_number, before = b"0" * limit, b""
+    with suppress(TranscriptFormatError):  # the parser will report it
+        while chunk := file.read(SEARCH_CHUNK_BYTES):
+            searched = before + chunk.translate(_DIGITS)
+            if long_number in searched:
+                return True
+            before = searched[-limit:]
+    return False
+
+
+@contextmanager
+def _translate_errors(source: RecordingSource) -> Generator[None]:
+    """Turn an error of the parser into one that names the file."""
+    try:
+        yield
+    except (ijson.JSONError, ValueError) as error:
+        reason = " ".join(str(error).split("\n", maxsplit=1)[0].split())
+        raise TranscriptFormatError(
+            f"the file stops being JSON ({reason}) at byte {source.position:,} or before.",
+            file=source.path,
+        ) from error
+
+
+class _Utf8Reader:
+    """Read the bytes of a file with replacement characters instead of invalid UTF-8, which the parser would refuse."""
+
+    def __init__(self, file: Readable) -> None:
+        self._file = file
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def read(self, size: int = CHUNK_BYTES) -> bytes:
+        """Return some bytes; none at the end.
+
+        Continues reading if a chunk holds only a part of a character.
+        """
+        while size and (chunk := self._file.read(size)):
+            if text := self._decoder.decode(chunk):
+                return text.encode()
+        return self._decoder.decode(b"", final=True).encode() if size else b""
+
+
+class RecordingFormat(Protocol):
+    """One pass through a recording of one agent."""
+
+    name: str
+    """The name of the format on the command line and in the names of custom entries."""
 
     def matches(self, head: FileHead) -> bool:
         """Return whether a file that begins like this has this format."""
@@ -64,11 +375,11 @@ class RecordingFormat(Protocol):
         ...
 
 
-@attrs.frozen(kw_only=True)
+@attrs.define(kw_only=True)
 class Batch:
     """The entries of a part of a recording."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: list[Entry] = attrs.field(factory=list["Entry"])
     """The entries, in the order in which they are written. A parent is before its children, in this
     batch or an earlier one."""
     messages: int = 0
@@ -79,9 +390,9 @@ class Batch:
     """Conversations that begin in this batch."""
     call_id_scope: str = ""
     """The namespace of the tool call ids. Unrelated conversations have different ones."""
-    skipped: tuple[ReadProblem, ...] = ()
+    skipped: list[ReadProblem] = attrs.field(factory=list["ReadProblem"])
     """Lines that could not be read. Custom entries keep their text."""
-    relocated: tuple[ReadProblem, ...] = ()
+    relocated: list[ReadProblem] = attrs.field(factory=list["ReadProblem"])
     """Lines whose parent is missing, and which were therefore placed elsewhere."""
 
 
@@ -262,6 +573,47 @@ class JsonFormat:
         return writer.add_record(member, read_chat_message(member.record, self.name))
 
 
+class LineFormat:
+    """Read files with a JSON object on each line.
+
+    A format says what it makes of an object, and adds that to the batch of its line.
+    """
+
+    name: str
+
+    def __init__(self) -> None:
+        self.number = 0
+        """The number of the line."""
+        self.batch = Batch()
+        """What came of the line. It is no longer used when the next line is read."""
+        self.chain = EntryChain(IdAllocator())
+
+    def read(self, source: RecordingSource) -> Iterator[Batch]:
+        """Yield the entries of a file, line by line."""
+        for number, line in source.lines():
+            self.number, self.batch = number, Batch()
+            if isinstance(record := parse_object(line), str):
+                self.batch.skipped.append(ReadProblem(line=number, detail=record))
+                self.keep(keep_bad_line(self.name, number, line, record))
+            else:
+                self.read_record(record, len(line))
+            yield self.batch
+        self.batch = Batch()
+        self.finish()
+        yield self.batch
+
+    def read_record(self, record: JsonObject, size: int) -> None:
+        """Read the object of a line of so many bytes."""
+        raise NotImplementedError
+
+    def keep(self, payload: EntryPayload) -> None:
+        """Add a payload that is no message, such as a line that could not be read."""
+        self.batch.entries += self.chain.add(payload)
+
+    def finish(self) -> None:
+        """Add what was held to the end. By default there is nothing."""
+
+
 class ConversationWriter:
     """Write the conversations of a file one after the other.
 
@@ -337,9 +689,8 @@ class ConversationWriter:
         """Keep a value that should be a message in a custom entry, and report the problem."""
         batch = self.add([CustomEntry(name=f"{self._format_name}.bad_record", data=member.value)])
         place = ".".join(map(str, member.path[1:])) or "the text"
-        return attrs.evolve(
-            batch, skipped=(ReadProblem(line=1, detail=f"{place}: no JSON object."),)
-        )
+        batch.skipped.append(ReadProblem(line=1, detail=f"{place}: no JSON object."))
+        return batch
 
 
 class EntryChain:
@@ -360,12 +711,12 @@ class EntryChain:
 
     def add(
         self, *payloads: EntryPayload, time: float | None = None, entry_id: str | None = None
-    ) -> tuple[Entry, ...]:
+    ) -> list[Entry]:
         """Add entries with these payloads. The first one gets `entry_id`, if that is not None."""
-        return tuple(
+        return [
             self._add(payload, time, None if index else entry_id)
             for index, payload in enumerate(payloads)
-        )
+        ]
 
     def _add(self, payload: EntryPayload, time: float | None, entry_id: str | None) -> Entry:
         self._count += 1

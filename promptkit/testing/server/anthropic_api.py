@@ -1,4 +1,4 @@
-"""Check requests to Anthropic's Messages API as it does, with its error texts as far as they are known."""
+"""Anthropic's Messages API: check requests as it does, with its error texts as far as they are known, and encode replies and errors, complete or as streams."""
 
 from __future__ import annotations
 
@@ -10,15 +10,33 @@ from typing import Any
 
 import attrs
 
-from promptkit.messages import as_mapping, as_sequence
-from promptkit.providers.anthropic.capabilities import Capabilities, capabilities_of
-from promptkit.providers.anthropic.request import BINDING_BETA
-from promptkit.testing.server.validation import (
-    convert_content,
+from promptkit.messages import OpaquePart, ToolCall, as_mapping, as_sequence
+from promptkit.providers.anthropic.api import (
+    BINDING_BETA,
+    Capabilities,
+    capabilities_of,
+    is_thinking,
+)
+from promptkit.testing.server.journal import (
+    COUNT_TOKENS,
+    CheckedMessages,
+    Exchange,
+    HttpAnswer,
+    api_error,
+    as_blocks,
+    list_blocks,
+)
+from promptkit.testing.server.openai_api import (
+    Api,
+    JsonObject,
+    ServerReply,
     load_parameters,
     refuse,
     require,
+    split_deltas,
+    write_named_events,
 )
+from promptkit.wire.parts import parse_arguments
 
 _BLOCKS: Mapping[str, tuple[str, ...]] = {
     "user": ("text", "image", "document", "search_result", "tool_result", "container_upload"),
@@ -44,16 +62,6 @@ _MIN_BUDGET = 1_024  # tokens of thinking
 _LAST_SAMPLING_VERSION = "2023-06-01"
 """The last value of the header `anthropic-version` with which a request may have sampling
 parameters."""
-
-
-@attrs.frozen(kw_only=True)
-class CheckedMessages:
-    """What the answer to a request depends on besides its text."""
-
-    prefix: str
-    """A digest of everything in the request, to which the thinking of the reply is bound."""
-    dropped: tuple[str, ...] = ()
-    """The places of thinking blocks that are left out, since what is before them has changed."""
 
 
 # Any stands for JSON
@@ -230,28 +238,6 @@ def _check_breakpoints(body: Mapping[str, Any]) -> None:  # Any: as above
     )
 
 
-# Any stands for as above
-def list_blocks(body: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield the place and the block of everything that may have a cache breakpoint, in the order of the prompt: tools, system, messages."""
-    yield from (
-        (f"tools.{place}", as_mapping(tool))
-        for place, tool in enumerate(as_sequence(body.get("tools")))
-    )
-    yield from (
-        (f"system.{place}", as_mapping(block))
-        for place, block in enumerate(_as_blocks(body.get("system")))
-    )
-    for place, message in enumerate(map(as_mapping, as_sequence(body.get("messages")))):
-        yield from (
-            (f"messages.{place}.content.{index}", as_mapping(block))
-            for index, block in enumerate(_as_blocks(message.get("content")))
-        )
-
-
-def _as_blocks(content: object) -> Sequence[Any]:  # Any: as above
-    return [{"type": "text", "text": content}] if isinstance(content, str) else as_sequence(content)
-
-
 @attrs.define(kw_only=True)
 class _Turns:
     """The messages so far. Consecutive messages of one role are one turn, as for the API."""
@@ -288,7 +274,7 @@ class _Turns:
             self.end_turn()
             self.role, self.start, self.takes_results = role, self.digest, role == "user"
             self.digest = _digest(self.digest, role)
-        blocks = _as_blocks(message.get("content"))
+        blocks = as_blocks(message.get("content"))
         require(
             isinstance(message.get("content"), str | list),
             f"messages.{place}.content: Input should be a valid list",
@@ -360,7 +346,7 @@ class _Turns:
             "Each `tool_result` block must have a corresponding `tool_use` block in the previous message.",
         )
         self.calls.remove(str(call_id))
-        for part in map(as_mapping, _as_blocks(block.get("content", []))):
+        for part in map(as_mapping, as_blocks(block.get("content", []))):
             if part.get("type") == "text":
                 _check_text(part.get("text"), is_result=isinstance(block.get("content"), str))
 
@@ -397,7 +383,7 @@ def _check_last_round(messages: Sequence[Any]) -> None:  # Any: as above
     calling: int | None = None
     for place in range(len(messages) - 1, -1, -1):
         message = as_mapping(messages[place])
-        kinds = [as_mapping(block).get("type") for block in _as_blocks(message.get("content"))]
+        kinds = [as_mapping(block).get("type") for block in as_blocks(message.get("content"))]
         if message.get("role") == "assistant":
             if {"thinking", "redacted_thinking"} & set(kinds) or (
                 calling is None and "tool_use" not in kinds
@@ -407,7 +393,7 @@ def _check_last_round(messages: Sequence[Any]) -> None:  # Any: as above
         elif calling is not None and set(kinds) != {"tool_result"}:
             break
     if calling is not None:
-        first = as_mapping(_as_blocks(messages[calling]["content"])[0]).get("type")
+        first = as_mapping(as_blocks(messages[calling]["content"])[0]).get("type")
         refuse(
             f"messages.{calling}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{first}`."
         )
@@ -424,58 +410,205 @@ def _digest(before: str, *values: object) -> str:
     ).hexdigest()
 
 
-def convert_messages_to_chat(body: Mapping[str, Any]) -> dict[str, Any]:  # Any: as above
-    """Convert a request to the form of Chat Completions, with the same text, calls, results and tools; thinking becomes text."""
-    system = body.get("system")
-    messages: list[dict[str, Any]] = (  # Any: as above
-        [{"role": "system", "content": convert_content(system)}] if system else []
-    )
-    for message in map(as_mapping, as_sequence(body.get("messages"))):
-        blocks = [as_mapping(block) for block in _as_blocks(message.get("content"))]
-        messages += (
-            {
-                "role": "tool",
-                "tool_call_id": block.get("tool_use_id"),
-                "content": convert_content(block.get("content", "")),
-            }
-            for block in blocks
-            if block.get("type") == "tool_result"
-        )
-        content = convert_content(
-            [block for block in blocks if block.get("type") not in {"tool_use", "tool_result"}]
-        )
-        calls = [
-            {
-                "id": block.get("id"),
-                "type": "function",
-                "function": {
-                    "name": block.get("name"),
-                    "arguments": json.dumps(block.get("input"), ensure_ascii=False),
-                },
-            }
-            for block in blocks
-            if block.get("type") == "tool_use"
-        ]
-        if content or calls:
-            messages.append(
-                {
-                    "role": message.get("role"),
-                    "content": content or None,
-                    **({"tool_calls": calls} if calls else {}),
-                }
-            )
-    return {
-        "model": body.get("model"),
-        "messages": messages,
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.get("name"),
-                    "parameters": tool.get("input_schema"),
-                    **({"description": tool["description"]} if "description" in tool else {}),
-                },
-            }
-            for tool in map(as_mapping, as_sequence(body.get("tools")))
-        ],
+_STOP_REASONS: Mapping[str, str] = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+"""Finish reason of a step → `stop_reason`. Any other is sent as it is."""
+
+_ERROR_TYPES: Mapping[int, str] = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+"""HTTP status → the type of the error. Any other is `api_error`."""
+
+
+def convert_error(answer: HttpAnswer, number: int) -> HttpAnswer:
+    """Return an error in OpenAI's form in Anthropic's form. Any other answer stays as it is."""
+    error = as_mapping(as_mapping(answer.body).get("error"))
+    if set(error) != {"message", "type", "param", "code"}:
+        return answer
+    details = {} if error["code"] is None else {"details": {"error_code": error["code"]}}
+    body: JsonObject = {
+        "type": "error",
+        "error": {
+            "type": _ERROR_TYPES.get(answer.status, "api_error"),
+            "message": error["message"],
+            **details,
+        },
+        "request_id": f"req_{number}",
     }
+    return attrs.evolve(answer, body=body)
+
+
+def encode_message(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
+    """Encode a reply as a complete message."""
+    return {
+        **_message_head(reply, checked),
+        "content": [_complete_block(block) for block in _iter_blocks(reply, checked)],
+        **_encode_stop(reply),
+        "usage": _encode_usage(reply),
+    }
+
+
+def encode_message_events(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonObject]:
+    """Encode a reply as the events of a stream."""
+    usage = _encode_usage(reply)
+    stop = _encode_stop(reply)
+    yield {
+        "type": "message_start",
+        "message": {
+            **_message_head(reply, checked),
+            "content": list[JsonObject](),
+            **dict.fromkeys(stop),
+            "usage": {**usage, "output_tokens": 1},
+        },
+    }
+    yield {"type": "ping"}
+    for index, block in enumerate(_iter_blocks(reply, checked)):
+        empty, deltas = _split_block(block)
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        yield from (
+            {"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas
+        )
+        yield {"type": "content_block_stop", "index": index}
+    yield {"type": "message_delta", "delta": stop, "usage": usage}
+    yield {"type": "message_stop"}
+
+
+def _encode_stop(reply: ServerReply) -> JsonObject:
+    return {
+        "stop_reason": _STOP_REASONS.get(reply.finish, reply.finish),
+        "stop_sequence": None,
+        "stop_details": None,
+    }
+
+
+def _message_head(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
+    dropped = [
+        {"type": "thinking_dropped", "path": path, "reason": "prefix_binding_mismatch"}
+        for path in checked.dropped
+    ]
+    return {
+        "id": f"msg_{reply.number}",
+        "type": "message",
+        "role": "assistant",
+        "model": reply.model,
+        **({"input_transformations": dropped} if dropped else {}),
+    }
+
+
+def _iter_blocks(reply: ServerReply, checked: CheckedMessages) -> Iterator[JsonObject]:
+    """Yield the blocks of a reply in order.
+
+    Thinking is signed; the `input` of a tool call is still the text that was scripted.
+    """
+    calls = {call.id: call for call in reply.message.tool_calls}
+    for part in reply.message.content:
+        if isinstance(part, str):
+            yield {"type": "text", "text": part, "citations": None}
+        elif isinstance(part, OpaquePart) and isinstance(part.value, Mapping):
+            if part.provider == "anthropic.call" and (
+                call := calls.pop(str(part.value.get("call")), None)
+            ):
+                yield _encode_call(call)
+            elif part.provider == "anthropic":
+                block: JsonObject = dict(part.value)
+                if block.get("type") == "thinking":
+                    block["signature"] = sign_thinking(
+                        str(block.get("thinking", "")), checked.prefix
+                    )
+                yield block
+    yield from map(_encode_call, calls.values())
+
+
+def _encode_call(call: ToolCall) -> JsonObject:
+    return {
+        "type": "tool_use",
+        "id": call.id,
+        "name": call.name,
+        "input": call.arguments,
+        "caller": {"type": "direct"},
+    }
+
+
+def _complete_block(block: JsonObject) -> JsonObject:
+    try:
+        return (
+            {**block, "input": parse_arguments(block["input"])}
+            if block["type"] == "tool_use"
+            else block
+        )
+    except ValueError:
+        return {**block, "input": {}}
+
+
+def _split_block(block: JsonObject) -> tuple[JsonObject, list[JsonObject]]:
+    """Return the empty block that a stream begins with, and the deltas that fill it."""
+    match block["type"]:
+        case "text":
+            return {**block, "text": ""}, [
+                {"type": "text_delta", "text": delta} for delta in split_deltas(block["text"])
+            ]
+        case "thinking":
+            return {**block, "thinking": "", "signature": ""}, [
+                *(
+                    {"type": "thinking_delta", "thinking": delta}
+                    for delta in split_deltas(str(block.get("thinking", "")))
+                ),
+                {"type": "signature_delta", "signature": block["signature"]},
+            ]
+        case "tool_use":
+            return {**block, "input": {}}, [
+                {"type": "input_json_delta", "partial_json": delta}
+                for delta in ("", *split_deltas(block["input"]))
+            ]
+        case _:
+            return block, []
+
+
+def _encode_usage(reply: ServerReply) -> JsonObject:
+    usage = reply.usage
+    thinking = sum(part.tokens or 0 for part in reply.message.content if is_thinking(part))
+    return {
+        "input_tokens": max(0, usage.input_tokens - usage.cached_tokens - usage.written_tokens),
+        "cache_creation_input_tokens": usage.written_tokens,
+        "cache_read_input_tokens": usage.cached_tokens,
+        "output_tokens": usage.output_tokens,
+        **({"output_tokens_details": {"thinking_tokens": thinking}} if thinking else {}),
+    }
+
+
+def _check_messages(exchange: Exchange) -> None:
+    exchange.checked = check_messages(
+        exchange.body, exchange.headers, counts=exchange.path == COUNT_TOKENS
+    )
+
+
+MESSAGES_API = Api(
+    check=_check_messages,
+    refuse_size=lambda tokens, _, window: (
+        api_error(400, f"prompt is too long: {tokens} tokens > {window} maximum")
+        if tokens > window
+        else None
+    ),
+    write_count=lambda tokens: {"input_tokens": tokens},
+    write=lambda exchange, reply: encode_message(
+        reply, exchange.checked or CheckedMessages(prefix="")
+    ),
+    write_events=lambda exchange, reply: write_named_events(
+        encode_message_events(reply, exchange.checked or CheckedMessages(prefix=""))
+    ),
+    convert_error=convert_error,
+    cuts_at_window=True,
+)

@@ -1,1 +1,0 @@
-"""The policies that a replay can compare: promptkit's presets, and baselines after the rules of other libraries."""
