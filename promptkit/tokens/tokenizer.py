@@ -97,6 +97,13 @@ class Tokenizer(Protocol):
         Text that looks like a special token counts as text; the empty string counts 0.
         """
 
+    def count_ahead(self, messages: Sequence[Message]) -> None:
+        """Count the texts of messages before `count` is called with each, where together they take less time.
+
+        The default does nothing.
+        """
+        _ = messages
+
     def upper_bound(self, text: str) -> int | None:
         """Return an upper bound of the tokens of a text without counting it; None if unknown."""
         return None
@@ -155,18 +162,13 @@ class Tokenizer(Protocol):
         return truncate_by_counting(text, tokens, self.count, keep=keep)
 
 
-def count_message(message: Message, tokenizer: Tokenizer, texts: int | None = None) -> int:
-    """Count the tokens of a message, framing included.
-
-    `texts` are those of its texts, if these were counted before with `count_texts`.
-    """
-    counted, others, has_text = 0, 0, False
-    count = tokenizer.base.count
+def count_message(message: Message, tokenizer: Tokenizer) -> int:
+    """Count the tokens of a message, framing included."""
+    count, texts, others, has_text = tokenizer.base.count, 0, 0, False
     for part in message.content:
         if isinstance(part, str):
             has_text = True
-            if texts is None:
-                counted += count(part)
+            texts += count(part)
         else:
             others += count_part(part, tokenizer)
     frame = tokenizer.count_framing(
@@ -176,18 +178,7 @@ def count_message(message: Message, tokenizer: Tokenizer, texts: int | None = No
         tool_call_id=message.tool_call_id,
         text=has_text,
     )
-    return frame.tokens + tokenizer.scale(counted if texts is None else texts) + others
-
-
-def count_texts(message: Message, count: Callable[[str], int]) -> int:
-    """Sum up the tokens of the texts of a message, each counted by itself."""
-    content, tokens = message.content, 0
-    if len(content) == 1 and isinstance(content[0], str):  # as of most messages
-        return count(content[0])
-    for part in content:
-        if isinstance(part, str):
-            tokens += count(part)
-    return tokens
+    return frame.tokens + tokenizer.scale(texts) + others
 
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:

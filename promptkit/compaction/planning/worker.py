@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, Protocol, TypeVar
@@ -33,8 +33,8 @@ MUCH = 100_000
 MESSAGE = 500
 """Characters that a message counts for besides its own."""
 
-FEW = 16
-"""Messages that are read between two looks at the clock."""
+FEW = 64
+"""The most messages that are read between two looks at the clock."""
 
 LONG = 25_000
 """Characters of a few messages that are read in the event loop at most, some 3 ms."""
@@ -122,14 +122,28 @@ async def run_in_turns(
 ) -> None:
     """Call a function with a few messages at a time: with much text in the worker, or else in the event loop, which goes on in between."""
     turn_ends = 0.0
-    for at in range(0, len(messages), FEW):
-        few = messages[at : at + FEW]
-        texts = [part for message in few for part in message.content if isinstance(part, str)]
-        texts += [call.arguments for message in few for call in message.tool_calls]
-        if sum(map(len, texts)) > LONG:
+    for few, size in _divide(messages):
+        if size > LONG:
             await run_in_worker(function, few)
         else:
             if time.perf_counter() > turn_ends:
                 await take_turn()
                 turn_ends = time.perf_counter() + TURN
             function(few)
+
+
+def _divide(messages: Sequence[Message]) -> Iterator[tuple[list[Message], int]]:
+    """Yield the messages a few at a time, and their characters: no more than `LONG` but for a longer message, which is alone."""
+    few: list[Message] = []
+    size = 0
+    for message in messages:
+        own = sum([len(part) for part in message.content if isinstance(part, str)])
+        for call in message.tool_calls:
+            own += len(call.arguments)
+        if few and (size + own > LONG or len(few) == FEW):
+            yield few, size
+            few, size = [], 0
+        few.append(message)
+        size += own
+    if few:
+        yield few, size

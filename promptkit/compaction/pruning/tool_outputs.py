@@ -36,7 +36,7 @@ from promptkit.messages import Message, Part, ToolCall
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.sizes import read_tokens
 from promptkit.tokens import Tokenizer
-from promptkit.tokens.tokenizer import count_part, count_texts
+from promptkit.tokens.tokenizer import count_part
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import Supersedes, is_error_result
 from promptkit.transcript import Checkpoint, Edit, Entry, TranscriptView, ViewItem
@@ -515,19 +515,19 @@ class CappedView:
         if same and items[same - 1].message.role == "user":
             same -= 1  # another message may follow it now
         capped = [*self._view.items[:same], *items[same:]]
-        for at in range(same, len(items)):
-            item = items[at]
-            role, kind = item.message.role, item.kind
-            if role == "tool":
+        for at, item in enumerate(items[same:], same):
+            message = item.message
+            if message.role == "tool":
                 capped[at] = self._cap_result(item)
-            elif item.message.tool_calls:
-                self._tools.update((call.id, call.name) for call in item.message.tool_calls)
-            elif kind == "summary":
+            elif message.tool_calls:
+                for call in message.tool_calls:
+                    self._tools[call.id] = call.name
+            elif item.kind == "summary":
                 capped[at] = self._check_breadcrumb(item)
             # what a checkpoint repeats was shown before
             elif (
-                role == "user"
-                and kind == "message"
+                message.role == "user"
+                and item.kind == "message"
                 and any(map(is_user_request, items[at + 1 : at + 2]))
             ):
                 capped[at] = self._cap_request(item)
@@ -588,7 +588,8 @@ class CappedView:
 
 def _fits(message: Message, limit: int, tokenizer: Tokenizer) -> bool:
     """Return whether the texts of a message have at most `limit` tokens. Most are too short to have more, and are not counted."""
-    bounds = [tokenizer.upper_bound(part) for part in message.content if isinstance(part, str)]
+    texts = [part for part in message.content if isinstance(part, str)]
+    bounds = list(map(tokenizer.upper_bound, texts))
     return (None not in bounds and sum(filter(None, bounds)) <= limit) or (
-        count_texts(message, tokenizer.count) <= limit
+        sum(map(tokenizer.count, texts)) <= limit
     )

@@ -28,7 +28,6 @@ from promptkit.tokens.tokenizer import (
     count_frame,
     count_message,
     count_part,
-    count_texts,
 )
 from promptkit.tokens.truncation import truncate_text
 
@@ -38,6 +37,9 @@ USED = 1
 
 UNBOUNDED = 1 << 60
 """The upper bound of tokens where none is known."""
+
+TOGETHER = 64
+"""The most messages whose texts are counted together."""
 
 MAX_FRAMES = 10_000
 """The most counts of the framing of messages that a Sizer keeps."""
@@ -132,19 +134,20 @@ class Sizer:
     def count_messages(self, messages: Sequence[Message]) -> list[int]:
         """Count the tokens of each message.
 
-        All texts are counted first, and then what is around them: that takes less time than message
-        by message, since what has just been used is used again.
+        The texts of some messages are counted first, and then what is around them: that takes less
+        time than message by message, since what has just been used is used again.
         """
         known = self._counts
         if not all(map(known.__contains__, map(id, messages))):
             for message in messages if self._earlier[0] else ():
                 self.count_message(message)
             new = [message for message in messages if id(message) not in known]
-            count = self.tokenizer.base.count
-            texts = [count_texts(message, count) for message in new]
-            for message, tokens in zip(new, texts, strict=True):
-                known[id(message)] = count_message(message, self.tokenizer, tokens)
-            self._counted += new
+            for at in range(0, len(new), TOGETHER):
+                some = new[at : at + TOGETHER]
+                self.tokenizer.base.count_ahead(some)
+                tokens = [count_message(message, self.tokenizer) for message in some]
+                self._counted += some
+                known.update(zip(map(id, some), tokens, strict=True))
         return list(map(known.__getitem__, map(id, messages)))
 
     def find_tokens(self, messages: Sequence[Message]) -> int:

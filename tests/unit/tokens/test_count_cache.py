@@ -64,3 +64,15 @@ def test_what_it_says_is_what_it_was_told(texts: list[str]) -> None:
     for text in texts:
         cache.put(text, len(text))
     assert all(cache.counts.get(text) in {None, len(text)} for text in texts)
+
+
+@given(st.lists(st.dictionaries(st.text(max_size=99), st.integers())))
+def test_what_is_cached_together_is_there_together_or_too_large_for_half_of_it(
+    batches: list[dict[str, int]],
+) -> None:
+    cache = CountCache(3_000)
+    for counts in batches:
+        cache.put_all(counts)
+        size = sum(text.__sizeof__() + module._ENTRY for text in counts)
+        assert size > 1_500 or counts.items() <= cache.counts.items()
+        assert sum(text.__sizeof__() + module._ENTRY for text in cache.counts) <= 3_000

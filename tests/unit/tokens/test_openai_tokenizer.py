@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from promptkit.errors import TextTooLongError
-from promptkit.messages import DocumentPart, OpaquePart, ToolDefinition
+from promptkit.messages import DocumentPart, Message, OpaquePart, ToolCall, ToolDefinition
 from promptkit.tokens import OpenAITokenizer, encodings, register_encoding_engine, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
+from promptkit.tokens.tokenizer import count_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,3 +166,36 @@ def test_a_registered_engine_encodes_every_text_and_gets_no_lone_surrogate(
     assert spy.texts[0] == "a lone \ufffd"
     assert "one two three" in spy.texts
     assert OpenAITokenizer("cl100k_base").count("one") == 1
+
+
+def test_what_is_counted_ahead_is_encoded_once_as_it_is_counted_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(encodings, "_engines", {})
+    spy = Spy()
+    register_encoding_engine("o200k_base", spy)
+    call = ToolCall(id="1", name="read", arguments='{"path": "a.py"}')
+    messages = [
+        Message(role="user", content=("Hello.", OpaquePart(provider="chat", value={}), LONG)),
+        Message(role="assistant", content=("Hello.",), tool_calls=(call,)),
+        Message(role="tool", content=("é" * 300,), tool_call_id="1"),
+    ]
+    tokenizer = OpenAITokenizer()
+
+    tokenizer.count_ahead(messages)
+
+    ahead = ["Hello.", "é" * 300, '{"path":"a.py"}']
+    assert spy.texts == ahead
+    expected = [count_message(message, TOKENIZER) for message in messages]
+    assert [count_message(message, tokenizer) for message in messages] == expected
+    assert not set(spy.texts[len(ahead) :]) & set(ahead)
+
+
+def test_what_is_counted_ahead_is_no_error_yet() -> None:
+    tokenizer = OpenAITokenizer(max_text_bytes=40)
+    message = Message(role="user", content=("short", "much longer than that " * 9))
+
+    tokenizer.count_ahead([message])
+
+    with pytest.raises(TextTooLongError):
+        count_message(message, tokenizer)

@@ -74,7 +74,7 @@ class TestManyMessages:
         short, long = SHORT[0].message, LONG[0].message
         arguments = ToolCall(id="a", name="write", arguments=LONG[0].message.text)
         writing = Message(role="assistant", tool_calls=(arguments,))
-        messages = [*[short] * 100, long, *[short] * 50, writing]
+        messages = [*[short] * 400, long, *[short] * 200, writing]
         read: list[tuple[Message, int, int]] = []
         iteration = 0
 
@@ -97,7 +97,7 @@ class TestManyMessages:
         assert [message for message, _, _ in read] == messages
         for each in (long, writing):
             assert {thread for message, thread, _ in read if message is each}.isdisjoint({own})
-        assert sum(thread == own for _, thread, _ in read) > 100
+        assert sum(thread == own for _, thread, _ in read) == 600
         assert len({at for _, _, at in read}) > 5
 
 
