@@ -67,7 +67,7 @@ def find_names(text: str) -> set[str]:
 
 
 def find_candidates(text: str) -> set[str]:
-    """Return the words of a text that may be names: most of those of letters alone are not among them."""
+    """Return the words of a text that may be names: most of those of letters alone, and of numbers, are not among them."""
     return set(_CANDIDATE.findall(text))
 
 

@@ -56,13 +56,29 @@ def test_arguments_of_calls_are_read_as_what_they_say_and_not_as_json() -> None:
         assert set().union(*map(find_names, texts)) <= names
 
 
-@given(st.text("aeBZ_1é .,-/+~@\n", max_size=60))
+@given(st.text('aeBZ_1é .,-/+~@\n(\\]^"\u2014\u00b2', max_size=60))
 def test_the_names_of_a_text_are_those_of_its_words_that_are_names(text: str) -> None:
     assert find_names(text) == set(filter(is_name, find_words(text)))
 
 
 @pytest.mark.parametrize(
-    "unit", ["a", "a/", "a_", "/", "@", "aB", "1a", ".", " ", "a ", "an A\n", "<names-seen>"]
+    "unit",
+    [
+        "a",
+        "a/",
+        "a_",
+        "/",
+        "@",
+        "aB",
+        "1a",
+        ".",
+        " ",
+        "a ",
+        "an A\n",
+        "9 ",
+        "a\u2014",
+        "<names-seen>",
+    ],
 )
 def test_hostile_text_is_read_once(unit: str) -> None:
     find_names(remove_name_list(unit * 100_000))  # what takes quadratic time does not end today
