@@ -19,7 +19,7 @@ from typing import Self
 import attrs
 
 from promptkit.agent.settings import WindowSettings, check_origins, check_types
-from promptkit.agent.window.branches import Branches, find_branch
+from promptkit.agent.window.branches import find_branch
 from promptkit.agent.window.cache_misses import CacheMonitor, find_answered
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.prompt import ContextUsage, Prompt
@@ -69,11 +69,19 @@ from promptkit.compaction.policy.usage import (
 )
 from promptkit.compaction.pruning.media import SMALLEST_BODY, find_newest
 from promptkit.compaction.recall.tool import build_note
+from promptkit.compaction.run.branches import (
+    SummaryWriter,
+    handoff,
+    make_handoff_summarizer,
+    switch_branch,
+)
 from promptkit.compaction.run.compactor import MAX_LOOK_UP
 from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
 from promptkit.compaction.run.replacement import count_pins
+from promptkit.compaction.run.reset import reset
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
 from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
+from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.elements.element import Child
 from promptkit.errors import (
@@ -81,7 +89,9 @@ from promptkit.errors import (
     ContextWindowFullError,
     InvalidArgumentError,
     NoPendingMessageError,
+    SummaryError,
     TranscriptError,
+    TurnInProgressError,
 )
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers import Model
@@ -96,6 +106,7 @@ from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, tool_definitions
 from promptkit.transcript import (
     Entry,
+    EntryPayload,
     MessageEntry,
     Redactor,
     RequestBudget,
@@ -293,7 +304,6 @@ class ContextWindow:
             _check_known(model, resolved)
         self._learned = LearnedBudget(given=self.budget)
         self._holder: SummarizerContext | None = None
-        self._branches = Branches(self.compaction)
         self._requests = RequestBuilder(
             self.transcript,
             settings,
@@ -472,7 +482,7 @@ class ContextWindow:
         if origins is not None:
             self._remember_origins(branch.entries[:common], read[:common], origins[:common])
         if branch.leaf != self.transcript.leaf:
-            self._branches.rewind(branch.leaf, *branch.summaries)
+            self._rewind(branch.leaf, *branch.summaries)
         reply = (
             next((at for at in range(common, len(read)) if read[at].role == "assistant"), None)
             if self.compaction.state.pending is not None
@@ -708,8 +718,20 @@ class ContextWindow:
             TurnInProgressError: Tool calls wait for results.
             TranscriptError: There is no entry with this id.
         """
-        self._branches.check_calls(abandon=abandon_calls)
-        return self._branches.rewind(to)
+        self._check_calls(abandon=abandon_calls)
+        return self._rewind(to)
+
+    def _rewind(self, to: str | None, *payloads: EntryPayload) -> Entry:
+        """Continue from an earlier entry, with entries after it."""
+        entry = self.transcript.rewind(to, *payloads)
+        self.compaction.on_branch_change("the conversation continues from another entry")
+        return entry
+
+    def _check_calls(self, *, abandon: bool) -> None:
+        """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""
+        waiting = () if abandon else self.pending_calls
+        if waiting:
+            raise TurnInProgressError(waiting=[f"{call.name} ({call.id})" for call in waiting])
 
     async def switch_branch(
         self,
@@ -737,10 +759,32 @@ class ContextWindow:
                 Nothing was changed.
             TranscriptError: There is no entry with this id.
         """
-        self._branches.check_calls(abandon=abandon_calls)
-        entry = await self._branches.switch(to, instructions=instructions, summarize=summarize)
+        self._check_calls(abandon=abandon_calls)
+        compactor = self.compaction.compactor
+        entry = await switch_branch(
+            self.transcript,
+            to,
+            writer=self._make_writer(compactor.summarizer) if summarize else None,
+            instructions=instructions,
+            hooks=compactor.hooks,
+        )
+        if entry is not None:
+            self.compaction.on_branch_change("the conversation continues on another branch")
         await self.wait_synced()
         return entry
+
+    def _make_writer(self, summarizer: Summarizer) -> SummaryWriter:
+        """Return what writes the summary of what the conversation leaves."""
+        compactor = self.compaction.compactor
+        return SummaryWriter(
+            summarizer=summarizer,
+            tools=compactor.tools,
+            redactor=compactor.redactor,
+            tokenizer=self.tokenizer,
+            seconds=self.compaction.wait_seconds,
+            events=compactor.events,
+            count_request=compactor.count_request,
+        )
 
     async def reset(
         self,
@@ -767,10 +811,15 @@ class ContextWindow:
         Raises:
             TurnInProgressError: Tool calls wait for results.
         """
-        self._branches.check_calls(abandon=abandon_calls)
-        entry = await self._branches.reset(
-            reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive
+        self._check_calls(abandon=abandon_calls)
+        entry = await reset(
+            self.transcript,
+            reason=reason,
+            extractor=extractor,
+            memories=memories,
+            move_to_archive=move_to_archive,
         )
+        self.compaction.on_branch_change("the conversation was reset")
         await self.wait_synced()
         return entry
 
@@ -791,11 +840,22 @@ class ContextWindow:
         """
         last = self.last_request
         sync_later(store)
-        transcript = await self._branches.handoff(
+        context = self._settings.build_context(self.model, self.budget, self.tokenizer)
+        if context.model is None:
+            raise SummaryError(
+                reason="no_request",
+                detail="a handoff needs a model that writes it: give the window a model object.",
+            )
+        transcript = await handoff(
+            self.transcript,
+            self.view,
             goal,
             store,
-            context=self._settings.build_context(self.model, self.budget, self.tokenizer),
-            last_request=None if last is None else last.as_last_request(),
+            writer=attrs.evolve(
+                self._make_writer(make_handoff_summarizer(context, context.model)),
+                max_tokens=compute_max_summary_tokens(context.budget),
+                last_request=None if last is None else last.as_last_request(),
+            ),
         )
         window = self._reopen(
             self._settings if carries else attrs.evolve(self._settings, carry=None), transcript
