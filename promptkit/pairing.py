@@ -38,12 +38,8 @@ class PairedMessages:
     """The repairs, in the order of the recording."""
 
 
-def _describe_turn(index: int) -> str:
-    return f"turns[{index}]"
-
-
 def pair_tool_calls(
-    turns: Sequence[Message], *, describe_turn: Callable[[int], str] = _describe_turn
+    turns: Sequence[Message], *, describe_turn: Callable[[int], str] = "turns[{}]".format
 ) -> PairedMessages:
     """Pair the tool calls of a recording with their results.
 
@@ -112,7 +108,7 @@ class ToolCallPairer:
         self,
         *,
         allow_early_results: bool = True,
-        describe_turn: Callable[[int], str] = _describe_turn,
+        describe_turn: Callable[[int], str] = "turns[{}]".format,
     ) -> None:
         self.messages: list[Message] = []
         self.sources: list[int] = []

@@ -833,4 +833,3 @@ def _iter_objects(schema: Json) -> Iterator[tuple[str, dict[str, Json]]]:
                 )
         elif isinstance(found, list):
             waiting.extend((place, inner) for inner in found)
-    return None

@@ -10,7 +10,6 @@ import attrs
 
 from promptkit.agent.session.subagents import in_subagent
 from promptkit.agent.session.tools import TurnResult
-from promptkit.compaction import Event, Events
 from promptkit.compaction.run.events import (
     CacheMissed,
     CompactionCancelled,
@@ -18,6 +17,8 @@ from promptkit.compaction.run.events import (
     CompactionFailed,
     CompactionStarted,
     DecisionMade,
+    Event,
+    Events,
     ReplyReceived,
     RequestFailed,
     RequestPruned,

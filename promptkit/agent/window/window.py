@@ -18,7 +18,7 @@ from typing import Self
 
 import attrs
 
-from promptkit.agent.settings import WindowSettings, check_origins, check_types
+from promptkit.agent.settings import WindowSettings, check_types
 from promptkit.agent.window.branches import find_branch
 from promptkit.agent.window.cache_misses import CacheMonitor, find_answered
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
@@ -441,7 +441,6 @@ class ContextWindow:
                 call.
         """
         read, origins = read_messages(messages, origins)
-        check_origins(read, origins)
         if not read:
             return []
         entries = self.transcript.append_messages(*read)
@@ -476,7 +475,6 @@ class ContextWindow:
                 is not a message.
         """
         read, origins = read_messages(messages, origins)
-        check_origins(read, origins)
         branch = find_branch(self.transcript, read)
         common = branch.matched
         if origins is not None:

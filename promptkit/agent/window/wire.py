@@ -12,7 +12,7 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, Usage, as_mapping, as_wire_object
 from promptkit.providers import Reply
 from promptkit.providers.anthropic.api import FINISHES, count_thinking, read_usage
-from promptkit.providers.model import count_reasoning
+from promptkit.providers.model import as_tokens, count_reasoning
 from promptkit.providers.openai.api import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
 from promptkit.wire.parts import WireMessage, WireRecord, find_format
@@ -40,7 +40,8 @@ def read_messages(
     message: some of Anthropic's and of the Responses API are several messages, or parts of one.
 
     Raises:
-        InvalidArgumentError: A dict or an SDK object is not a message.
+        InvalidArgumentError: A dict or an SDK object is not a message, or there is a wrong number of
+            `origins`.
         TypeError: A value is neither a message nor one of these.
     """
     messages: list[Message] = []
@@ -55,6 +56,10 @@ def read_messages(
         and any(not isinstance(value, Message) for value in values)
     ):
         origins = values
+    if origins is not None and len(origins) != len(messages):
+        raise InvalidArgumentError(
+            f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."
+        )
     return messages, origins
 
 
@@ -101,9 +106,9 @@ def read_reply(
         case {"output": list(items)}:
             reply = parse_responses_reply(record, model)
             if _are_accepted(items, stored=record.get("store") is True):
-                reply = _keep_all(
-                    reply, "responses", items, reasoning=_read_reasoning_tokens(record)
-                )
+                details = as_mapping(as_mapping(record.get("usage")).get("output_tokens_details"))
+                reasoning = as_tokens(details.get("reasoning_tokens"))
+                reply = _keep_all(reply, "responses", items, reasoning=reasoning)
         case {"role": "assistant"}:
             messages, _ = read_messages([record], None)
             reason = record.get("stop_reason")
@@ -142,12 +147,6 @@ def _keep_all(
         message, reasoning, lambda part: as_mapping(part.value).get("type") == "reasoning"
     )
     return attrs.evolve(reply, message=counted)
-
-
-def _read_reasoning_tokens(record: WireRecord) -> int:
-    details = as_mapping(as_mapping(record.get("usage")).get("output_tokens_details"))
-    tokens = details.get("reasoning_tokens")
-    return tokens if isinstance(tokens, int) else 0
 
 
 def _are_accepted(items: Sequence[object], *, stored: bool) -> bool:
