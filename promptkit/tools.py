@@ -472,22 +472,19 @@ def read_integer(value: object) -> int | None:
 def _make_run(
     function: Function, signature: _Signature
 ) -> Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  # its kind
-    ):
-
-        async def run_async(arguments: Mapping[str, object]) -> ToolOutput:
-            positional, keywords = signature.bind(arguments)
-            return _to_output(await function(*positional, **keywords))
-
-        return run_async
-
     def run(arguments: Mapping[str, object]) -> ToolOutput | Awaitable[ToolOutput]:
         positional, keywords = signature.bind(arguments)
         result = function(*positional, **keywords)
         return _await_output(result) if inspect.isawaitable(result) else _to_output(result)
 
-    return run
+    async def run_async(arguments: Mapping[str, object]) -> ToolOutput:
+        output = run(arguments)
+        return await output if inspect.isawaitable(output) else output
+
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # its kind
+    )
+    return run_async if is_async else run
 
 
 async def _await_output(result: Awaitable[object]) -> ToolOutput:

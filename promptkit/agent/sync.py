@@ -22,9 +22,6 @@ T = TypeVar("T")
 InnerT = TypeVar("InnerT", AgentSession, ContextWindow)
 SyncT = TypeVar("SyncT", bound="_Sync[AgentSession] | _Sync[ContextWindow]")
 
-_OWN = frozenset({"close"})
-"""Methods that the synchronous classes do not take over."""
-
 _STREAMS = frozenset({"stream"})
 """Methods that return an asynchronous iterator."""
 
@@ -75,7 +72,7 @@ def _add_methods(inner: type[InnerT], *attributes: str) -> Callable[[type[SyncT]
         for name in attributes:
             setattr(outer, name, _make_property(name, f"The `{name}` of the {inner.__name__}."))
         for name in dir(inner):
-            if not name.startswith("_") and name not in _OWN:
+            if not name.startswith("_") and not hasattr(_Sync, name):
                 member: object = inspect.getattr_static(inner, name)
                 if isinstance(member, property):
                     setattr(outer, name, _make_property(name, member.__doc__))

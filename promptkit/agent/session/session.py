@@ -637,13 +637,16 @@ class AgentSession:
                 tools = self.tools.values() if task.tools is None else check_tools(task.tools)
                 child.tools = tools_by_name((*tools, *own))
                 model = None if task.model is None else _resolve_model(task.model)
-                window = self.window.isolate(
-                    store,
-                    instructions=task.instructions,
-                    tools=tuple(child.tools.values()),
-                    model=model,
+                AgentSession._open(
+                    child,
+                    self.window.isolate(
+                        store,
+                        instructions=task.instructions,
+                        tools=tuple(child.tools.values()),
+                        model=model,
+                    ),
+                    model,
                 )
-                AgentSession._open(child, window, model)
                 return child
 
     def set_model(
@@ -770,15 +773,12 @@ class AgentSession:
                 continue
             # none of the tool calls of a cut reply is run: any of them may be cut in two
             if reply.message.tool_calls and reply.finish not in INCOMPLETE_FINISHES:
-                runner = ToolRunner(
+                await ToolRunner(
                     tools=self.tools,
                     hooks=self._turn_hooks,
                     events=self.compaction.compactor.events,
                     conversation=get_conversation_id(self.transcript),
-                )
-                await runner.run(
-                    reply.message.tool_calls, lambda results: self.window.add(*results)
-                )
+                ).run(reply.message.tool_calls, lambda results: self.window.add(*results))
                 await self._compact_if_asked()
                 continue
             texts.append(self.window.last_text)
@@ -802,8 +802,9 @@ class AgentSession:
 
     async def _complete(self, on_text: Callable[[str], object] | None) -> Reply:
         while True:
-            request = await run_before_request(self._turn_hooks, await self.window.request())
-            self.window.replace_request(request)
+            request = self.window.replace_request(
+                await run_before_request(self._turn_hooks, await self.window.request())
+            )
             try:
                 # the model may be changed during a turn
                 observed = ObservedModel(
@@ -811,9 +812,7 @@ class AgentSession:
                     events=self.compaction.compactor.events,
                     conversation=get_conversation_id(self.transcript),
                     compacted=self.window.view.checkpoint_id is not None,
-                    tokens=None
-                    if self.window.last_request is None
-                    else self.window.last_request.tokens,
+                    tokens=request.tokens,
                 )
                 model = with_options(observed, on_text=on_text, cache_messages=request.lasting)
                 reply = await model.complete(request.messages, tools=request.tools)
@@ -832,12 +831,15 @@ class AgentSession:
         results when it was killed.
         """
         path = self.transcript.path()
-        for entry in reversed(path):
-            if isinstance(entry.payload, Reset):
-                return False
-            if entry.message is not None:
-                return entry.message.role in {"user", "tool"} or bool(find_pending_calls(path))
-        return False
+        messages = (
+            entry.message
+            for entry in reversed(path)
+            if entry.message is not None or isinstance(entry.payload, Reset)
+        )
+        last = next(messages, None)
+        return last is not None and (
+            last.role in {"user", "tool"} or bool(find_pending_calls(path))
+        )
 
     @asynccontextmanager
     async def _between_turns(self) -> AsyncGenerator[None]:

@@ -105,11 +105,8 @@ async def stream_turn(
         if number in own:
             post(event)
 
-    async def work() -> TurnResult:
-        return await run(lambda text: post(TextDelta(text)))
-
     events.subscribe(post_own)
-    turn = asyncio.ensure_future(work())
+    turn = asyncio.ensure_future(run(lambda text: post(TextDelta(text))))
     turn.add_done_callback(lambda _: post(None))
     try:
         while (item := await queue.get()) is not None:

@@ -37,7 +37,6 @@ from promptkit.rendering import Rendered, Renderer
 from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.rendering.renderer import Defaults
 from promptkit.reprs import describe_fields
 from promptkit.tokens import Tokenizer
 from promptkit.transcript import Checkpoint, Transcript, TranscriptView, ViewItem
@@ -105,8 +104,6 @@ class WindowRequest:
         That is its origin, and for a message that was changed the object with the same tool calls,
         or with the result of the same call. None for other messages, such as summaries.
         """
-        if not self._origins:
-            return (None,) * len(self.messages)
         entries = {key: item.entry_id for item in self._items for key in _call_keys(item.message)}
         return tuple(
             self._find_changed(message, entries) if origin is None else origin
@@ -178,8 +175,7 @@ class WindowRequest:
             cache: Whether they have cache breakpoints.
             cache_ttl: How long the provider keeps what they mark. None: for five minutes.
         """
-        marked = mark_prefix(self.messages, self.lasting, cache_ttl)
-        return to_anthropic(marked, cache=cache)
+        return to_anthropic(mark_prefix(self.messages, self.lasting, cache_ttl), cache=cache)
 
     def chat_arguments(self) -> dict[str, Any]:  # Any: as above
         """Return the arguments for `client.chat.completions.create(**request.chat_arguments())`."""
@@ -300,8 +296,7 @@ class RequestBuilder:
         self._processor = processor or ViewProcessor()
         self._find_cut_markers = find_cut_markers
         self._measure = measure
-        self._events = settings.events
-        self._defaults: Defaults = settings.defaults
+        self._settings = settings
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
         self._tool_tokens: tuple[object, int] | None = None
@@ -337,17 +332,19 @@ class RequestBuilder:
         at = find_last_user_request(view.items) if pruned else None
         request = None if at is None else view.items[at].message
         cut_markers = self._find_cut_markers() if pruned else dict[str, str]()
-        limits = RequestLimits(
-            limit=limit if pruned else None,
-            fixed_tokens=target.fixed_tokens,
-            tokenizer=target.tokenizer,
-            model=target.model,
-            pruned=pruned,
-            request=request,
-            cut_markers=cut_markers,
-            count_message=sizer.count_message,
-        )
-        messages = self._processor.process(view, limits).messages
+        messages = self._processor.process(
+            view,
+            RequestLimits(
+                limit=limit if pruned else None,
+                fixed_tokens=target.fixed_tokens,
+                tokenizer=target.tokenizer,
+                model=target.model,
+                pruned=pruned,
+                request=request,
+                cut_markers=cut_markers,
+                count_message=sizer.count_message,
+            ),
+        ).messages
         by = self._processor.changed_by
         conversation = ConversationView(
             messages=messages,
@@ -382,7 +379,7 @@ class RequestBuilder:
         omitted = self._report_omitted(view.messages, shown, sizer, by)
         return WindowRequest(
             model=target.model,
-            messages=adaptation.apply(sent),
+            messages=adapt_messages(sent, adaptation.quirks, thinking=adaptation.thinking),
             tools=self.tools,
             tokens=tokens + adaptation.tokens,
             render=lambda: attrs.evolve(render(), earlier=earlier),
@@ -436,14 +433,16 @@ class RequestBuilder:
         """Return what the request that shows a view has besides its messages, and what counts those in any thread."""
         sizer, summary_ids = target.sizer, find_summary_ids(view.items)
         adaptation = self._adapt_to(target, view.checkpoint_id)
-        limits = RequestLimits(
-            limit=None,
-            fixed_tokens=target.fixed_tokens,
-            tokenizer=target.tokenizer,
-            model=target.model,
-            count_message=sizer.count_message,
-        )
-        messages = self._processor.process(view, limits).messages
+        messages = self._processor.process(
+            view,
+            RequestLimits(
+                limit=None,
+                fixed_tokens=target.fixed_tokens,
+                tokenizer=target.tokenizer,
+                model=target.model,
+                count_message=sizer.count_message,
+            ),
+        ).messages
         fixed = self.count_fixed(messages, target)
         if self._system is None:
             return fixed, partial(count_parts, messages, summary_ids, sizer.count_message)
@@ -473,8 +472,6 @@ class RequestBuilder:
 
     def _count_tools(self, tokenizer: Tokenizer) -> int:
         """Count the tokens of the tool definitions, each tokenizer once."""
-        if not self.tools:
-            return 0
         key = tokenizer, self.tools
         if self._tool_tokens is None or self._tool_tokens[0] != key:
             counts = [
@@ -512,7 +509,7 @@ class RequestBuilder:
         omitted = tuple(message for message in shown if id(message) not in kept)
         if omitted:
             before, after = (sum(map(sizer.count_message, each)) for each in (shown, messages))
-            self._events.emit(
+            self._settings.events.emit(
                 RequestPruned(
                     messages=len(omitted), before=before, after=after, by=by or ("render",)
                 )
@@ -530,7 +527,7 @@ class RequestBuilder:
                     model=target.model,
                     tokenizer=target.tokenizer,
                     tools=self.tools,
-                    defaults=self._defaults,
+                    defaults=self._settings.defaults,
                 ),
             )
         return self._renderer[1]
@@ -557,10 +554,6 @@ class RequestAdaptation:
     thinking: OpaquePart | None = None
     tokens: int = 0
     """The most tokens that it adds."""
-
-    def apply(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the messages as they are sent."""
-        return adapt_messages(messages, self.quirks, thinking=self.thinking)
 
 
 def find_adaptation(

@@ -914,8 +914,13 @@ class ContextWindow:
         self, settings: WindowSettings, transcript: Transcript, model: str | Model | None = None
     ) -> Self:
         window = copy.copy(self)  # with what a subclass has besides
-        budget = self._learned.given if model is None else None
-        ContextWindow._open(window, settings, model or self.model, transcript, budget)
+        ContextWindow._open(
+            window,
+            settings,
+            model or self.model,
+            transcript,
+            self._learned.given if model is None else None,
+        )
         return window
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
@@ -1248,9 +1253,6 @@ class ContextWindow:
         if tools.given == tools.offered == tools.announced:
             return
         why = None if tools.given == tools.offered else self._find_reason_to_offer(tools)
-        told = ToolsChanged(
-            change=describe_tool_changes(tools.offered, tools.given), offered=True, why=why or ""
-        )
         if why is not None:
             self._offer(tools.offer())
         elif tools.given == tools.announced or self.pending_calls:
@@ -1258,13 +1260,18 @@ class ContextWindow:
         else:
             announcement = build_announcement(tools.announced, tools.given)
             entry = None if announcement is None else self.transcript.append(announcement)[0]
-            why = "requests up to the next checkpoint begin with the tools of before"
-            told = attrs.evolve(told, offered=False, why=why)
             self._tools = attrs.evolve(
                 tools, announced=tools.given, announcement=None if entry is None else entry.id
             )
         if tools.sent:
-            self._settings.events.emit(told)
+            waits = "requests up to the next checkpoint begin with the tools of before"
+            self._settings.events.emit(
+                ToolsChanged(
+                    change=describe_tool_changes(tools.offered, tools.given),
+                    offered=why is not None,
+                    why=waits if why is None else why,
+                )
+            )
 
     def _find_reason_to_offer(self, tools: ToolList) -> str | None:
         """Return why the next request may offer the given tools; None: they have to wait."""
