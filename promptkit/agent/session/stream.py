@@ -90,12 +90,14 @@ async def stream_turn(
 
     def post_own(event: Event) -> None:
         kind = _KINDS.get(type(event))
-        if kind is None or isinstance(
-            event, DecisionMade | RequestPruned | WindowLearned | ToolsChanged | CacheMissed
-        ):
-            return
         # a fork has the id of the conversation that it is a copy of
-        if in_subagent() != inside:
+        if (
+            kind is None
+            or isinstance(
+                event, DecisionMade | RequestPruned | WindowLearned | ToolsChanged | CacheMissed
+            )
+            or in_subagent() != inside
+        ):
             return
         number = kind, event.number
         if isinstance(

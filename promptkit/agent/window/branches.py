@@ -71,16 +71,12 @@ def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> Branch:
     """Compare a branch with a list of messages."""
     entries = tuple(entry for entry in path if isinstance(entry.payload, MessageEntry))
     by_id = {entry.id: entry for entry in path}
-    matched = 0
-    for entry, message in zip(entries, messages, strict=False):
-        recorded = (
-            restore_quotes(entry.payload, by_id.get)
-            if isinstance(entry.payload, MessageEntry)
-            else None
-        )
-        if not is_recorded(recorded, message):
-            break
-        matched += 1
+    recorded = (
+        restore_quotes(entry.payload, by_id.get)
+        for entry in path
+        if isinstance(entry.payload, MessageEntry)
+    )
+    matched = sum(takewhile(bool, map(is_recorded, recorded, messages)))
     if matched == len(entries) or not matched:
         return Branch(
             leaf=path[-1].id if path and matched == len(entries) else None,

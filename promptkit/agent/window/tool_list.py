@@ -132,12 +132,17 @@ def find_asked(
     """
     at = next((at for at, item in enumerate(items) if item.entry_id == announcement), len(items))
     texts = [item.message.text for item in items[at + 1 :] if item.message.role != "tool"]
-    for name in names:
-        pattern = (
-            f"`{name}`"
-            if re.fullmatch("[A-Za-z]+", name)
-            else rf"(?<![\w-]){re.escape(name)}(?![\w-])"
-        )
-        if any(re.search(pattern, text) for text in texts):
-            return name
-    return None
+    patterns = {
+        name: f"`{name}`"
+        if re.fullmatch("[A-Za-z]+", name)
+        else rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+        for name in names
+    }
+    return next(
+        (
+            name
+            for name, pattern in patterns.items()
+            if any(re.search(pattern, text) for text in texts)
+        ),
+        None,
+    )

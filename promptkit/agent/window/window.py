@@ -291,17 +291,13 @@ class ContextWindow:
         self._media_checkpoint: str | None = None
         """The checkpoint for which the oldest pictures were left out."""
         tokenizer = settings.tokenizer or tokenizer_for(model_name(model))
-        resolved = resolve_budget(
-            budget, model=model_name(model), tokenizer=tokenizer, tools=settings.definitions
-        )
+        resolved = _resolve_budget(budget, model, tokenizer, settings.definitions)
         self.compaction: CompactionController = settings.build_controller(
             self.transcript,
             model,
             settings.build_context(model, resolved, tokenizer),
             self._count_fixed,
         )
-        if budget is None:
-            _check_known(model, resolved)
         self._learned = LearnedBudget(given=self.budget)
         self._holder: SummarizerContext | None = None
         self._requests = RequestBuilder(
@@ -1190,11 +1186,7 @@ class ContextWindow:
         """
         name = model_name(model)
         tokenizer = self._settings.tokenizer or tokenizer_for(name)
-        resolved = resolve_budget(
-            budget, model=name, tokenizer=tokenizer, tools=self._requests.tools
-        )
-        if budget is None:
-            _check_known(model, resolved)
+        resolved = _resolve_budget(budget, model, tokenizer, self._requests.tools)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model), model=name)
         context = self._settings.build_context(model, resolved, tokenizer)
@@ -1428,13 +1420,22 @@ def sync_later(store: TranscriptStore, *, later: bool = True) -> SyncingStore | 
     return store
 
 
-def _check_known(model: str | Model, budget: ContextBudget) -> None:
-    """Warn, once for each name, of a model whose window is unknown.
+def _resolve_budget(
+    budget: int | str | ContextBudget | None,
+    model: str | Model,
+    tokenizer: Tokenizer,
+    tools: Sequence[ToolDefinition],
+) -> ContextBudget:
+    """Return what requests to a model may take, and warn, once for each name, of a model whose window is unknown.
 
     A model without a provider, such as a scripted one, has none.
     """
-    if budget.limit is None and getattr(model, "provider", model) is not None:
-        _warn_of_unknown(model_name(model))
+    name = model_name(model)
+    resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=tools)
+    is_unknown = budget is None and resolved.limit is None
+    if is_unknown and getattr(model, "provider", model) is not None:
+        _warn_of_unknown(name)
+    return resolved
 
 
 @cache

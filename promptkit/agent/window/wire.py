@@ -158,15 +158,13 @@ def _are_accepted(items: Sequence[object], *, stored: bool) -> bool:
     )
 
 
-def is_recorded(recorded: Message | None, message: Message) -> bool:
+def is_recorded(recorded: Message, message: Message) -> bool:
     """Return whether a recorded message is a message that a caller passes again.
 
     Only a reply tells the tokens of its opaque parts.
     """
     return recorded == message or (
-        recorded is not None
-        and recorded.role == message.role
-        and _forget_tokens(recorded) == _forget_tokens(message)
+        recorded.role == message.role and _forget_tokens(recorded) == _forget_tokens(message)
     )
 
 
