@@ -806,12 +806,14 @@ def _make_strict(model: type[BaseModel]) -> dict[str, Json]:
 
 def _find_open_object(schema: Json) -> str | None:
     """Return where a schema has an object with fields that it does not list, as dicts have; None if nowhere."""
-    places = (
-        place
-        for place, found in _iter_objects(schema)
-        if found.get("type") == "object" and found.get("additionalProperties") is not False
+    return next(
+        (
+            place
+            for place, found in _iter_objects(schema)
+            if found.get("type") == "object" and found.get("additionalProperties") is not False
+        ),
+        None,
     )
-    return next(places, None)
 
 
 def _iter_objects(schema: Json) -> Iterator[tuple[str, dict[str, Json]]]:

@@ -261,33 +261,35 @@ class AgentSession:
         )
         self._auto_continue = chosen.auto_continue if auto_continue is None else auto_continue
         self._turn_hooks = turn_hooks or TurnHooks()
-        settings = WindowSettings(
-            instructions=instructions,
-            prompt=prompt,
-            tools=offered,
-            preset=chosen,
-            policy=policy,
-            summarizer=summarizer,
-            keep=keep,
-            reduce=reduce,
-            media=media,
-            tokenizer=tokenizer,
-            hooks=hooks,
-            redactor=redactor,
-            events=events,
-            archives=archives,
-            promotions=promotions,
-            read_tool=read_tool,
-            carry=carry,
-            pin_marks=pin_marks,
-            recall_tokens=recall_tokens,
-            defaults=defaults,
-            freeze_tools=freeze_tools,
-            enabled=enabled,
-            rng=rng,
-        )
         self.window = ContextWindow.from_settings(
-            settings, model=self._model, transcript=transcript, budget=budget
+            WindowSettings(
+                instructions=instructions,
+                prompt=prompt,
+                tools=offered,
+                preset=chosen,
+                policy=policy,
+                summarizer=summarizer,
+                keep=keep,
+                reduce=reduce,
+                media=media,
+                tokenizer=tokenizer,
+                hooks=hooks,
+                redactor=redactor,
+                events=events,
+                archives=archives,
+                promotions=promotions,
+                read_tool=read_tool,
+                carry=carry,
+                pin_marks=pin_marks,
+                recall_tokens=recall_tokens,
+                defaults=defaults,
+                freeze_tools=freeze_tools,
+                enabled=enabled,
+                rng=rng,
+            ),
+            model=self._model,
+            transcript=transcript,
+            budget=budget,
         )
         self._turn = asyncio.Lock()
 

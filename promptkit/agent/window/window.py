@@ -225,33 +225,37 @@ class ContextWindow:
             InvalidArgumentError: An argument has a value that it cannot have.
             TypeError: An argument has the wrong type.
         """
-        settings = WindowSettings(
-            instructions=instructions,
-            prompt=prompt,
-            tools=tools,
-            preset=preset,
-            policy=policy,
-            summarizer=summarizer,
-            keep=keep,
-            reduce=reduce,
-            media=media,
-            tokenizer=tokenizer,
-            hooks=hooks,
-            redactor=redactor,
-            events=events,
-            archives=archives,
-            promotions=promotions,
-            read_tool=read_tool,
-            carry=carry,
-            pin_marks=pin_marks,
-            recall_tokens=recall_tokens,
-            defaults=defaults,
-            freeze_tools=freeze_tools,
-            enabled=enabled,
-            rng=rng,
-            clock=clock,
+        self._open(
+            WindowSettings(
+                instructions=instructions,
+                prompt=prompt,
+                tools=tools,
+                preset=preset,
+                policy=policy,
+                summarizer=summarizer,
+                keep=keep,
+                reduce=reduce,
+                media=media,
+                tokenizer=tokenizer,
+                hooks=hooks,
+                redactor=redactor,
+                events=events,
+                archives=archives,
+                promotions=promotions,
+                read_tool=read_tool,
+                carry=carry,
+                pin_marks=pin_marks,
+                recall_tokens=recall_tokens,
+                defaults=defaults,
+                freeze_tools=freeze_tools,
+                enabled=enabled,
+                rng=rng,
+                clock=clock,
+            ),
+            model,
+            transcript,
+            budget,
         )
-        self._open(settings, model, transcript, budget)
 
     def __repr__(self) -> str:
         return describe(
@@ -347,14 +351,13 @@ class ContextWindow:
         """
         view, budget, compaction = self.view, self.budget, self.compaction
         reading = compaction.usage()
-        parts = self._requests.measure(view, self._find_target())
         counted = (
             None
             if reading.counted_entry_id is None
             else self.transcript.get(reading.counted_entry_id).payload
         )
         return ContextUsage(
-            parts=parts,
+            parts=self._requests.measure(view, self._find_target()),
             reading=reading,
             messages=len(view.items),
             window=budget.window,
@@ -970,7 +973,7 @@ class ContextWindow:
         model = None if sent is None else model_name(sent.model)
         budget = RequestBudget(window=self.budget.window, limit=self.budget.limit)
         missed = None if sent is None else self._explain_miss(sent, usage)
-        tools = self._find_unwritten_tools(sent)
+        tools = None if sent is None else self._find_unwritten_tools(sent.content.tools)
         (entry,) = self.transcript.append(
             MessageEntry(
                 message=message,
@@ -996,12 +999,10 @@ class ContextWindow:
         return entry
 
     def _find_unwritten_tools(
-        self, sent: PendingRequest | None
+        self, tools: tuple[ToolDefinition, ...]
     ) -> tuple[ToolDefinition, ...] | None:
         """Return the tools of a request if the transcript does not have them since the last checkpoint, and note that it does now."""
-        if sent is None:
-            return None
-        (checkpoint_id, written), tools = self._written_tools, sent.content.tools
+        checkpoint_id, written = self._written_tools
         is_written = tools == written and (not tools or checkpoint_id == self.view.checkpoint_id)
         self._written_tools = self.view.checkpoint_id, tools
         return None if is_written else tools
@@ -1113,8 +1114,11 @@ class ContextWindow:
     def _update_budget(
         self, budget: ContextBudget, *, holder: SummarizerContext | None = None
     ) -> None:
-        context = self._settings.build_context(self.model, budget, self.tokenizer)
-        self._settings.update_budget(self.compaction, context, holder=holder)
+        self._settings.update_budget(
+            self.compaction,
+            self._settings.build_context(self.model, budget, self.tokenizer),
+            holder=holder,
+        )
 
     def _apply(self, learned: LearnedBudget, why: str) -> None:
         """Continue with what was learned of the budget, and report a changed limit."""

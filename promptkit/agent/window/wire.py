@@ -25,6 +25,7 @@ AnyReply: TypeAlias = Reply | Message | WireMessage
 
 # Any: the readers share the parameter that is passed here, and differ in others
 _READERS: Mapping[str, Callable[[Any], list[Message]]] = {
+    "": list,  # promptkit's own messages
     "chat": messages_from_chat,
     "responses": messages_from_responses,
     "anthropic": messages_from_anthropic,
@@ -44,12 +45,8 @@ def read_messages(
             `origins`.
         TypeError: A value is neither a message nor one of these.
     """
-    messages: list[Message] = []
-    for name, group in groupby(values, _find_format):
-        if name:
-            messages += _READERS[name](group)
-        else:
-            messages += (value for value in group if isinstance(value, Message))
+    groups = groupby(values, _find_format)
+    messages = [message for name, group in groups for message in _READERS[name](group)]
     if (
         origins is None
         and len(messages) == len(values)
