@@ -601,11 +601,9 @@ def _check_callable(function: Function) -> None:
         raise InvalidArgumentError(
             f"tool takes a function, not {inner!r:.80}. A name is given as tool(name=…)."
         )
-    if not inspect.isfunction(inner):
-        return
-    holder = inner.__qualname__.rpartition(".")[0]
     if (
-        holder
+        inspect.isfunction(inner)
+        and (holder := inner.__qualname__.rpartition(".")[0])
         and not holder.endswith("<locals>")
         and next(iter(inspect.signature(function).parameters), None) == "self"
     ):
@@ -753,8 +751,9 @@ def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
             }
         )
 
-    model = create_model(cls.__name__, __base__=_base_model(), **definitions)
-    known[cls] = Annotated[model, AfterValidator(build)]
+    known[cls] = Annotated[
+        create_model(cls.__name__, __base__=_base_model(), **definitions), AfterValidator(build)
+    ]
     return known[cls]
 
 

@@ -203,13 +203,6 @@ class WindowSettings:
         preset, tools = self.preset, self.definitions
         policy, reduce = self.policy or preset.policy(self.rng), self.reduce or preset.reduce
         limits = reduce or ONLY_STATED
-        policy = first_match(
-            (
-                prune_results(least_saving=limits.least_saving, warm_ratio=limits.warm_ratio),
-                prune_old_reasoning,
-                policy.decide,
-            )
-        )
         compactor = ArchivingCompactor(
             transcript,
             summarizer=self._build_summarizer(context),
@@ -236,7 +229,13 @@ class WindowSettings:
         controller = CompactionController(
             compactor,
             ConversationState(model=model, budget=context.budget, tokenizer=context.tokenizer),
-            policy=policy,
+            policy=first_match(
+                (
+                    prune_results(least_saving=limits.least_saving, warm_ratio=limits.warm_ratio),
+                    prune_old_reasoning,
+                    policy.decide,
+                )
+            ),
             enabled=self.enabled and preset.enabled,
             reduce=reduce,
             processors=preset.processors,

@@ -32,8 +32,7 @@ class _Sync(Generic[InnerT]):
     def __init__(self, inner: object, kind: type[InnerT]) -> None:
         # callers without a type checker pass anything
         if not isinstance(inner, kind):
-            name = type(self).__name__
-            raise TypeError(f"write {name}({kind.__name__}(…)), not {inner!r:.80}.")
+            raise TypeError(f"write {type(self).__name__}({kind.__name__}(…)), not {inner!r:.80}.")
         self.inner: InnerT = inner
         self.loop = LoopThread(inner.close)
         self._stop = weakref.finalize(self, self.loop.stop)
@@ -109,12 +108,10 @@ def _make_method(
 
 
 def _make_stream(member: Callable[..., object]) -> Callable[..., object]:
-    name = member.__name__
-
     @functools.wraps(member)
     def stream(self: _Sync[AgentSession], *args: object, **keywords: object) -> Iterator[object]:
         items: AsyncGenerator[object] = self.loop.call(
-            lambda: getattr(self.inner, name)(*args, **keywords)
+            lambda: getattr(self.inner, member.__name__)(*args, **keywords)
         )
         try:
             while (item := self.loop.wait(lambda: anext(items, _END))) is not _END:

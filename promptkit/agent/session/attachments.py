@@ -108,9 +108,14 @@ def fit_attachments(
             or MARKER.strip()
             for text, size in zip(texts, sizes, strict=True)
         ]
+    available = budget.message_budget
     for name, content in attachments:
-        if not isinstance(content, str):
-            _check_size(name, content, budget, tokenizer)
+        if available is not None and not isinstance(content, str):
+            tokens = Sizer(tokenizer).count_message(Message(role="user", content=(content,)))
+            if tokens > available:
+                raise InvalidArgumentError(
+                    f"{name} takes {tokens:,} tokens, and all messages together may take {available:,}: attach a smaller one."
+                )
     return [
         _label(name, text) if isinstance(content, str) else content
         for (name, content), text in zip(attachments, texts, strict=True)
@@ -174,12 +179,3 @@ def _label(name: str, text: str) -> str:
     """Put a text into tags that name its file. The closing tag is escaped in the text itself."""
     escaped = text.replace("</attachment", "<\\/attachment").rstrip("\n")
     return f'\n\n{ATTACHMENT_START}{html.escape(name)}">\n{escaped}\n{ATTACHMENT_END}'
-
-
-def _check_size(name: str, part: Part, budget: ContextBudget, tokenizer: Tokenizer) -> None:
-    limit = budget.message_budget
-    tokens = Sizer(tokenizer).count_message(Message(role="user", content=(part,)))
-    if limit is not None and tokens > limit:
-        raise InvalidArgumentError(
-            f"{name} takes {tokens:,} tokens, and all messages together may take {limit:,}: attach a smaller one."
-        )

@@ -865,11 +865,10 @@ class AgentSession:
     def _make_tools(self) -> list[Tool]:
         """Make the tools that a session offers for its own conversation."""
         self._focus: str | None = None
-        recall = [self._make_recall(self._find_recall_settings)] if self._make_recall else []
-        compact = (
-            [Tool(definition=COMPACT, run=self._compact_later)] if self._offers_compact else []
-        )
-        return [*recall, *compact]
+        return [
+            *([self._make_recall(self._find_recall_settings)] if self._make_recall else ()),
+            *([Tool(definition=COMPACT, run=self._compact_later)] if self._offers_compact else ()),
+        ]
 
     def _compact_later(self, arguments: Mapping[str, object]) -> str:
         """Note that the model asks for a compaction. It is made when the results of this step are written."""

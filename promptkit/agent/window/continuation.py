@@ -69,10 +69,8 @@ async def retry_cut_reply(
     ((entry, reply),) = replies
     reply_tokens = Sizer(tokenizer).count_message(reply.message)
     if not fills_window(reply, request_tokens, reply_tokens, budget=compaction.budget):
-        request = CALL_AGAIN if reply.message.tool_calls else CONTINUE
-        transcript.append(
-            CustomMessage(name=CUT_OFF, message=Message(role="user", content=(request,)))
-        )
+        text = CALL_AGAIN if reply.message.tool_calls else CONTINUE
+        transcript.append(CustomMessage(name=CUT_OFF, message=Message(role="user", content=text)))
         return True
     (edit,) = transcript.append(Edit(target=entry.id, content=None, reason=CUT_OFF))
     if await compaction.make_room_for_reply():

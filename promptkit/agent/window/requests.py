@@ -130,12 +130,13 @@ class WindowRequest:
     def _find_changed(
         self, message: Message, entries: Mapping[tuple[str, str], str]
     ) -> object | None:
-        found = (self._origins.get(entries[key]) for key in _call_keys(message) if key in entries)
         return next(
             (
                 origin.value
-                for origin in found
-                if origin is not None and origin.message.role == message.role
+                for key in _call_keys(message)
+                if key in entries
+                and (origin := self._origins.get(entries[key])) is not None
+                and origin.message.role == message.role
             ),
             None,
         )
@@ -346,14 +347,16 @@ class RequestBuilder:
             ),
         ).messages
         by = self._processor.changed_by
-        conversation = ConversationView(
-            messages=messages,
-            may_prune=pruned,
-            request=request,
-            cut_markers=cut_markers,
-            measure=self._measure,
+        renderer = self._renderer_for(target, limit)
+        prompt = self._prompt(
+            ConversationView(
+                messages=messages,
+                may_prune=pruned,
+                request=request,
+                cut_markers=cut_markers,
+                measure=self._measure,
+            )
         )
-        renderer, prompt = self._renderer_for(target, limit), self._prompt(conversation)
         render: Callable[[], Rendered] = partial(renderer.render, prompt)
         whole = None if pruned else self._show_whole(view, messages, target)
         if whole is not None and (limit is None or whole[1] <= limit):
@@ -569,8 +572,7 @@ def find_adaptation(
     """
     payload = None if checkpoint is None else transcript.get(checkpoint).payload
     facts = payload.facts if isinstance(payload, Checkpoint) else dict[str, Json]()
-    is_own = facts.get("thinking_model") in {None, model}
-    thinking = thinking_from_json(facts) if is_own else None
+    thinking = thinking_from_json(facts) if facts.get("thinking_model") in {None, model} else None
     quirks = find_quirks(model)
     tokens = count_added_tokens(quirks, thinking=thinking, tokenizer=tokenizer) if checkpoint else 0
     return RequestAdaptation(quirks, thinking, tokens)

@@ -110,11 +110,12 @@ def build_announcement(
         lines.insert(0, "From now on there are these tools, too. Call them by their names:")
     if removed:
         lines.append(f"From now on there is no tool {', '.join(removed)}: do not call it.")
-    text = "\n".join(("<reminder>", *lines, "</reminder>"))
     return (
         CustomMessage(
             name=TOOLS_MESSAGE,
-            message=Message(role="user", content=(text,)),
+            message=Message(
+                role="user", content=("\n".join(("<reminder>", *lines, "</reminder>")),)
+            ),
             tools=tuple(after),
         )
         if lines

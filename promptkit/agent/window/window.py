@@ -411,9 +411,15 @@ class ContextWindow:
             return None
         key = budget, compaction.warm
         if self._threshold is None or self._threshold[0] != key:
-            # the middle of a threshold that is drawn
-            policy = self._settings.preset.policy(lambda: 0.5)
-            self._threshold = (key, find_threshold(policy, budget, warm=compaction.warm))
+            self._threshold = (
+                key,
+                find_threshold(
+                    # the middle of a threshold that is drawn
+                    self._settings.preset.policy(lambda: 0.5),
+                    budget,
+                    warm=compaction.warm,
+                ),
+            )
         return self._threshold[1]
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
@@ -687,10 +693,10 @@ class ContextWindow:
     def _pin_marked(self, entries: Sequence[Entry], messages: Sequence[Message]) -> None:
         """Pin the passages between the marks in messages of the user."""
         marks = self._settings.pin_marks
-        if marks is None:
-            return
         for entry, message in zip(entries, messages, strict=True):
-            for passage in find_marked(message.text, marks) if message.role == "user" else ():
+            for passage in (
+                find_marked(message.text, marks) if marks and message.role == "user" else ()
+            ):
                 try:
                     self.pin(entry.id, text=passage)
                 except InvalidArgumentError as error:
@@ -835,7 +841,6 @@ class ContextWindow:
             SummaryError: No document was written. Nothing was changed.
             TranscriptError: The store is not empty.
         """
-        last = self.last_request
         sync_later(store)
         context = self._settings.build_context(self.model, self.budget, self.tokenizer)
         if context.model is None:
@@ -851,7 +856,9 @@ class ContextWindow:
             writer=attrs.evolve(
                 self._make_writer(make_handoff_summarizer(context, context.model)),
                 max_tokens=compute_max_summary_tokens(context.budget),
-                last_request=None if last is None else last.as_last_request(),
+                last_request=None
+                if self.last_request is None
+                else self.last_request.as_last_request(),
             ),
         )
         window = self._reopen(
@@ -900,12 +907,13 @@ class ContextWindow:
             raise TranscriptError(
                 "the store for the new conversation is not empty: pass an empty store."
             )
-        if instructions is not None:
-            settings = attrs.evolve(settings, instructions=instructions, prompt=None)
-        if tools is not None:
-            settings = attrs.evolve(settings, tools=tools)
         settings = attrs.evolve(
-            settings, hooks=self.compaction.compactor.hooks.fork(transcript), carry=None
+            settings,
+            instructions=settings.instructions if instructions is None else instructions,
+            prompt=settings.prompt if instructions is None else None,
+            tools=settings.tools if tools is None else tools,
+            hooks=self.compaction.compactor.hooks.fork(transcript),
+            carry=None,
         )
         return self._reopen(settings, transcript, model)
 

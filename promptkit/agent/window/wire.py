@@ -15,7 +15,7 @@ from promptkit.providers.anthropic.api import FINISHES, count_thinking, read_usa
 from promptkit.providers.model import as_tokens, count_reasoning
 from promptkit.providers.openai.api import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
-from promptkit.wire.parts import WireMessage, WireRecord, find_format
+from promptkit.wire.parts import WireMessage, find_format
 
 AnyMessage: TypeAlias = Message | WireMessage
 """A message, or one of a provider: a dict or an SDK object."""
@@ -108,10 +108,13 @@ def read_reply(
                 reply = _keep_all(reply, "responses", items, reasoning=reasoning)
         case {"role": "assistant"}:
             messages, _ = read_messages([record], None)
-            reason = record.get("stop_reason")
-            finish = FINISHES.get(reason) if isinstance(reason, str) else None
-            answered = count_thinking(messages[0], as_mapping(record.get("usage")))
-            return answered, usage or _read_usage(record), finish
+            reason, reported = record.get("stop_reason"), as_mapping(record.get("usage"))
+            has_usage = isinstance(reported.get("input_tokens"), int)
+            return (
+                count_thinking(messages[0], reported),
+                usage or (read_usage(reported) if has_usage else None),
+                FINISHES.get(reason) if isinstance(reason, str) else None,
+            )
         case _:
             pass
     if isinstance(reply, Reply):
@@ -139,9 +142,8 @@ def _keep_all(
         return reply
     if len(messages) != 1:
         return reply
-    (message,) = messages
     counted = count_reasoning(
-        message, reasoning, lambda part: as_mapping(part.value).get("type") == "reasoning"
+        messages[0], reasoning, lambda part: as_mapping(part.value).get("type") == "reasoning"
     )
     return attrs.evolve(reply, message=counted)
 
@@ -173,9 +175,3 @@ def _forget_tokens(message: Message) -> Message:
             for part in message.content
         ],
     )
-
-
-def _read_usage(record: WireRecord) -> Usage | None:
-    """Read the usage that a reply of Anthropic reports. None if it has no input tokens."""
-    usage = as_mapping(record.get("usage"))
-    return read_usage(usage) if isinstance(usage.get("input_tokens"), int) else None
