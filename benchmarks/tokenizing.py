@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import Final
+from unittest.mock import patch
 
-from promptkit.tokens.encodings import get_encoding, get_engine
+import tiktoken
+from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # tiktoken has types, its plugins have none
+
+from promptkit.tokens.encodings import get_engine, load_vocabulary
 from promptkit.tokens.models import DEFAULT_ENCODING
 from promptkit.tokens.openai_tokenizer import OpenAITokenizer
-
-if TYPE_CHECKING:
-    from tiktoken import Encoding
 
 __all__ = ["WitnessedEncoding", "encoding", "fresh_tokenizer", "tokens"]
 
 ENCODING: Final = DEFAULT_ENCODING
 
 
-def encoding() -> Encoding:
-    """Return the vocabulary, which is loaded once per process."""
-    return get_encoding(ENCODING)
+@cache
+def encoding() -> tiktoken.Encoding:
+    """Return the encoding as tiktoken builds it, with OpenAI's pattern as it stands, for the floor.
+
+    It is built once per process, from promptkit's copy of the vocabulary.
+    """
+    ranks = {token: rank for rank, token in enumerate(load_vocabulary(ENCODING))}
+    with patch.object(openai_public, "load_tiktoken_bpe", return_value={}):
+        pattern = str(openai_public.ENCODING_CONSTRUCTORS[ENCODING]()["pat_str"])
+    return tiktoken.Encoding(ENCODING, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
 
 
 def fresh_tokenizer(witness: WitnessedEncoding | None = None) -> OpenAITokenizer:
@@ -40,7 +49,7 @@ def tokens(contents: Iterable[str]) -> int:
 class WitnessedEncoding:
     """An encoding that counts the bytes that it tokenises."""
 
-    def __init__(self, inner: Encoding) -> None:
+    def __init__(self, inner: tiktoken.Encoding) -> None:
         self.inner = inner
         self.bytes = 0
 
