@@ -77,54 +77,57 @@ _MAX_SENTENCE = 500
 """Characters of the provider's sentence that an error repeats."""
 
 
-@attrs.frozen(kw_only=True)
-class Failure:
-    """What is known about a failed request."""
+def error_from_failure(
+    *,
+    model: str,
+    message: str,
+    status: int | None = None,
+    body: object = None,
+    retry_after: float | None = None,
+) -> ModelError:
+    """Return the error to raise for a failed request.
 
-    model: str
-    message: str
-    """The client's own error text."""
-    status: int | None = None
-    """The HTTP status; None where the error came in the middle of a stream."""
-    body: object = None
-    """The response's body: JSON or text."""
-    retry_after: float | None = None
-    """Seconds to wait, from the response's headers."""
-
-
-def error_from_failure(failure: Failure) -> ModelError:
-    """Return the error to raise for a failed request."""
-    body = _read_body(failure.body)
-    status = failure.status if failure.status is not None else body.status
-    texts = (*body.texts, failure.message[:_MAX_TEXT])
-    overflow = _overflow_of(status, body, texts, empty=not failure.body)
-    sentence = _format_sentence(failure, body)
-    waits = not body.codes & QUOTA_CODES  # waiting does not help where a quota is exhausted
+    Args:
+        model: The model's name.
+        message: The client's own error text.
+        status: The HTTP status; None where the error came in the middle of a stream.
+        body: The response's body: JSON or text.
+        retry_after: Seconds to wait, from the response's headers.
+    """
+    read = _read_body(body)
+    sentence = (read.texts[0] if read.texts else message if body else "no reason was given")[
+        :_MAX_SENTENCE
+    ]
+    if status is None:
+        status = read.status
+    else:
+        sentence = f"HTTP {status}: {sentence}"
+    texts = (*read.texts, message[:_MAX_TEXT])
+    overflow = _overflow_of(status, read, texts, empty=not body)
+    waits = not read.codes & QUOTA_CODES  # waiting does not help where a quota is exhausted
     error: ModelError
     if overflow is not None:
         # the figures of a rate limit are those of a minute
-        is_size = not body.codes & RATE_CODES
+        is_size = not read.codes & RATE_CODES
         error = ContextLengthExceededError(
             sentence,
-            model=failure.model,
-            tokens=(overflow.tokens or body.tokens) if is_size else None,
-            window=(overflow.window or body.window) if is_size else None,
+            model=model,
+            tokens=(overflow.tokens or read.tokens) if is_size else None,
+            window=(overflow.window or read.window) if is_size else None,
         )
     elif waits and (
-        status == TOO_MANY or (body.codes & RATE_CODES and (status is None or status < SERVER))
+        status == TOO_MANY or (read.codes & RATE_CODES and (status is None or status < SERVER))
     ):
         error = RateLimitedError(
             sentence,
-            model=failure.model,
-            retry_after=failure.retry_after
-            if failure.retry_after is not None
-            else _find_retry_after(texts),
+            model=model,
+            retry_after=_find_retry_after(texts) if retry_after is None else retry_after,
         )
-    elif waits and _may_pass(status, body.codes):
-        error = ModelUnavailableError(sentence, model=failure.model)
+    elif waits and _may_pass(status, read.codes):
+        error = ModelUnavailableError(sentence, model=model)
     else:
-        error = ModelRequestError(sentence, model=failure.model)
-    error.status, error.code, error.param = status, body.code, body.param
+        error = ModelRequestError(sentence, model=model)
+    error.status, error.code, error.param = status, read.code, read.param
     return error
 
 
@@ -141,12 +144,10 @@ def overflow_from_error(error: BaseException) -> Overflow | None:
         return None
     status: object = getattr(error, "status_code", None)
     read = error_from_failure(
-        Failure(
-            model="",
-            message=str(error),
-            status=status if isinstance(status, int) else None,
-            body=getattr(error, "body", None) or str(error),
-        )
+        model="",
+        message=str(error),
+        status=status if isinstance(status, int) else None,
+        body=getattr(error, "body", None) or str(error),
     )
     return _describe_overflow(read) if isinstance(read, ContextLengthExceededError) else None
 
@@ -194,17 +195,6 @@ def _may_pass(status: int | None, codes: frozenset[str]) -> bool:
         status >= SERVER or status in (TIMEOUT, CONFLICT)
         if status is not None
         else not codes or any(_TEMPORARY.search(code) for code in codes)
-    )
-
-
-def _format_sentence(failure: Failure, body: _ErrorBody) -> str:
-    sentence = (
-        body.texts[0] if body.texts else failure.message if failure.body else "no reason was given"
-    )
-    return (
-        sentence[:_MAX_SENTENCE]
-        if failure.status is None
-        else f"HTTP {failure.status}: {sentence[:_MAX_SENTENCE]}"
     )
 
 

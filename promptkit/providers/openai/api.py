@@ -25,7 +25,7 @@ from promptkit.messages import (
     as_sequence,
     as_wire_object,
 )
-from promptkit.providers.errors import Failure, error_from_failure
+from promptkit.providers.errors import error_from_failure
 from promptkit.providers.model import Finish, ModelOptions, Reply, as_tokens, parse_call
 from promptkit.tokens.models import sees_images
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
@@ -296,9 +296,7 @@ def parse_usage(usage: Mapping[str, object]) -> Usage:
 def _raise_error(error: object, model: str) -> None:
     """Raise the error that some servers put into a response with status 200."""
     if error:
-        raise error_from_failure(
-            Failure(model=model, message="the response is an error", body=error)
-        )
+        raise error_from_failure(model=model, message="the response is an error", body=error)
 
 
 def _build_message(content: Iterable[Part], calls: Iterable[ToolCall | None]) -> Message:
@@ -486,11 +484,9 @@ class ResponsesStream:
                 self._response = as_mapping(event.get("response"))
             case "error":
                 raise error_from_failure(
-                    Failure(
-                        model=self._model,
-                        message="the stream ended with an error",
-                        body=event.get("error") or event,
-                    )
+                    model=self._model,
+                    message="the stream ended with an error",
+                    body=event.get("error") or event,
                 )
             case _:
                 pass
