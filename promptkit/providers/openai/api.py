@@ -27,7 +27,7 @@ from promptkit.messages import (
 )
 from promptkit.providers.errors import error_from_failure
 from promptkit.providers.model import Finish, ModelOptions, Reply, as_tokens, parse_call
-from promptkit.tokens.models import sees_images
+from promptkit.tokens.models import describe_model
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.wire.parts import Payload, name_media, replace_lone_surrogates
 
@@ -111,7 +111,11 @@ def build_responses_body(
 
 def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages that can be written for a model."""
-    shown = messages if sees_images(name) else name_media(messages, "which this model cannot see")
+    shown = (
+        messages
+        if describe_model(name).sees_images
+        else name_media(messages, "which this model cannot see")
+    )
     return replace_lone_surrogates(shown)
 
 
