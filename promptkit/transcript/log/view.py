@@ -219,10 +219,12 @@ class _View:
     """A view that can be extended."""
 
     def __init__(self, path: Sequence[Entry]) -> None:
-        begin = _find_begin(path)
-        self._edits = begin.edits
-        self._rewritten = begin.rewritten
         self._path = path
+        # the edit that applies to an entry, by its id
+        self._edits: dict[str, Edit] = {}
+        # ids of the entries that an edit changed in another way than by pruning
+        self._rewritten: set[str] = set()
+        self._checkpoint: Entry | None = None
         # ids of tool calls that are hidden together with their results
         self._hidden_calls: set[str] = set()
         # ids of the calls that the newest reply, which was cut off, is shown without
@@ -237,18 +239,56 @@ class _View:
             allow_early_results=False,
             describe_turn=lambda at: f"entry {self._unpaired[at].entry_id}",
         )
-        self._checkpoint = checkpoint = begin.checkpoint
-        if checkpoint is not None and begin.lost is not None:
+        shown = self._find_shown()
+        if self._checkpoint is not None:
+            self._add(list(self._checkpoint_items(self._checkpoint)))
+        self._model: str | None = "" if any(map(_reads_model, shown)) else None
+        self._add_entries(shown)
+
+    def _find_shown(self) -> Sequence[Entry]:
+        """Return the entries that may be shown, oldest first, and find the checkpoint and the edits that apply.
+
+        Reads the path from its end, and only as far back as the view reaches.
+
+        The latest checkpoint or reset that no edit hides applies. A checkpoint keeps entries back to
+        its `first_kept`, but not beyond a reset.
+        """
+        edits, checkpoint = self._edits, self._checkpoint
+        kept: str | None = None
+        shown: list[Entry] = []
+        newest = 0  # entries from the checkpoint on
+        for entry in reversed(self._path):
+            payload = entry.payload
+            if type(payload) is MessageEntry and entry.id != kept:  # as most are
+                shown.append(entry)
+                continue
+            undo = edits.get(entry.id)
+            is_undone = undo is not None and undo.content is None
+            if isinstance(payload, Reset) and not is_undone:
+                break
+            shown.append(entry)
+            if isinstance(payload, Edit):
+                if not is_undone:
+                    edits.setdefault(payload.target, payload)
+                self._rewritten.update(() if _prunes(payload) else (payload.target,))
+            elif isinstance(payload, Checkpoint) and checkpoint is None and not is_undone:
+                checkpoint, kept, newest = entry, payload.first_kept, len(shown)
+                if kept is None:
+                    break
+                continue
+            if entry.id == kept:
+                kept = None
+                break
+        if checkpoint is not None and kept is not None:
+            del shown[newest:]
             self._repairs = (
                 Repair(
                     kind="unknown first kept",
-                    detail=f"checkpoint {checkpoint.id}: its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept.",
+                    detail=f"checkpoint {checkpoint.id}: its first kept entry {kept!r} is not before it in this view; nothing before it is kept.",
                 ),
             )
-        if checkpoint is not None:
-            self._add(list(self._checkpoint_items(checkpoint)))
-        self._model: str | None = "" if any(map(_reads_model, begin.shown)) else None
-        self._add_entries(begin.shown)
+        self._checkpoint = checkpoint
+        return shown[::-1]
 
     def extend(self, path: Sequence[Entry], length: int) -> bool:
         """Add the entries after the first `length`.
@@ -436,69 +476,6 @@ def _find_answers_to_cut_replies(entries: Sequence[Entry]) -> dict[str, set[str]
             case _:
                 continue
     return found
-
-
-@attrs.frozen(kw_only=True)
-class _Begin:
-    """Where the view of a path begins, and the edits of what it shows."""
-
-    shown: tuple[Entry, ...]
-    """The entries that may be shown, oldest first."""
-    checkpoint: Entry | None
-    """The checkpoint that applies."""
-    lost: str | None
-    """The entry that the checkpoint keeps, if it is not before the checkpoint."""
-    edits: dict[str, Edit]
-    """The edit that applies to an entry, by its id."""
-    rewritten: set[str]
-    """The entries that an edit changed in another way than by pruning."""
-
-
-def _find_begin(path: Sequence[Entry]) -> _Begin:
-    """Find where the view of a path begins.
-
-    Reads the path from its end, and only as far back as the view reaches.
-
-    The latest checkpoint or reset that no edit hides applies. A checkpoint keeps entries back to
-    its `first_kept`, but not beyond a reset.
-    """
-    edits: dict[str, Edit] = {}
-    rewritten: set[str] = set()
-    checkpoint: Entry | None = None
-    kept: str | None = None
-    shown: list[Entry] = []
-    newest = 0  # entries from the checkpoint on
-    for entry in reversed(path):
-        payload = entry.payload
-        if type(payload) is MessageEntry and entry.id != kept:  # as most are
-            shown.append(entry)
-            continue
-        undo = edits.get(entry.id)
-        is_undone = undo is not None and undo.content is None
-        if isinstance(payload, Reset) and not is_undone:
-            break
-        shown.append(entry)
-        if isinstance(payload, Edit):
-            if not is_undone:
-                edits.setdefault(payload.target, payload)
-            rewritten.update(() if _prunes(payload) else (payload.target,))
-        elif isinstance(payload, Checkpoint) and checkpoint is None and not is_undone:
-            checkpoint, kept, newest = entry, payload.first_kept, len(shown)
-            if kept is None:
-                break
-            continue
-        if entry.id == kept:
-            kept = None
-            break
-    if kept is not None:
-        del shown[newest:]
-    return _Begin(
-        shown=tuple(reversed(shown)),
-        checkpoint=checkpoint,
-        lost=kept,
-        edits=edits,
-        rewritten=rewritten,
-    )
 
 
 def _prunes(edit: Edit) -> bool:
