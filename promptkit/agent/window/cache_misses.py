@@ -8,9 +8,8 @@ import attrs
 
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.tool_list import describe_tool_changes
-from promptkit.compaction import LastRequest
+from promptkit.compaction import CacheMissed, LastRequest
 from promptkit.compaction.policy.usage import find_last_reply
-from promptkit.compaction.run.events import CacheMissed
 from promptkit.messages import CacheBreakpointPart, Message, Usage
 from promptkit.tokens.models import describe_model
 from promptkit.transcript import (
