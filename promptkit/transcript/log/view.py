@@ -140,6 +140,14 @@ class TranscriptView:
     """What was changed so that every tool call has a result and every tool result has a call."""
     has_media: bool = attrs.field(default=False, eq=False, repr=False)
     """True: a message that is shown has an image or a document."""
+    models: frozenset[str | None] = attrs.field(
+        default=attrs.Factory(
+            lambda self: frozenset(item.model for item in self.items), takes_self=True
+        ),
+        eq=False,
+        repr=False,
+    )
+    """The models that wrote the messages, or those of a view from which this one was made."""
 
     __repr__ = describe_fields
 
@@ -226,6 +234,7 @@ class _View:
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
         self._has_media = False
+        self._models = frozenset[str | None]()
         self._pairer = ToolCallPairer(
             allow_early_results=False,
             describe_turn=lambda at: f"entry {self._unpaired[at].entry_id}",
@@ -309,12 +318,14 @@ class _View:
         pairer = self._pairer
         first, unpaired = pairer.settle(), self._unpaired
         messages = pairer.messages[first:]
-        self._items[first:] = [
+        items = [
             item
             if message is (item := unpaired[source]).message
             else attrs.evolve(item, message=message)
             for message, source in zip(messages, pairer.sources[first:], strict=True)
         ]
+        self._items[first:] = items
+        self._models |= {item.model for item in items}
         self._has_media = self._has_media or have_media(messages)
         entry = self._checkpoint
         summary = (
@@ -328,6 +339,7 @@ class _View:
             summary=summary or None,
             repairs=(*self._repairs, *pairer.repairs),
             has_media=self._has_media,
+            models=self._models,
         )
 
     def _checkpoint_items(self, entry: Entry) -> Iterator[ViewItem]:
