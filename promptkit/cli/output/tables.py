@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeAlias
 
 from rich.cells import cell_len
@@ -314,7 +313,7 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             lambda each: (f"{each.price_with_lookups:,.3f}",),
         ),
         *(
-            (name, meaning, True, partial(_format_shown, name=name))
+            (name, meaning, True, lambda each, name=name: (format_share(each.shown[name]),))
             for name, meaning in SHOWN.items()
         ),
         (
@@ -336,10 +335,6 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
 
 def _find_cached_share(billed: BilledTokens) -> float:
     return billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0
-
-
-def _format_shown(result: PolicyResult, name: str) -> tuple[str]:
-    return (format_share(result.shown[name]),)
 
 
 def _red_if_any(count: int) -> Text:

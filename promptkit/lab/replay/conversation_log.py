@@ -46,7 +46,6 @@ from promptkit.tokens.models import cache_minimum
 from promptkit.transcript import (
     Checkpoint,
     Entry,
-    EntryPayload,
     MessageEntry,
     RequestBudget,
     Reset,
@@ -521,14 +520,6 @@ def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     )
 
 
-def _describe_miss(payload: EntryPayload) -> str | None:
-    return (
-        payload.cache_miss.describe()
-        if isinstance(payload, MessageEntry) and payload.cache_miss is not None
-        else None
-    )
-
-
 def find_budget(path: Sequence[Entry]) -> RequestBudget:
     """Return the budget that the last requests of a transcript had, as far as it was recorded."""
     return next(
@@ -584,7 +575,9 @@ class _Logger:
                     tokens=count.tokens,
                     entry_id=entry.id,
                     time=entry.time if entry.time > 0 else None,
-                    missed=_describe_miss(entry.payload),
+                    missed=entry.payload.cache_miss.describe()
+                    if isinstance(entry.payload, MessageEntry) and entry.payload.cache_miss
+                    else None,
                 )
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
