@@ -520,18 +520,6 @@ def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     )
 
 
-def find_budget(path: Sequence[Entry]) -> RequestBudget:
-    """Return the budget that the last requests of a transcript had, as far as it was recorded."""
-    return next(
-        (
-            entry.payload.budget
-            for entry in reversed(path)
-            if isinstance(entry.payload, MessageEntry) and entry.payload.budget
-        ),
-        RequestBudget(),
-    )
-
-
 def _find_price(prices: Prices, model: str) -> Price | None:
     try:
         return prices.for_model(model)
@@ -582,7 +570,14 @@ class _Logger:
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
         )
-        recorded = RequestBudget(window=options.window) if options.window else find_budget(path)
+        recorded = next(
+            (
+                entry.payload.budget
+                for entry in (() if options.window else reversed(path))
+                if isinstance(entry.payload, MessageEntry) and entry.payload.budget
+            ),
+            RequestBudget(window=options.window or None),
+        )
         self._most_tokens = recorded.limit
         self._budget = ContextBudget.for_model(
             model, tools=self._tools, window=recorded.window, max_tokens=recorded.limit
