@@ -81,17 +81,13 @@ class UsageReading:
     answered: the provider may have cut it."""
 
     @property
-    def calibrated(self) -> int:
-        """The local count, corrected by the factor: an estimate of the provider's count."""
-        return math.ceil(self.local * self.factor)
-
-    @property
     def tokens(self) -> int:
         """The size to decide by.
 
         It is never less than the local count, so that a wrong provider count cannot hide growth.
         """
-        return max(self.local, self.calibrated if self.provider is None else self.provider)
+        estimate = math.ceil(self.local * self.factor)
+        return max(self.local, estimate if self.provider is None else self.provider)
 
 
 class WindowUsage:
