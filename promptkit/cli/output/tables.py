@@ -18,7 +18,6 @@ from promptkit.cli.output.terminal import (
     print_table,
 )
 from promptkit.lab.replay import FileResult, PolicyResult, ReplayOptions
-from promptkit.tokens import BilledTokens
 
 LEGEND = (
     ("budget", "tokens that the prompt may have"),
@@ -285,7 +284,10 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             True,
             lambda each: (
                 _format_tokens(each.totals.requests_billed.input_tokens),
-                format_share(_find_cached_share(each.totals.requests_billed)),
+                format_share(
+                    each.totals.requests_billed.cached_tokens
+                    / max(1, each.totals.requests_billed.input_tokens)
+                ),
             ),
         ),
         (
@@ -331,10 +333,6 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             ),
         ),
     )
-
-
-def _find_cached_share(billed: BilledTokens) -> float:
-    return billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0
 
 
 def _red_if_any(count: int) -> Text:

@@ -543,10 +543,10 @@ class _Logger:
         self._model = model
         self._options = options
         self._tools = tuple(tools)
-        self._tokenizer = tokenizer_for(model, mean=True)
-        self._counts = MessageCounts(self._tokenizer, shows_thinking=is_claude(model))
+        self._counts = MessageCounts(
+            tokenizer_for(model, mean=True), shows_thinking=is_claude(model)
+        )
         self._price = _find_price(options.prices, model)
-        self._cache_rule = cache_rule_for(model)
         self._said = [
             (entry, entry.message)
             for entry in path
@@ -617,14 +617,14 @@ class _Logger:
         rules = ReplayRules(
             model=self._model,
             window=self._budget.window or UNLIMITED,
-            cache=self._cache_rule,
+            cache=cache_rule_for(self._model),
             max_tokens=self._most_tokens,
             fixed_tokens=None,
             cache_misses=None,
         )
         logger = RequestLogger(
             self._messages,
-            request_tokens=count_overhead(self._tokenizer, self._tools, recording.system),
+            request_tokens=count_overhead(self._counts.tokenizer, self._tools, recording.system),
             has_tools=bool(self._tools),
             price=self._price,
         )
@@ -646,13 +646,13 @@ class _Logger:
     def _log_recorded(self) -> RequestLog:
         """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
         overhead = count_overhead(
-            self._tokenizer, self._tools, (message for _, message in self._said)
+            self._counts.tokenizer, self._tools, (message for _, message in self._said)
         )
         logger = RequestLogger(
             self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
         )
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
-        cache = PromptCache(self._cache_rule, minimum=cache_minimum(self._model))
+        cache = PromptCache(cache_rule_for(self._model), minimum=cache_minimum(self._model))
         bills = [read_bill(entry.payload) for entry in self._path if is_reply(entry)]
         simulates = None in bills
         # Beside requests with a bill, one whose usage is nothing was billed nothing: it failed.
