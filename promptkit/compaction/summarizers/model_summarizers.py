@@ -430,7 +430,7 @@ class ChunkedSummarizer:
         for start, end in split_blocks([item.message for item in items]):
             block = [item.message for item in items[start:end]]
             entries = write_newest(block, result_limit, tokenizer, sys.maxsize)
-            tokens = sum(entry.tokens for entry in entries)
+            tokens = tokenizer.scale(sum(entry.tokens for entry in entries))
             if chunk and chunk_tokens + tokens > limit:
                 yield tuple(chunk), chunk_tokens
                 chunk, chunk_tokens = [], 0
