@@ -98,6 +98,9 @@ PREFACE = "The conversation to summarize, oldest first:"
 JOINED = 50
 """Entries of a conversation that are joined to one text if they surely fit."""
 
+COMPLAINT_TOKENS = 128
+"""Tokens that a request leaves for a message of what was wrong with the reply before."""
+
 SLACK = 64
 """Tokens that entries leave of their room before they surely fit: for `OMITTED`, and for line breaks."""
 
@@ -203,7 +206,7 @@ class SummaryOfMessages(_SummaryRequest):
                 TextChunk(required=True)[QUESTION],
                 TextChunk(required=True)[NO_TOOLS] if self.quirks.say_no_tools else None,
             ],
-            Reserve(tokens=self.task.max_tokens),
+            Reserve(tokens=self.task.max_tokens + COMPLAINT_TOKENS),
         )
 
     def _conversation(self, sizing: Sizing) -> Child:
@@ -280,7 +283,7 @@ class SummaryOfText(_SummaryRequest):
                 _render_kept(self.task, sizing.token_budget, sizing.tokenizer),
                 TextChunk(required=True)["Write the summary of this conversation now."],
             ],
-            Reserve(tokens=self.task.max_tokens),
+            Reserve(tokens=self.task.max_tokens + COMPLAINT_TOKENS),
         )
 
 
@@ -346,6 +349,11 @@ def suggest_word_count(task: SummaryTask) -> int:
     A model counts words better than tokens.
     """
     return max(10, task.target_tokens * 3 // 4 // 10 * 10)
+
+
+def write_complaint(task: SummaryTask) -> list[Message]:
+    """Return the message that follows a request whose last reply was rejected: none before that."""
+    return [Message(role="user", content=(task.complaint,))] if task.complaint else []
 
 
 async def render_summary_request(  # noqa: PLR0913  # keywords

@@ -70,7 +70,7 @@ def test_the_request_of_messages(prompt_snapshot: PromptSnapshot) -> None:
         task=task_of(talk(), max_tokens=100, instructions="Heed the tests."), max_result_tokens=60
     )
 
-    assert prompt == prompt_snapshot.at(budgets=[2_000, 660, 570])
+    assert prompt == prompt_snapshot.at(budgets=[2_000, 788, 698])
 
 
 def test_the_request_of_one_text(prompt_snapshot: PromptSnapshot) -> None:
@@ -80,7 +80,7 @@ def test_the_request_of_one_text(prompt_snapshot: PromptSnapshot) -> None:
         max_result_tokens=60,
     )
 
-    assert prompt == prompt_snapshot.at(budgets=[2_000, 660, 570])
+    assert prompt == prompt_snapshot.at(budgets=[2_000, 788, 698])
 
 
 def test_the_request_behind_the_conversation(prompt_snapshot: PromptSnapshot) -> None:
