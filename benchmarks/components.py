@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from benchmarks.timing import medians
+from benchmarks.tokenizing import encoding
 from promptkit import (
     Child,
     PromptElement,
@@ -30,7 +31,6 @@ from promptkit import (
     UserMessage,
     component,
 )
-from promptkit.tokens.encodings import get_encoding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,7 +98,7 @@ def again(make: Callable[[int], PromptElement], *, anew: bool = False) -> Case:
 def floor() -> Callable[[], object]:
     """Return the floor: tokenising every text once."""
     encode, texts = (
-        get_encoding("o200k_base").encode_ordinary,
+        encoding().encode_ordinary,
         [write_rule(number) for number in range(COMPONENTS)],
     )
     return lambda: [encode(text) for text in texts]

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 import attrs
 
+from benchmarks.tokenizing import encoding
 from promptkit.tokens import MistralTokenizer, OpenAITokenizer, Tokenizer
-from promptkit.tokens.encodings import get_encoding
-from promptkit.tokens.models import DEFAULT_ENCODING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +45,7 @@ class CountingTokenizer(Tokenizer):
 
 def tokenizers() -> Iterator[tuple[str, Tokenizer]]:
     """Yield the tokenizers that are compared with the built-in one."""
-    yield "one that only counts", CountingTokenizer(get_encoding(DEFAULT_ENCODING).encode_ordinary)
+    yield "one that only counts", CountingTokenizer(encoding().encode_ordinary)
     if find_spec("mistral_common"):
         yield "Mistral, Tekken", MistralTokenizer()
 

@@ -356,6 +356,8 @@ FORGERIES: dict[str, tuple[str, ...]] = {
     "there are two heads": ("INSERT INTO head SELECT * FROM head",),
     "there is no head": ("DELETE FROM head",),
     "the file was refused": ("UPDATE head SET refused = 1",),
+    "a state of the file is missing": ("UPDATE head SET stamp = NULL",),
+    "a file without a state was refused": ("UPDATE head SET refused = 1, stamp = NULL",),
     "the end is a text": ("UPDATE head SET end = 'end'",),
     "a view stands for a table": (
         "ALTER TABLE entries RENAME TO hidden",

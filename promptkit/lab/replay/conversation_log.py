@@ -42,7 +42,7 @@ from promptkit.messages import Message, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe, describe_fields
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
-from promptkit.tokens.models import cache_minimum
+from promptkit.tokens.models import describe_model
 from promptkit.transcript import (
     Checkpoint,
     Entry,
@@ -664,7 +664,7 @@ class _Logger:
             self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
         )
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
-        cache = PromptCache(self._cache_rule, minimum=cache_minimum(self._model))
+        cache = PromptCache(self._cache_rule, minimum=describe_model(self._model).cache_minimum)
         bills = [read_bill(entry.payload) for entry in self._path if is_reply(entry)]
         simulates = None in bills
         # Beside requests with a bill, one whose usage is nothing was billed nothing: it failed.

@@ -59,7 +59,7 @@ from promptkit.lab.replay.retention import RecordingUses, RetentionTracker
 from promptkit.messages import Message, Usage
 from promptkit.sizes import read_tokens
 from promptkit.tokens import BilledTokens, ContextBudget, Price, Prices, tokenizer_for
-from promptkit.tokens.models import cache_minimum
+from promptkit.tokens.models import describe_model
 from promptkit.transcript import MessageEntry
 from promptkit.transcript.log.statistics import read_bill
 from promptkit.transcript.stores.addresses import is_conversation, open_reader
@@ -148,7 +148,7 @@ class Simulation:
             if counts is None
             else counts
         )
-        self._minimum = cache_minimum(rules.model)
+        self._minimum = describe_model(rules.model).cache_minimum
         budget = ContextBudget.for_model(
             rules.model,
             tools=recording.tools,
@@ -332,7 +332,7 @@ class _RequestRecorder:
         self._run = run
         self._terms = terms
         self._rules = rules
-        self._minimum = cache_minimum(rules.model)
+        self._minimum = describe_model(rules.model).cache_minimum
         self._cache = PromptCache(rules.cache, rules.cache_lifetime, minimum=self._minimum)
         self._uses = uses
         self._retention = RetentionTracker(uses, transcript_path=run.transcript_path)

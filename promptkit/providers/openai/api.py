@@ -25,9 +25,9 @@ from promptkit.messages import (
     as_sequence,
     as_wire_object,
 )
-from promptkit.providers.errors import Failure, error_from_failure
+from promptkit.providers.errors import error_from_failure
 from promptkit.providers.model import Finish, ModelOptions, Reply, as_tokens, parse_call
-from promptkit.tokens.models import sees_images
+from promptkit.tokens.models import describe_model
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.wire.parts import Payload, name_media, replace_lone_surrogates
 
@@ -111,7 +111,11 @@ def build_responses_body(
 
 def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]:
     """Return messages that can be written for a model."""
-    shown = messages if sees_images(name) else name_media(messages, "which this model cannot see")
+    shown = (
+        messages
+        if describe_model(name).sees_images
+        else name_media(messages, "which this model cannot see")
+    )
     return replace_lone_surrogates(shown)
 
 
@@ -296,9 +300,7 @@ def parse_usage(usage: Mapping[str, object]) -> Usage:
 def _raise_error(error: object, model: str) -> None:
     """Raise the error that some servers put into a response with status 200."""
     if error:
-        raise error_from_failure(
-            Failure(model=model, message="the response is an error", body=error)
-        )
+        raise error_from_failure(model=model, message="the response is an error", body=error)
 
 
 def _build_message(content: Iterable[Part], calls: Iterable[ToolCall | None]) -> Message:
@@ -486,11 +488,9 @@ class ResponsesStream:
                 self._response = as_mapping(event.get("response"))
             case "error":
                 raise error_from_failure(
-                    Failure(
-                        model=self._model,
-                        message="the stream ended with an error",
-                        body=event.get("error") or event,
-                    )
+                    model=self._model,
+                    message="the stream ended with an error",
+                    body=event.get("error") or event,
                 )
             case _:
                 pass
