@@ -262,14 +262,13 @@ class RecordedMessages(PromptElement):
         if not starts:
             return None
         rounds = [*recording.rounds]
-        for at, message in changed.items():
-            place = bisect_right(starts, at) - 1
-            each = rounds[place]
-            if isinstance(each, Message):
-                rounds[place] = message
-            else:
-                inside = at - starts[place]
-                rounds[place] = (*each[:inside], message, *each[inside + 1 :])
+        for place in {bisect_right(starts, at) - 1 for at in changed}:
+            each, start = rounds[place], starts[place]
+            rounds[place] = (
+                changed[start]
+                if isinstance(each, Message)
+                else tuple([changed.get(at, message) for at, message in enumerate(each, start)])
+            )
         priorities: Sequence[int] = range(len(order))
         required = whole.intersection(starts) if whole else set[int]()
         if self.keep_request:

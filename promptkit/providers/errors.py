@@ -156,21 +156,16 @@ def overflow_from_error(error: BaseException) -> Overflow | None:
         error: A `ContextLengthExceededError`, or any SDK's exception: its `status_code`, `body` and
             text are read, as far as it has them.
     """
-    if isinstance(error, ContextLengthExceededError):
-        return _describe_overflow(error)
-    if isinstance(error, ModelError) or not isinstance(error, Exception):
+    if isinstance(error, Exception) and not isinstance(error, ModelError):
+        status: object = getattr(error, "status_code", None)
+        error = error_from_failure(
+            model="",
+            message=str(error),
+            status=status if isinstance(status, int) else None,
+            body=getattr(error, "body", None) or str(error),
+        )
+    if not isinstance(error, ContextLengthExceededError):
         return None
-    status: object = getattr(error, "status_code", None)
-    read = error_from_failure(
-        model="",
-        message=str(error),
-        status=status if isinstance(status, int) else None,
-        body=getattr(error, "body", None) or str(error),
-    )
-    return _describe_overflow(read) if isinstance(read, ContextLengthExceededError) else None
-
-
-def _describe_overflow(error: ContextLengthExceededError) -> Overflow:
     is_rate = (error.code or "").lower() in RATE_CODES
     return Overflow(
         tokens=error.tokens,

@@ -14,6 +14,7 @@ from promptkit.compaction.summarizers.prompts import (
     SummaryOfText,
     count_missed,
     render_summary_request,
+    write_complaint,
 )
 from promptkit.compaction.summarizers.summarizer import TEMPLATE, find_sections, summary_from_reply
 from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
@@ -94,7 +95,9 @@ class RemoteSummarizer:
                 message.text for message in rendered.messages if message.role == "system"
             ),
             "prompt": "\n\n".join(
-                message.text for message in rendered.messages if message.role != "system"
+                message.text
+                for message in (*rendered.messages, *write_complaint(task))
+                if message.role != "system"
             ),
         }
         content = await self._post(body)

@@ -148,7 +148,6 @@ class Simulation:
             if counts is None
             else counts
         )
-        self._minimum = describe_model(rules.model).cache_minimum
         budget = ContextBudget.for_model(
             rules.model,
             tools=recording.tools,
@@ -259,7 +258,7 @@ class Simulation:
             price=price,
             cache=self._rules.cache,
             cache_lifetime=self._rules.cache_lifetime,
-            cache_minimum=self._minimum,
+            cache_minimum=describe_model(self._rules.model).cache_minimum,
             summary_tokens=min(SUMMARY_TOKENS, compute_target_tokens(self._budget.summary_tokens)),
             beside_tokens=PREFACE_TOKENS + BreakEven(tail_tokens=0).count_beside(self._budget),
         )

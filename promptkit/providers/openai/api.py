@@ -77,8 +77,11 @@ def build_chat_body(
     Raises:
         EmitError: The format cannot hold a message.
     """
-    sent = to_chat(_write_messages(name, messages), cache=_sends_cache_breakpoints(name, options))
-    return {"model": name, "messages": sent, **_build_options(_CHAT, name, tools, options)}
+    return {
+        "model": name,
+        "messages": _write_messages(to_chat, name, messages, options),
+        **_build_options(_CHAT, name, tools, options),
+    }
 
 
 def build_responses_body(
@@ -97,9 +100,7 @@ def build_responses_body(
     Raises:
         EmitError: The format cannot hold a message.
     """
-    items = to_responses(
-        _write_messages(name, messages), cache=_sends_cache_breakpoints(name, options)
-    )
+    items = _write_messages(to_responses, name, messages, options)
     _set_phases(items, messages)
     return {
         "model": name,
@@ -109,14 +110,19 @@ def build_responses_body(
     }
 
 
-def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages that can be written for a model."""
+def _write_messages(
+    write: Callable[..., Payload], name: str, messages: Sequence[Message], options: ModelOptions
+) -> Payload:
+    """Write messages in the format of an API, as a model takes them."""
     shown = (
         messages
         if describe_model(name).sees_images
         else name_media(messages, "which this model cannot see")
     )
-    return replace_lone_surrogates(shown)
+    return write(
+        replace_lone_surrogates(shown),
+        cache=options.get("cache_breakpoints", _CACHE_BREAKPOINT_MODEL.match(name) is not None),
+    )
 
 
 @attrs.frozen
@@ -177,10 +183,6 @@ def _reasons(name: str, options: ModelOptions) -> bool:
         _REASONING_MODEL.match(name) is not None
         or (effort is not None and not _PLAIN_MODEL.match(name))
     )
-
-
-def _sends_cache_breakpoints(name: str, options: ModelOptions) -> bool:
-    return options.get("cache_breakpoints", _CACHE_BREAKPOINT_MODEL.match(name) is not None)
 
 
 def _set_phases(items: list[Any], messages: Sequence[Message]) -> None:  # Any: as in Body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -270,6 +271,15 @@ class TestLaws:
             first = render(prompt, budget=30, tokenizer=COUNTED)
             assert renderer.render(prompt) == first
             assert first.removals or end < 6
+
+    def test_many_results_of_one_reply_are_shortened_in_linear_time(self) -> None:
+        ids = list(map(str, range(40_000)))
+        talk = [user_message("Go."), call_message(*ids)]
+        talk += [result_message(call_id, "one two three four") for call_id in ids]
+        history = recorded(talk, truncate_at=3)
+        started = time.process_time()
+        history.render(Sizing(lambda: 1_000_000, COUNTED))
+        assert time.process_time() - started < 6
 
     def test_a_render_of_something_else_than_messages_leaves_the_next_one_as_it_was(self) -> None:
         talk = [user_message("Go."), call_message("a"), result_message("a", "Done.")]
