@@ -225,7 +225,7 @@ class TestReplies:
         self, reported: object
     ) -> None:
         content = [{"type": "output_text", "text": "Yes."}]
-        reply = {
+        reply: dict[str, Any] = {
             "output": [
                 {"type": "reasoning", "id": "rs_1", "summary": []},
                 {"type": "message", "id": "msg_1", "role": "assistant", "content": content},
