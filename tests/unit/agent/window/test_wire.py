@@ -220,6 +220,24 @@ class TestReplies:
         assert to_chat([message] if message else [])[0]["tool_calls"] == [CALL]
         assert each.sync([reply.choices[0].message]) == []
 
+    @pytest.mark.parametrize("reported", [True, -3, "7", None])
+    def test_a_count_of_reasoning_that_is_no_number_of_tokens_is_none(
+        self, reported: object
+    ) -> None:
+        content = [{"type": "output_text", "text": "Yes."}]
+        reply: dict[str, Any] = {
+            "output": [
+                {"type": "reasoning", "id": "rs_1", "summary": []},
+                {"type": "message", "id": "msg_1", "role": "assistant", "content": content},
+            ],
+            "store": True,
+            "usage": {"output_tokens": 9, "output_tokens_details": {"reasoning_tokens": reported}},
+        }
+        message = window().add_reply(reply).message
+        assert message
+        tokens = (part.tokens for part in message.content if isinstance(part, OpaquePart))
+        assert next(tokens) == 0
+
     @pytest.mark.parametrize("store", [True, False])
     def test_of_a_response_are_recorded_as_sync_records_them_if_openai_takes_their_items_again(
         self, store: bool
