@@ -134,7 +134,7 @@ class FallbackSummarizer:
                 if is_too_long and yields:
                     asked_for_less = True
                     break
-                complaint = f"What was written before was rejected: {outcome.detail:.200} Write the whole summary, in the form that is asked for."
+                complaint = f"What was written before was rejected: {outcome.detail:.200} Write the summary again now, whole and in the form that is asked for."
                 request = (
                     _ask_for_less(task) if is_too_long else attrs.evolve(task, complaint=complaint)
                 )
@@ -293,5 +293,5 @@ def _ask_for_less(task: SummaryTask) -> SummaryTask:
     words = max(10, task.target_tokens * 3 // 8 // 10 * 10)
     return attrs.evolve(
         task,
-        complaint=f"The summary that was written before was too long. Write at most {words:,} words.",
+        complaint=f"The summary that was written before was too long. Write at most {words:,} words. Write the summary again now.",
     )
