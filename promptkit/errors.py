@@ -43,7 +43,7 @@ small enough.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -90,8 +90,6 @@ __all__ = [
     "UnknownModelError",
 ]
 
-E = TypeVar("E", bound="PromptKitError")
-
 
 class PromptKitError(Exception):
     """Base class of every error that promptkit raises.
@@ -101,11 +99,7 @@ class PromptKitError(Exception):
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...], dict[str, object]]:
         """Rebuild without `__init__`, which takes the figures: `args` already hold the finished sentence."""
-        return _rebuild, (type(self), *self.args), self.__dict__
-
-
-def _rebuild(cls: type[E], *args: object) -> E:
-    return cls.__new__(cls, *args)
+        return type(self).__new__, (type(self), *self.args), self.__dict__
 
 
 class InvalidArgumentError(PromptKitError, ValueError):

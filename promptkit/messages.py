@@ -700,12 +700,12 @@ def _read_known_part(kind: str, fields: dict[str, Json]) -> str | ImagePart | Do
     match fields:
         case {"text": str(text)}:
             return text
-        case {"type": "image_url", "image_url": {"url": str(url), **rest}} if rest.keys() <= {
-            "detail"
-        }:
-            return _build_image(url, rest.get("detail"))
-        case {"type": "input_image", "image_url": str(url)}:
-            return _build_image(url, fields.get("detail"))
+        case {"type": "image_url", "image_url": {"url": str(url), **rest}} | {
+            "type": "input_image",
+            "image_url": str(url),
+            **rest,
+        } if rest.keys() <= {"detail"} and isinstance(detail := rest.get("detail"), str | None):
+            return ImagePart(url=url, detail=detail)
         case {"file": Mapping() as file} if file.keys() <= {"file_data", "filename"}:
             return _read_file(file)
         case {"source": Mapping() as source}:
@@ -736,10 +736,6 @@ def _read_source(
         case _:
             return None
     return None if rest or title != name else part
-
-
-def _build_image(url: str, detail: object) -> ImagePart | None:
-    return ImagePart(url=url, detail=detail) if isinstance(detail, str | None) else None
 
 
 def _read_file(fields: Mapping[str, Json]) -> DocumentPart | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import chain
 
 import attrs
@@ -38,12 +38,8 @@ class PairedMessages:
     """The repairs, in the order of the recording."""
 
 
-def _describe_turn(index: int) -> str:
-    return f"turns[{index}]"
-
-
 def pair_tool_calls(
-    turns: Sequence[Message], *, describe_turn: Callable[[int], str] = _describe_turn
+    turns: Sequence[Message], *, describe_turn: Callable[[int], str] = "turns[{}]".format
 ) -> PairedMessages:
     """Pair the tool calls of a recording with their results.
 
@@ -112,7 +108,7 @@ class ToolCallPairer:
         self,
         *,
         allow_early_results: bool = True,
-        describe_turn: Callable[[int], str] = _describe_turn,
+        describe_turn: Callable[[int], str] = "turns[{}]".format,
     ) -> None:
         self.messages: list[Message] = []
         self.sources: list[int] = []
@@ -177,7 +173,15 @@ class ToolCallPairer:
     @property
     def repairs(self) -> tuple[Repair, ...]:
         """The repairs, in the order of the conversation."""
-        found = chain(self._lasting, self._unmatched_results(), *self._missing.values())
+        orphans = (
+            self._locate_repair(
+                turn,
+                "orphan result",
+                f"no call {self._turns[turn].tool_call_id!r} was recorded for this result; it was dropped.",
+            )
+            for turn in chain(*self._pool.values())
+        )
+        found = chain(self._lasting, orphans, *self._missing.values())
         return tuple(repair for _, repair in sorted(found, key=lambda item: item[0]))
 
     def _add_calls(self, turn: int, message: Message) -> None:
@@ -290,14 +294,6 @@ class ToolCallPairer:
         self._missing.pop(block.turn, None)
         if found:
             self._missing[block.turn] = found
-
-    def _unmatched_results(self) -> Iterator[tuple[int, Repair]]:
-        for turn in chain(*self._pool.values()):
-            yield self._locate_repair(
-                turn,
-                "orphan result",
-                f"no call {self._turns[turn].tool_call_id!r} was recorded for this result; it was dropped.",
-            )
 
     def _add_repair(self, turn: int, kind: str, detail: str) -> None:
         self._lasting.append(self._locate_repair(turn, kind, detail))

@@ -472,22 +472,19 @@ def read_integer(value: object) -> int | None:
 def _make_run(
     function: Function, signature: _Signature
 ) -> Callable[[Mapping[str, object]], ToolOutput | Awaitable[ToolOutput]]:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  # its kind
-    ):
-
-        async def run_async(arguments: Mapping[str, object]) -> ToolOutput:
-            positional, keywords = signature.bind(arguments)
-            return _to_output(await function(*positional, **keywords))
-
-        return run_async
-
     def run(arguments: Mapping[str, object]) -> ToolOutput | Awaitable[ToolOutput]:
         positional, keywords = signature.bind(arguments)
         result = function(*positional, **keywords)
         return _await_output(result) if inspect.isawaitable(result) else _to_output(result)
 
-    return run
+    async def run_async(arguments: Mapping[str, object]) -> ToolOutput:
+        output = run(arguments)
+        return await output if inspect.isawaitable(output) else output
+
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # its kind
+    )
+    return run_async if is_async else run
 
 
 async def _await_output(result: Awaitable[object]) -> ToolOutput:
@@ -604,11 +601,9 @@ def _check_callable(function: Function) -> None:
         raise InvalidArgumentError(
             f"tool takes a function, not {inner!r:.80}. A name is given as tool(name=…)."
         )
-    if not inspect.isfunction(inner):
-        return
-    holder = inner.__qualname__.rpartition(".")[0]
     if (
-        holder
+        inspect.isfunction(inner)
+        and (holder := inner.__qualname__.rpartition(".")[0])
         and not holder.endswith("<locals>")
         and next(iter(inspect.signature(function).parameters), None) == "self"
     ):
@@ -756,8 +751,9 @@ def _mirror_attrs(cls: type, known: dict[type, object]) -> object:
             }
         )
 
-    model = create_model(cls.__name__, __base__=_base_model(), **definitions)
-    known[cls] = Annotated[model, AfterValidator(build)]
+    known[cls] = Annotated[
+        create_model(cls.__name__, __base__=_base_model(), **definitions), AfterValidator(build)
+    ]
     return known[cls]
 
 
@@ -809,12 +805,14 @@ def _make_strict(model: type[BaseModel]) -> dict[str, Json]:
 
 def _find_open_object(schema: Json) -> str | None:
     """Return where a schema has an object with fields that it does not list, as dicts have; None if nowhere."""
-    places = (
-        place
-        for place, found in _iter_objects(schema)
-        if found.get("type") == "object" and found.get("additionalProperties") is not False
+    return next(
+        (
+            place
+            for place, found in _iter_objects(schema)
+            if found.get("type") == "object" and found.get("additionalProperties") is not False
+        ),
+        None,
     )
-    return next(places, None)
 
 
 def _iter_objects(schema: Json) -> Iterator[tuple[str, dict[str, Json]]]:
@@ -833,4 +831,3 @@ def _iter_objects(schema: Json) -> Iterator[tuple[str, dict[str, Json]]]:
                 )
         elif isinstance(found, list):
             waiting.extend((place, inner) for inner in found)
-    return None

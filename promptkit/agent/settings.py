@@ -46,7 +46,7 @@ from promptkit.compaction.summarizers.defaults import (
 )
 from promptkit.elements.element import Child
 from promptkit.errors import InvalidArgumentError, NoPendingMessageError
-from promptkit.messages import Message, Part, ToolDefinition
+from promptkit.messages import Part, ToolDefinition
 from promptkit.providers import Model
 from promptkit.rendering.renderer import Defaults
 from promptkit.sizes import read_tokens
@@ -203,13 +203,6 @@ class WindowSettings:
         preset, tools = self.preset, self.definitions
         policy, reduce = self.policy or preset.policy(self.rng), self.reduce or preset.reduce
         limits = reduce or ONLY_STATED
-        policy = first_match(
-            (
-                prune_results(least_saving=limits.least_saving, warm_ratio=limits.warm_ratio),
-                prune_old_reasoning,
-                policy.decide,
-            )
-        )
         compactor = ArchivingCompactor(
             transcript,
             summarizer=self._build_summarizer(context),
@@ -236,7 +229,13 @@ class WindowSettings:
         controller = CompactionController(
             compactor,
             ConversationState(model=model, budget=context.budget, tokenizer=context.tokenizer),
-            policy=policy,
+            policy=first_match(
+                (
+                    prune_results(least_saving=limits.least_saving, warm_ratio=limits.warm_ratio),
+                    prune_old_reasoning,
+                    policy.decide,
+                )
+            ),
             enabled=self.enabled and preset.enabled,
             reduce=reduce,
             processors=preset.processors,
@@ -389,14 +388,6 @@ def check_type(
     """Refuse an argument that is neither None nor of the right type. Raises TypeError."""
     if value is not None and not is_right(value):
         raise TypeError(f"{name} must be {description}, not {value!r:.80}.")
-
-
-def check_origins(messages: Sequence[Message], origins: Sequence[object] | None) -> None:
-    """Refuse a wrong number of origins. Raises InvalidArgumentError."""
-    if origins is not None and len(origins) != len(messages):
-        raise InvalidArgumentError(
-            f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."
-        )
 
 
 def check_tools(tools: Sequence[AnyTool]) -> Sequence[Tool]:

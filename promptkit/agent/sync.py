@@ -22,9 +22,6 @@ T = TypeVar("T")
 InnerT = TypeVar("InnerT", AgentSession, ContextWindow)
 SyncT = TypeVar("SyncT", bound="_Sync[AgentSession] | _Sync[ContextWindow]")
 
-_OWN = frozenset({"close"})
-"""Methods that the synchronous classes do not take over."""
-
 _STREAMS = frozenset({"stream"})
 """Methods that return an asynchronous iterator."""
 
@@ -35,8 +32,7 @@ class _Sync(Generic[InnerT]):
     def __init__(self, inner: object, kind: type[InnerT]) -> None:
         # callers without a type checker pass anything
         if not isinstance(inner, kind):
-            name = type(self).__name__
-            raise TypeError(f"write {name}({kind.__name__}(…)), not {inner!r:.80}.")
+            raise TypeError(f"write {type(self).__name__}({kind.__name__}(…)), not {inner!r:.80}.")
         self.inner: InnerT = inner
         self.loop = LoopThread(inner.close)
         self._stop = weakref.finalize(self, self.loop.stop)
@@ -75,7 +71,7 @@ def _add_methods(inner: type[InnerT], *attributes: str) -> Callable[[type[SyncT]
         for name in attributes:
             setattr(outer, name, _make_property(name, f"The `{name}` of the {inner.__name__}."))
         for name in dir(inner):
-            if not name.startswith("_") and name not in _OWN:
+            if not name.startswith("_") and not hasattr(_Sync, name):
                 member: object = inspect.getattr_static(inner, name)
                 if isinstance(member, property):
                     setattr(outer, name, _make_property(name, member.__doc__))
@@ -112,12 +108,10 @@ def _make_method(
 
 
 def _make_stream(member: Callable[..., object]) -> Callable[..., object]:
-    name = member.__name__
-
     @functools.wraps(member)
     def stream(self: _Sync[AgentSession], *args: object, **keywords: object) -> Iterator[object]:
         items: AsyncGenerator[object] = self.loop.call(
-            lambda: getattr(self.inner, name)(*args, **keywords)
+            lambda: getattr(self.inner, member.__name__)(*args, **keywords)
         )
         try:
             while (item := self.loop.wait(lambda: anext(items, _END))) is not _END:

@@ -8,13 +8,16 @@ The agent's state and its checkpointer keep all messages.
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import anyio.to_thread
 import attrs
 
 from promptkit.agent.settings import WindowSettings
+from promptkit.compaction import Events, Preset, Summarizer
+from promptkit.fitting.fit import Fitted
 from promptkit.integrations.windows import (
     MAX_THREADS,
     Budget,
@@ -38,11 +41,13 @@ from promptkit.messages import (
     as_wire_object,
 )
 from promptkit.providers import Model, Reply
+from promptkit.tokens import NamedModel, Tokenizer
 from promptkit.tools import read_definition
+from promptkit.transcript import Transcript
 from promptkit.wire import messages_from_chat, to_chat, tools_to_chat
 
 try:
-    from langchain.agents.middleware import AgentMiddleware, AgentState
+    from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
     from langchain.agents.structured_output import AutoStrategy, ProviderStrategy, ToolStrategy
     from langchain_core.exceptions import ContextOverflowError
     from langchain_core.language_models import BaseChatModel
@@ -61,18 +66,8 @@ except ImportError as error:
         "checkout of promptkit."
     ) from error
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from langchain.agents.middleware import ModelRequest, ModelResponse
-
-    from promptkit.compaction import Events, Preset, Summarizer
-    from promptkit.fitting.fit import Fitted
-    from promptkit.tokens import NamedModel, Tokenizer
-    from promptkit.transcript import Transcript
-
-    Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type
-    Response: TypeAlias = ModelResponse[Any]  # Any: and the structured response
+Request: TypeAlias = ModelRequest[Any]  # Any: the context may be of any type
+Response: TypeAlias = ModelResponse[Any]  # Any: and the structured response
 
 __all__ = ["CompactionMiddleware", "FitMiddleware"]
 

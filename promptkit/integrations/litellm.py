@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import attrs
 
 from promptkit.errors import BudgetExceededError
+from promptkit.fitting.fit import Fitted
 from promptkit.integrations.windows import (
     Budget,
     ModelFacts,
@@ -21,7 +22,9 @@ from promptkit.integrations.windows import (
     knows_window,
 )
 from promptkit.messages import ToolDefinition, as_mapping, as_sequence, as_wire_object
+from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
 from promptkit.tools import read_definition
+from promptkit.wire.parts import WireFormat
 
 try:
     import litellm
@@ -32,11 +35,6 @@ except ImportError as error:
         "promptkit.integrations.litellm needs litellm: run `pip install 'litellm[mcp]>=1.106'`, or `pip install '.[litellm]'` in a checkout of "
         "promptkit."
     ) from error
-
-if TYPE_CHECKING:
-    from promptkit.fitting.fit import Fitted
-    from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
-    from promptkit.wire.parts import WireFormat
 
 __all__ = ["FitHook"]
 

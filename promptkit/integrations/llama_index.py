@@ -9,14 +9,16 @@ Its chat store keeps all messages.
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import anyio.to_thread
 import attrs
 from pydantic import PrivateAttr
 
 from promptkit.agent.settings import WindowSettings
+from promptkit.compaction import Events, Preset, Summarizer
 from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.fit import Fitted
 from promptkit.integrations.windows import (
@@ -46,6 +48,7 @@ from promptkit.providers import Model, Reply
 from promptkit.reprs import describe
 from promptkit.tokens import ContextBudget, NamedModel, Tokenizer
 from promptkit.tokens.models import model_name
+from promptkit.transcript import Transcript
 
 try:
     from llama_index.core.base.llms.types import (
@@ -59,7 +62,7 @@ try:
     from llama_index.core.llms import LLM
     from llama_index.core.llms.function_calling import FunctionCallingLLM
     from llama_index.core.memory.types import DEFAULT_CHAT_STORE_KEY, BaseChatStoreMemory
-    from llama_index.core.storage.chat_store import SimpleChatStore
+    from llama_index.core.storage.chat_store import BaseChatStore, SimpleChatStore
     from llama_index.core.tools import BaseTool, FunctionTool
     from llama_index.core.workflow import Context, WorkflowRuntimeError
 except ImportError as error:
@@ -67,14 +70,6 @@ except ImportError as error:
         "promptkit.integrations.llama_index needs LlamaIndex: run `pip install 'llama-index-core>=0.14.25'`, or "
         "`pip install '.[llama-index]'` in a checkout of promptkit."
     ) from error
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-
-    from llama_index.core.storage.chat_store import BaseChatStore
-
-    from promptkit.compaction import Events, Preset, Summarizer
-    from promptkit.transcript import Transcript
 
 __all__ = ["WindowMemory"]
 

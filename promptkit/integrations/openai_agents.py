@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import attrs
 
 from promptkit.agent.settings import WindowSettings
+from promptkit.compaction import Events, Preset, Summarizer
 from promptkit.integrations.windows import (
     MAX_THREADS,
     Budget,
@@ -22,12 +24,21 @@ from promptkit.integrations.windows import (
     ThreadWindows,
 )
 from promptkit.messages import Message, ToolDefinition, as_wire_object, copy_json
+from promptkit.providers import Model
 from promptkit.reprs import describe
+from promptkit.tokens import NamedModel, Tokenizer
 from promptkit.transcript import CustomEntry, Transcript
 from promptkit.wire.responses import group_responses, to_responses
 
 try:
-    from agents import FunctionTool, Handoff, RunContextWrapper, handoff as make_handoff
+    from agents import (
+        Agent,
+        FunctionTool,
+        Handoff,
+        RunContextWrapper,
+        TResponseInputItem,
+        handoff as make_handoff,
+    )
     from agents.memory.session_settings import SessionSettings, resolve_session_limit
     from agents.models.default_models import get_default_model
     from agents.run_config import CallModelData, ModelInputData
@@ -37,19 +48,9 @@ except ImportError as error:
         "`pip install '.[openai-agents]'` in a checkout of promptkit."
     ) from error
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
-    from agents import Agent
-    from agents.items import TResponseInputItem
-
-    from promptkit.compaction import Events, Preset, Summarizer
-    from promptkit.providers import Model
-    from promptkit.tokens import NamedModel, Tokenizer
-
-    Data: TypeAlias = CallModelData[Any]  # Any: the program's context
-    Filter: TypeAlias = Callable[[Data], Awaitable[ModelInputData]]
-    Item: TypeAlias = dict[str, Any]  # Any: JSON
+Data: TypeAlias = CallModelData[Any]  # Any: the program's context
+Filter: TypeAlias = Callable[[Data], Awaitable[ModelInputData]]
+Item: TypeAlias = dict[str, Any]  # Any: JSON
 
 __all__ = ["TranscriptSession", "compaction_input_filter", "fit_input_filter"]
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import attrs
 
 from promptkit.agent.settings import WindowSettings
+from promptkit.compaction import Events, Preset, Summarizer
 from promptkit.integrations.windows import (
     MAX_THREADS,
     Budget,
@@ -30,9 +31,12 @@ from promptkit.integrations.windows import (
     match_calls,
 )
 from promptkit.messages import ImagePart, Message, OpaquePart, Part, ToolCall, ToolDefinition, Usage
+from promptkit.providers import Model
+from promptkit.tokens import NamedModel, Tokenizer
+from promptkit.transcript import Transcript
 
 try:
-    from pydantic_ai import RunContext
+    from pydantic_ai import ModelRequestContext, RunContext
     from pydantic_ai.capabilities import AbstractCapability
     from pydantic_ai.exceptions import ModelContextWindowExceededError, RetryModelRequest
     from pydantic_ai.messages import (
@@ -55,14 +59,6 @@ except ImportError as error:
         "promptkit.integrations.pydantic_ai needs pydantic-ai: run `pip install 'pydantic-ai-slim>=2.60'`, or "
         "`pip install '.[pydantic-ai]'` in a checkout of promptkit."
     ) from error
-
-if TYPE_CHECKING:
-    from pydantic_ai.models import ModelRequestContext
-
-    from promptkit.compaction import Events, Preset, Summarizer
-    from promptkit.providers import Model
-    from promptkit.tokens import NamedModel, Tokenizer
-    from promptkit.transcript import Transcript
 
 Context: TypeAlias = RunContext[Any]  # Any: the program's dependencies
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
@@ -19,7 +18,6 @@ from promptkit.agent.settings import WindowSettings, check_types
 from promptkit.errors import (
     ContextLengthExceededError,
     InvalidArgumentError,
-    UnknownModelError,
 )
 from promptkit.fitting.fit import Fitted, fit
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
@@ -28,12 +26,11 @@ from promptkit.reprs import describe
 from promptkit.tokens import (
     ContextBudget,
     Tokenizer,
-    model_info,
     resolve_budget,
     tokenizer_for,
 )
 from promptkit.tokens.budget import LearnedBudget
-from promptkit.tokens.models import model_name
+from promptkit.tokens.models import describe_model, model_name
 from promptkit.transcript import Transcript
 from promptkit.wire.parts import WireFormat
 
@@ -113,9 +110,7 @@ def check_budget(budget: Budget) -> Budget:
 
 def knows_window(model: str) -> bool:
     """Return whether promptkit knows the context window of a model by its name."""
-    with suppress(UnknownModelError):
-        return model_info(model).window is not None
-    return False
+    return describe_model(model).window is not None
 
 
 def budget_from_limits(model: str, limits: Mapping[str, object]) -> ContextBudget | None:

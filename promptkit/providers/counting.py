@@ -183,22 +183,20 @@ def _write_part(part: Part, index: int) -> Json:
         case DocumentPart():
             return {"inlineData": {"mimeType": part.media_type, "data": part.data}}
         case ImagePart():
-            return _write_image(part)
+            url = parse_data_url(part.url)
+            if url is None:
+                kind = {"mimeType": part.media_type} if part.media_type else {}
+                return {"fileData": {"fileUri": part.url, **kind}}
+            data = (
+                url.data if url.is_base64 else base64.b64encode(unquote_to_bytes(url.data)).decode()
+            )
+            return {
+                "inlineData": {
+                    "mimeType": url.media_type or part.media_type or "image/png",
+                    "data": data,
+                }
+            }
         case _:
             raise EmitError(
                 f"messages[{index}] has an opaque part, which Gemini's format does not accept: leave it out before counting."
             )
-
-
-def _write_image(part: ImagePart) -> Json:
-    url = parse_data_url(part.url)
-    if url is None:
-        kind = {"mimeType": part.media_type} if part.media_type else {}
-        return {"fileData": {"fileUri": part.url, **kind}}
-    data = url.data if url.is_base64 else base64.b64encode(unquote_to_bytes(url.data)).decode()
-    return {
-        "inlineData": {
-            "mimeType": url.media_type or part.media_type or "image/png",
-            "data": data,
-        }
-    }

@@ -77,54 +77,75 @@ _MAX_SENTENCE = 500
 """Characters of the provider's sentence that an error repeats."""
 
 
-@attrs.frozen(kw_only=True)
-class Failure:
-    """What is known about a failed request."""
+def error_from_failure(
+    *,
+    model: str,
+    message: str,
+    status: int | None = None,
+    body: object = None,
+    retry_after: float | None = None,
+) -> ModelError:
+    """Return the error to raise for a failed request.
 
-    model: str
-    message: str
-    """The client's own error text."""
-    status: int | None = None
-    """The HTTP status; None where the error came in the middle of a stream."""
-    body: object = None
-    """The response's body: JSON or text."""
-    retry_after: float | None = None
-    """Seconds to wait, from the response's headers."""
-
-
-def error_from_failure(failure: Failure) -> ModelError:
-    """Return the error to raise for a failed request."""
-    body = _read_body(failure.body)
-    status = failure.status if failure.status is not None else body.status
-    texts = (*body.texts, failure.message[:_MAX_TEXT])
-    overflow = _overflow_of(status, body, texts, empty=not failure.body)
-    sentence = _format_sentence(failure, body)
-    waits = not body.codes & QUOTA_CODES  # waiting does not help where a quota is exhausted
+    Args:
+        model: The model's name.
+        message: The client's own error text.
+        status: The HTTP status; None where the error came in the middle of a stream.
+        body: The response's body: JSON or text.
+        retry_after: Seconds to wait, from the response's headers.
+    """
+    holders = [*_iterate_objects(body)]
+    marks = [holder.get(name) for holder in holders for name in _MARKS]
+    codes = frozenset(
+        mark.lower() for mark in marks if isinstance(mark, str) and mark not in ("", "error")
+    )
+    sentences = [
+        text[:_MAX_TEXT]
+        for text in (body, *(holder.get(name) for holder in holders for name in _SENTENCES))
+        if isinstance(text, str) and text.strip()
+    ][::-1]  # a proxy's "Provider returned error" encloses the provider's own sentence
+    sentence = (sentences[0] if sentences else message if body else "no reason was given")[
+        :_MAX_SENTENCE
+    ]
+    if status is None:
+        statuses = (
+            mark for mark in marks if isinstance(mark, int) and BAD_REQUEST <= mark < 2 * SERVER
+        )
+        status = next(statuses, None)
+    else:
+        sentence = f"HTTP {status}: {sentence}"
+    texts = (*sentences, message[:_MAX_TEXT])
+    param = _find_first(str, (each.get("param") for each in holders))
+    overflow = _find_overflow(status, codes, texts, param, empty=not body)
+    waits = not codes & QUOTA_CODES  # waiting does not help where a quota is exhausted
     error: ModelError
     if overflow is not None:
         # the figures of a rate limit are those of a minute
-        is_size = not body.codes & RATE_CODES
+        is_size = not codes & RATE_CODES
+        tokens, window = (  # beside the sentence, as llama.cpp has them
+            _find_first(int, (each.get(name) for each in holders))
+            for name in ("n_prompt_tokens", "n_ctx")
+        )
         error = ContextLengthExceededError(
             sentence,
-            model=failure.model,
-            tokens=(overflow.tokens or body.tokens) if is_size else None,
-            window=(overflow.window or body.window) if is_size else None,
+            model=model,
+            tokens=(overflow.tokens or tokens) if is_size else None,
+            window=(overflow.window or window) if is_size else None,
         )
     elif waits and (
-        status == TOO_MANY or (body.codes & RATE_CODES and (status is None or status < SERVER))
+        status == TOO_MANY or (codes & RATE_CODES and (status is None or status < SERVER))
     ):
         error = RateLimitedError(
             sentence,
-            model=failure.model,
-            retry_after=failure.retry_after
-            if failure.retry_after is not None
-            else _find_retry_after(texts),
+            model=model,
+            retry_after=_find_retry_after(texts) if retry_after is None else retry_after,
         )
-    elif waits and _may_pass(status, body.codes):
-        error = ModelUnavailableError(sentence, model=failure.model)
+    elif waits and _may_pass(status, codes):
+        error = ModelUnavailableError(sentence, model=model)
     else:
-        error = ModelRequestError(sentence, model=failure.model)
-    error.status, error.code, error.param = status, body.code, body.param
+        error = ModelRequestError(sentence, model=model)
+    error.status, error.param = status, param
+    error.code = _find_first(str, (each.get("code") or each.get("error_code") for each in holders))
     return error
 
 
@@ -135,23 +156,16 @@ def overflow_from_error(error: BaseException) -> Overflow | None:
         error: A `ContextLengthExceededError`, or any SDK's exception: its `status_code`, `body` and
             text are read, as far as it has them.
     """
-    if isinstance(error, ContextLengthExceededError):
-        return _describe_overflow(error)
-    if isinstance(error, ModelError) or not isinstance(error, Exception):
-        return None
-    status: object = getattr(error, "status_code", None)
-    read = error_from_failure(
-        Failure(
+    if isinstance(error, Exception) and not isinstance(error, ModelError):
+        status: object = getattr(error, "status_code", None)
+        error = error_from_failure(
             model="",
             message=str(error),
             status=status if isinstance(status, int) else None,
             body=getattr(error, "body", None) or str(error),
         )
-    )
-    return _describe_overflow(read) if isinstance(read, ContextLengthExceededError) else None
-
-
-def _describe_overflow(error: ContextLengthExceededError) -> Overflow:
+    if not isinstance(error, ContextLengthExceededError):
+        return None
     is_rate = (error.code or "").lower() in RATE_CODES
     return Overflow(
         tokens=error.tokens,
@@ -178,33 +192,11 @@ class Overflow:
     and not tokens."""
 
 
-def _overflow_of(
-    status: int | None, body: _ErrorBody, texts: tuple[str, ...], *, empty: bool
-) -> Overflow | None:
-    if status == TOO_MANY:
-        return None
-    found = _find_overflow(body.codes, texts if status in MAY_OVERFLOW else (), body.param)
-    if status == TOO_LARGE or (status == BAD_REQUEST and empty):
-        return found or Overflow()  # some servers send nothing else
-    return None if body.codes & RATE_CODES else found
-
-
 def _may_pass(status: int | None, codes: frozenset[str]) -> bool:
     return (
         status >= SERVER or status in (TIMEOUT, CONFLICT)
         if status is not None
         else not codes or any(_TEMPORARY.search(code) for code in codes)
-    )
-
-
-def _format_sentence(failure: Failure, body: _ErrorBody) -> str:
-    sentence = (
-        body.texts[0] if body.texts else failure.message if failure.body else "no reason was given"
-    )
-    return (
-        sentence[:_MAX_SENTENCE]
-        if failure.status is None
-        else f"HTTP {failure.status}: {sentence[:_MAX_SENTENCE]}"
     )
 
 
@@ -216,47 +208,6 @@ def _find_retry_after(texts: tuple[str, ...]) -> float | None:
             )
             return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
     return None
-
-
-@attrs.frozen(kw_only=True)
-class _ErrorBody:
-    """What an error body says, at any depth."""
-
-    codes: frozenset[str]
-    """All codes and types, in lower case."""
-    texts: tuple[str, ...]
-    """All sentences, the most specific first."""
-    code: str | None
-    """As the server wrote it."""
-    param: str | None
-    status: int | None
-    tokens: int | None
-    window: int | None
-
-
-def _read_body(body: object) -> _ErrorBody:
-    holders = [*_iterate_objects(body)]
-    marks = [holder.get(name) for holder in holders for name in _MARKS]
-    codes = [mark for mark in marks if isinstance(mark, str) and mark not in ("", "error")]
-    statuses = (
-        mark for mark in marks if isinstance(mark, int) and BAD_REQUEST <= mark < 2 * SERVER
-    )
-    texts = [
-        text[:_MAX_TEXT]
-        for text in (body, *(holder.get(name) for holder in holders for name in _SENTENCES))
-        if isinstance(text, str) and text.strip()
-    ]
-    return _ErrorBody(
-        codes=frozenset(map(str.lower, codes)),
-        # a proxy's "Provider returned error" encloses the provider's own sentence
-        texts=tuple(reversed(texts)),
-        code=_find_first(str, (each.get("code") or each.get("error_code") for each in holders)),
-        param=_find_first(str, (each.get("param") for each in holders)),
-        status=next(statuses, None),
-        # llama.cpp
-        tokens=_find_first(int, (each.get("n_prompt_tokens") for each in holders)),
-        window=_find_first(int, (each.get("n_ctx") for each in holders)),
-    )
 
 
 _MARKS = ("code", "type", "status", "reason")
@@ -351,11 +302,19 @@ first match counts."""
 
 
 def _find_overflow(
-    codes: frozenset[str], texts: tuple[str, ...], param: str | None
+    status: int | None,
+    codes: frozenset[str],
+    texts: tuple[str, ...],
+    param: str | None,
+    *,
+    empty: bool,
 ) -> Overflow | None:
-    """Find a context overflow in the codes and sentences of an error; None if there is none."""
-    too_long = codes & TOO_LONG and _CONVERSATION_PARAM.fullmatch(param or "")
-    for pattern in OVERFLOW_TEXTS:
+    """Find a context overflow in the status, the codes and the sentences of an error; None if there is none."""
+    # some servers send nothing else
+    is_certain = status == TOO_LARGE or (status == BAD_REQUEST and empty)
+    if status == TOO_MANY or (codes & RATE_CODES and not is_certain):
+        return None
+    for pattern in OVERFLOW_TEXTS if status in MAY_OVERFLOW else ():
         for text in texts:
             if match := pattern.search(text):
                 found = match.groupdict()
@@ -363,7 +322,8 @@ def _find_overflow(
                     tokens=_read_figure(found.get("tokens")),
                     window=_read_figure(found.get("window")),
                 )
-    return Overflow() if codes & OVERFLOW_CODES or too_long else None
+    too_long = codes & TOO_LONG and _CONVERSATION_PARAM.fullmatch(param or "")
+    return Overflow() if is_certain or codes & OVERFLOW_CODES or too_long else None
 
 
 MAX_DIGITS = 9

@@ -18,7 +18,7 @@ import attrs
 
 from promptkit.errors import EmptyReplyError, ModelError, ModelRequestError, ModelUnavailableError
 from promptkit.messages import as_mapping
-from promptkit.providers.errors import BAD_REQUEST, Failure, error_from_failure
+from promptkit.providers.errors import BAD_REQUEST, error_from_failure
 from promptkit.providers.model import PURPOSE_HEADER, ModelOptions, Reply
 
 
@@ -205,13 +205,11 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
             # Anthropic's SDK raises an error in the middle of a stream with the status that the
             # stream began with.
             return error_from_failure(
-                Failure(
-                    model=model,
-                    message=error.message,
-                    status=error.status_code if error.status_code >= BAD_REQUEST else None,
-                    body=error.body,
-                    retry_after=parse_retry_after(error.response.headers),
-                )
+                model=model,
+                message=error.message,
+                status=error.status_code if error.status_code >= BAD_REQUEST else None,
+                body=error.body,
+                retry_after=parse_retry_after(error.response.headers),
             )
         case UnicodeEncodeError():
             return ModelRequestError(
@@ -223,7 +221,7 @@ def error_from_sdk(error: Any, model: str, sdk: Sdk) -> ModelError:  # noqa: ANN
         case module.APIResponseValidationError() | ValueError():
             return EmptyReplyError(f"the response is not valid JSON ({error}).", model=model)
         case module.APIError():
-            return error_from_failure(Failure(model=model, message=error.message, body=error.body))
+            return error_from_failure(model=model, message=error.message, body=error.body)
         case _:
             return ModelRequestError(str(error), model=model)  # such as a key that is missing
 

@@ -16,7 +16,13 @@ from promptkit.errors import (
 )
 from promptkit.reprs import describe_fields
 from promptkit.sizes import parse_tokens as parse_tokens, read_limit, read_tokens  # noqa: PLC0414  # the stub re-exports it
-from promptkit.tokens.models import NamedModel, model_info, model_name, tokenizer_for
+from promptkit.tokens.models import (
+    NamedModel,
+    describe_model,
+    model_info,
+    model_name,
+    tokenizer_for,
+)
 from promptkit.tokens.tokenizer import Tokenizer
 from promptkit.tools import AnyTool, tool_definitions
 
@@ -167,14 +173,11 @@ class ContextBudget:
         100454
         """
         name = model_name(model)
-        try:
-            info = model_info(name)
-        except UnknownModelError:
-            info = None
+        info = describe_model(name)
         return cls(
-            window=info.window if info and window is None else window,
-            max_input=info.max_input if info and window is None else None,
-            max_output_tokens=info.max_output_tokens if info else None,
+            window=info.window if window is None else window,
+            max_input=info.max_input if window is None else None,
+            max_output_tokens=info.max_output_tokens,
             reserved_output_tokens=reserved_output_tokens,
             max_tokens=max_tokens,
             threshold=threshold,

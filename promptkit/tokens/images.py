@@ -19,7 +19,7 @@ from typing import TypeAlias
 import attrs
 
 from promptkit.messages import ImagePart
-from promptkit.tokens.tokenizer import Count
+from promptkit.tokens.tokenizer import IMAGE_TOKENS, Count
 
 _TILE = 512  # pixels
 _TILE_SIDE = 2048
@@ -103,26 +103,20 @@ class PatchImages:
 
 @attrs.frozen
 class AreaImages:
-    """A rule that counts pixels, after the image is shrunk: Anthropic's (guide "Vision").
+    """A rule that counts a token for 750 pixels, after the image is shrunk to sides of at most 1,568 pixels, up to `IMAGE_TOKENS`: Anthropic's (guide "Vision").
 
     Args:
-        pixels: Pixels of a token.
-        side: The longest side in pixels.
-        most: The most tokens of an image.
         checked: Whether the figures were compared with billed requests.
     """
 
-    pixels: int = 750
-    side: int = 1568
-    most: int = 1_600
     checked: bool = False
 
     def count(self, size: tuple[int, int] | None, detail: str) -> int:
         """Count the tokens of an image of `size` pixels (width, height); of the largest image where the size is unknown."""
         if size is None:
-            return self.most
-        width, height = _fit_side(size, self.side)
-        return min(self.most, math.ceil(width * height / self.pixels))
+            return IMAGE_TOKENS
+        width, height = _fit_side(size, 1_568)
+        return min(IMAGE_TOKENS, math.ceil(width * height / 750))
 
 
 ImageRule: TypeAlias = TileImages | PatchImages | AreaImages

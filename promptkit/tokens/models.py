@@ -159,6 +159,11 @@ def model_info(name: str) -> ModelInfo:
     raise UnknownModelError(name, f"No model {name!r} is known{meant}")
 
 
+def describe_model(name: str) -> ModelInfo:
+    """Return what is known about a model, as `model_info` does; of an unknown one what its name tells, and no sizes."""
+    return _find(name) or _describe(_strip_provider(name))
+
+
 def list_models() -> list[str]:
     """List the names of the models that are registered or in the table."""
     return [*_registered, *_table()]
@@ -212,7 +217,7 @@ def register_model(  # noqa: PLR0913  # the facts of a model, each with a defaul
             raise InvalidArgumentError(
                 f"register_model({name!r}): {prop} must be positive, not {value}."
             )
-    known = _find(name) or _describe(_strip_provider(name))
+    known = describe_model(name)
     _registered[_strip_provider(name)] = info = ModelInfo(
         name=name,
         window=window or known.window,
@@ -258,7 +263,7 @@ def tokenizer_for(model: str | NamedModel | None, *, mean: bool = False) -> Toke
     if model is None:
         return _tokenizer(DEFAULT_ENCODING, find_image_rule(""), exact=True)
     name = model_name(model)
-    info = _find(name) or _describe(_strip_provider(name))
+    info = describe_model(name)
     margin = info.mean if mean else info.margin
     if margin != 1:
         return _calibrated(info.encoding, info.images, margin)
@@ -307,21 +312,6 @@ def _describe(name: str, row: Row = _NO_ROW) -> ModelInfo:
             CACHE_MINIMUM,
         ),
     )
-
-
-def sees_images(name: str) -> bool:
-    """Return whether a model is sent images, as far as its name tells."""
-    return (_find(name) or _describe(_strip_provider(name))).sees_images
-
-
-def mean_tokens(name: str) -> float:
-    """Return a model's tokens for each token of its encoding on average, as far as its name tells."""
-    return (_find(name) or _describe(_strip_provider(name))).mean
-
-
-def cache_minimum(name: str) -> int:
-    """Return the tokens of the shortest prefix that a model's prompt cache holds, as far as its name tells."""
-    return (_find(name) or _describe(_strip_provider(name))).cache_minimum
 
 
 def _strip_provider(name: str) -> str:

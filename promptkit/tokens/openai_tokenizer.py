@@ -162,6 +162,10 @@ class OpenAITokenizer(Tokenizer):
         new = [text for text in texts if len(text) <= self._long]
         self._cache.put_all(dict(zip(new, [len(encode(text)) for text in new], strict=True)))
 
+    def add_count(self, text: str, tokens: int) -> None:
+        """Cache the tokens of a text."""
+        self._cache.put(text, tokens)
+
     def upper_bound(self, text: str) -> int | None:
         """Return the bytes of the text in UTF-8: every token has at least one byte."""
         return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))

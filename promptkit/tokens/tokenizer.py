@@ -104,6 +104,13 @@ class Tokenizer(Protocol):
         """
         _ = messages
 
+    def add_count(self, text: str, tokens: int) -> None:
+        """Take the tokens of a text, which follow from those of its parts, so that `count` need not count it again.
+
+        The default does nothing.
+        """
+        _ = text, tokens
+
     def upper_bound(self, text: str) -> int | None:
         """Return an upper bound of the tokens of a text without counting it; None if unknown."""
         return None

@@ -605,18 +605,13 @@ REASONING_FIELDS = frozenset({"reasoning_details", "thinking_blocks"})
 """Fields of a message of Chat Completions that hold sealed reasoning, of OpenRouter and of LiteLLM."""
 
 
-def has_reasoning(message: Message) -> bool:
-    """Return whether a message has encrypted or signed reasoning."""
-    return any(isinstance(part, OpaquePart) and _is_reasoning(part) for part in message.content)
-
-
 def remove_reasoning(message: Message) -> Message:
     """Return a message without encrypted and signed reasoning; the same message if it has none.
 
     In the Responses API other items of the reply name the reasoning that they followed by their ids,
     and are refused without it. They lose their ids, and the provider's own items leave.
     """
-    if not has_reasoning(message):
+    if not any(isinstance(part, OpaquePart) and _is_reasoning(part) for part in message.content):
         return message
     return attrs.evolve(
         message,

@@ -14,7 +14,7 @@ from promptkit.providers import Reply
 from promptkit.transcript import Checkpoint, InMemoryStore, MessageEntry, Setting, build_view
 from promptkit.transcript.log.view import MODEL_SETTING
 from promptkit.wire import messages_from_responses, to_responses
-from promptkit.wire.parts import has_reasoning, remove_reasoning
+from promptkit.wire.parts import remove_reasoning
 from tests.conversations import ConversationBuilder, result_message, user_message
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ async def answer(talk: Talk, text: str, *content: str | OpaquePart) -> tuple[Mes
 
 def reasons(messages: Sequence[Message]) -> list[bool]:
     """Whether each reply of a request has reasoning."""
-    return [has_reasoning(each) for each in messages if each.role == "assistant"]
+    return [remove_reasoning(each) is not each for each in messages if each.role == "assistant"]
 
 
 @pytest.mark.parametrize("part", [THINKING, REDACTED, SEALED])
@@ -79,7 +79,7 @@ class TestSwitch:
         assert messages[2].text == "I read."
         assert [call.id for call in messages[2].tool_calls] == ["c1"]
         stored = [entry.message for entry in transcript.path() if entry.message]
-        assert has_reasoning(stored[1])
+        assert remove_reasoning(stored[1]) is not stored[1]
 
     def test_the_first_model_has_its_own_again_and_not_the_other_s(self, part: OpaquePart) -> None:
         async def converse() -> tuple[Message, ...]:
@@ -216,4 +216,4 @@ class TestOld:
         (checkpoint,) = (each for each in payloads if isinstance(each, Checkpoint))
         assert checkpoint.tokens_after is not None
         stored = [entry.message for entry in talk.window.transcript.path() if entry.message]
-        assert sum(map(has_reasoning, stored)) == 3
+        assert sum(remove_reasoning(each) is not each for each in stored) == 3

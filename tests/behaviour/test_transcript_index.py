@@ -442,6 +442,20 @@ def test_an_entry_that_was_hidden_with_its_number_is_found_when_it_is_read(tmp_p
     require_same(path, every=200)
 
 
+def test_an_index_that_has_a_number_twice_is_thrown_away(tmp_path: Path) -> None:
+    path = tmp_path / "talk.jsonl"
+    write_long(path, 900)
+    whole = Transcript(indexed(path)).entries
+    content = index_path(path).read_bytes()
+    # The number of a row, and the beginning of what follows it: the table refuses to have it twice.
+    row, other = (bytes([0x80 | number >> 7, number & 0x7F, 7, 0]) for number in (300, 301))
+    assert content.count(row) == 1
+    index_path(path).write_bytes(content.replace(row, other))
+    entries = Transcript(indexed(path)).entries
+    assert tuple(reversed(entries)) == tuple(reversed(in_full(path).load().entries))
+    assert tuple(entries) == tuple(whole)
+
+
 def test_a_forged_index_takes_no_memory_by_a_number_in_it(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 900)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from promptkit.errors import EmitError, InvalidArgumentError, ModelError
 from promptkit.messages import Message
 from promptkit.providers.anthropic.api import MessageStream
-from promptkit.providers.errors import Failure, error_from_failure
+from promptkit.providers.errors import error_from_failure
 from promptkit.providers.openai.api import (
     ChatStream,
     ResponsesStream,
@@ -216,9 +216,7 @@ def _check_reply(case: bytes) -> None:
     kind, wire = spec["kind"], spec["wire"]
     if kind == "error":
         for status in (None, 400, 413, 429, 500):
-            error = error_from_failure(
-                Failure(model="m", message="it failed", body=wire, status=status)
-            )
+            error = error_from_failure(model="m", message="it failed", body=wire, status=status)
             check_sentence(error)
         return
     if any(not hasattr(event, "items") for event in (wire if kind in _STREAMS else [wire])):

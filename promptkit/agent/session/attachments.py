@@ -48,14 +48,6 @@ _IMAGES = {
 }
 
 
-@attrs.frozen
-class ReadAttachment:
-    """An attachment with its content: the text of a file, or a part."""
-
-    name: str
-    content: Part
-
-
 def check_attachments(attachments: object) -> Sequence[Attachment]:
     """Return attachments that a session takes. Raises TypeError."""
     if not isinstance(attachments, Iterable) or isinstance(attachments, str | bytes):
@@ -72,10 +64,10 @@ def check_attachments(attachments: object) -> Sequence[Attachment]:
     return checked
 
 
-def read_attachments(attachments: Sequence[Attachment]) -> list[ReadAttachment]:
-    """Read the files among attachments.
+def read_attachments(attachments: Sequence[Attachment]) -> list[tuple[str, Part]]:
+    """Return the name of each attachment and its content: the text of a file, or a part.
 
-    Their content tells what they are: an image, a PDF, or text.
+    The content of a file tells what it is: an image, a PDF, or text.
 
     Raises:
         OSError: A file is not there, or cannot be read. The error names it.
@@ -85,21 +77,21 @@ def read_attachments(attachments: Sequence[Attachment]) -> list[ReadAttachment]:
 
 
 def fit_attachments(
-    attachments: Sequence[ReadAttachment], *, budget: ContextBudget, tokenizer: Tokenizer
+    attachments: Sequence[tuple[str, Part]], *, budget: ContextBudget, tokenizer: Tokenizer
 ) -> list[Part]:
     """Return the parts of a user message with attachments.
 
     Long texts are shortened, so that all of them take half of what messages may take.
 
     Args:
-        attachments: The attachments.
+        attachments: The name and the content of each attachment.
         budget: The budget of requests.
         tokenizer: Counts tokens.
 
     Raises:
         InvalidArgumentError: An image or a document alone takes more tokens than messages may take.
     """
-    texts = [each.content if isinstance(each.content, str) else "" for each in attachments]
+    texts = [content if isinstance(content, str) else "" for _, content in attachments]
     limit = budget.result_tokens
     if limit is not None:
         # A text that is certainly too long is not counted: its size beyond the limit makes no
@@ -116,33 +108,31 @@ def fit_attachments(
             or MARKER.strip()
             for text, size in zip(texts, sizes, strict=True)
         ]
-    parts: list[Part] = []
-    for each, text in zip(attachments, texts, strict=True):
-        if isinstance(each.content, str):
-            parts.append(_label(each.name, text))
-        else:
-            _check_size(each, budget, tokenizer)
-            parts.append(each.content)
-    return parts
+    available = budget.message_budget
+    for name, content in attachments:
+        if available is not None and not isinstance(content, str):
+            tokens = Sizer(tokenizer).count_message(Message(role="user", content=(content,)))
+            if tokens > available:
+                raise InvalidArgumentError(
+                    f"{name} takes {tokens:,} tokens, and all messages together may take {available:,}: attach a smaller one."
+                )
+    return [
+        _label(name, text) if isinstance(content, str) else content
+        for (name, content), text in zip(attachments, texts, strict=True)
+    ]
 
 
-def _read_attachment(number: int, attachment: Attachment) -> ReadAttachment:
-    match attachment:
-        case Path():
-            return _read_file(attachment)
-        case TextAttachment():
-            return ReadAttachment(attachment.name, attachment.text)
-        case _:
-            return ReadAttachment(f"the {type(attachment).__name__} number {number}", attachment)
-
-
-def _read_file(path: Path) -> ReadAttachment:
-    size = path.stat().st_size
+def _read_attachment(number: int, attachment: Attachment) -> tuple[str, Part]:
+    if isinstance(attachment, TextAttachment):
+        return attachment.name, attachment.text
+    if not isinstance(attachment, Path):
+        return f"the {type(attachment).__name__} number {number}", attachment
+    name, size = str(attachment), attachment.stat().st_size
     if size > MAX_FILE_BYTES:
         raise InvalidArgumentError(
-            f"the attachment {str(path)!r} has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are read: attach a part of it."
+            f"the attachment {name!r} has {size:,} bytes, and at most {MAX_FILE_BYTES:,} are read: attach a part of it."
         )
-    return ReadAttachment(str(path), parse_attachment(str(path), path.read_bytes()))
+    return name, parse_attachment(name, attachment.read_bytes())
 
 
 def parse_attachment(name: str, data: bytes) -> str | ImagePart | DocumentPart:
@@ -189,12 +179,3 @@ def _label(name: str, text: str) -> str:
     """Put a text into tags that name its file. The closing tag is escaped in the text itself."""
     escaped = text.replace("</attachment", "<\\/attachment").rstrip("\n")
     return f'\n\n{ATTACHMENT_START}{html.escape(name)}">\n{escaped}\n{ATTACHMENT_END}'
-
-
-def _check_size(attachment: ReadAttachment, budget: ContextBudget, tokenizer: Tokenizer) -> None:
-    limit = budget.message_budget
-    tokens = Sizer(tokenizer).count_message(Message(role="user", content=(attachment.content,)))
-    if limit is not None and tokens > limit:
-        raise InvalidArgumentError(
-            f"{attachment.name} takes {tokens:,} tokens, and all messages together may take {limit:,}: attach a smaller one."
-        )

@@ -12,6 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
+from promptkit import providers
 from promptkit.agent.session.attachments import (
     Attachment,
     check_attachments,
@@ -47,11 +48,7 @@ from promptkit.agent.settings import (
     check_type,
     resolve_preset,
 )
-from promptkit.agent.window.continuation import (
-    ask_to_go_on,
-    find_pending_calls,
-    may_go_on,
-)
+from promptkit.agent.window.continuation import ask_to_go_on, find_pending_calls
 from promptkit.agent.window.prompt import ContextUsage, Prompt
 from promptkit.agent.window.window import ContextWindow
 from promptkit.compaction import (
@@ -264,33 +261,35 @@ class AgentSession:
         )
         self._auto_continue = chosen.auto_continue if auto_continue is None else auto_continue
         self._turn_hooks = turn_hooks or TurnHooks()
-        settings = WindowSettings(
-            instructions=instructions,
-            prompt=prompt,
-            tools=offered,
-            preset=chosen,
-            policy=policy,
-            summarizer=summarizer,
-            keep=keep,
-            reduce=reduce,
-            media=media,
-            tokenizer=tokenizer,
-            hooks=hooks,
-            redactor=redactor,
-            events=events,
-            archives=archives,
-            promotions=promotions,
-            read_tool=read_tool,
-            carry=carry,
-            pin_marks=pin_marks,
-            recall_tokens=recall_tokens,
-            defaults=defaults,
-            freeze_tools=freeze_tools,
-            enabled=enabled,
-            rng=rng,
-        )
         self.window = ContextWindow.from_settings(
-            settings, model=self._model, transcript=transcript, budget=budget
+            WindowSettings(
+                instructions=instructions,
+                prompt=prompt,
+                tools=offered,
+                preset=chosen,
+                policy=policy,
+                summarizer=summarizer,
+                keep=keep,
+                reduce=reduce,
+                media=media,
+                tokenizer=tokenizer,
+                hooks=hooks,
+                redactor=redactor,
+                events=events,
+                archives=archives,
+                promotions=promotions,
+                read_tool=read_tool,
+                carry=carry,
+                pin_marks=pin_marks,
+                recall_tokens=recall_tokens,
+                defaults=defaults,
+                freeze_tools=freeze_tools,
+                enabled=enabled,
+                rng=rng,
+            ),
+            model=self._model,
+            transcript=transcript,
+            budget=budget,
         )
         self._turn = asyncio.Lock()
 
@@ -640,13 +639,16 @@ class AgentSession:
                 tools = self.tools.values() if task.tools is None else check_tools(task.tools)
                 child.tools = tools_by_name((*tools, *own))
                 model = None if task.model is None else _resolve_model(task.model)
-                window = self.window.isolate(
-                    store,
-                    instructions=task.instructions,
-                    tools=tuple(child.tools.values()),
-                    model=model,
+                AgentSession._open(
+                    child,
+                    self.window.isolate(
+                        store,
+                        instructions=task.instructions,
+                        tools=tuple(child.tools.values()),
+                        model=model,
+                    ),
+                    model,
                 )
-                AgentSession._open(child, window, model)
                 return child
 
     def set_model(
@@ -734,15 +736,14 @@ class AgentSession:
 
     async def _run_turn(self, on_text: Callable[[str], object] | None) -> TurnResult:
         """Run the turn, and report its start and its end. Raises MaxStepsExceededError."""
+        events = self.compaction.compactor.events
         number, started, usages, error = (
-            self.compaction.compactor.events.next_number("turn"),
+            events.next_number("turn"),
             time.monotonic(),
             list[Usage](),
             None,
         )
-        self.compaction.compactor.events.emit(
-            TurnStarted(number=number, conversation=get_conversation_id(self.transcript))
-        )
+        events.emit(TurnStarted(number=number, conversation=get_conversation_id(self.transcript)))
         try:
             try:
                 return await self._run_steps(usages, on_text)
@@ -752,11 +753,10 @@ class AgentSession:
             error = type(raised).__name__
             raise
         finally:
-            seconds = time.monotonic() - started
-            self.compaction.compactor.events.emit(
+            events.emit(
                 TurnEnded(
                     number=number,
-                    seconds=seconds,
+                    seconds=time.monotonic() - started,
                     steps=len(usages),
                     usage=sum_usage(usages),
                     error=error,
@@ -775,23 +775,23 @@ class AgentSession:
                 continue
             # none of the tool calls of a cut reply is run: any of them may be cut in two
             if reply.message.tool_calls and reply.finish not in INCOMPLETE_FINISHES:
-                runner = ToolRunner(
+                await ToolRunner(
                     tools=self.tools,
                     hooks=self._turn_hooks,
                     events=self.compaction.compactor.events,
                     conversation=get_conversation_id(self.transcript),
-                )
-                await runner.run(
-                    reply.message.tool_calls, lambda results: self.window.add(*results)
-                )
+                ).run(reply.message.tool_calls, lambda results: self.window.add(*results))
                 await self._compact_if_asked()
                 continue
             texts.append(self.window.last_text)
+            before = self.window.view.checkpoint_id
+            await self.window.end_turn()
             if (
-                await self._end_turn()
+                self._auto_continue
+                and self.window.view.checkpoint_id not in {None, before}
                 and reply.finish == "stop"
                 and len(usages) < self.max_steps
-                and self._ask_to_go_on()
+                and ask_to_go_on(self.transcript)
             ):
                 continue
             return TurnResult(
@@ -802,28 +802,21 @@ class AgentSession:
             )
         raise MaxStepsExceededError(self.max_steps)
 
-    async def _end_turn(self) -> bool:
-        """End the turn. Returns True if a compaction was made at its end."""
-        before = self.window.view.checkpoint_id
-        await self.window.end_turn()
-        return self.window.view.checkpoint_id not in {None, before}
-
-    def _ask_to_go_on(self) -> bool:
-        """Ask the model to go on, if that is wanted and allowed."""
-        transcript = self.transcript
-        if not self._auto_continue or not may_go_on(transcript.path()):
-            return False
-        transcript.append(ask_to_go_on())
-        return True
-
     async def _complete(self, on_text: Callable[[str], object] | None) -> Reply:
         while True:
-            request = await run_before_request(self._turn_hooks, await self.window.request())
-            self.window.replace_request(request)
+            request = self.window.replace_request(
+                await run_before_request(self._turn_hooks, await self.window.request())
+            )
             try:
-                model = with_options(
-                    self._observe_model(), on_text=on_text, cache_messages=request.lasting
+                # the model may be changed during a turn
+                observed = ObservedModel(
+                    model=self.model,
+                    events=self.compaction.compactor.events,
+                    conversation=get_conversation_id(self.transcript),
+                    compacted=self.window.view.checkpoint_id is not None,
+                    tokens=request.tokens,
                 )
+                model = with_options(observed, on_text=on_text, cache_messages=request.lasting)
                 reply = await model.complete(request.messages, tools=request.tools)
             except ContextLengthExceededError as error:
                 if not await self.window.recover(error):
@@ -831,16 +824,6 @@ class AgentSession:
                 continue
             self.window.add_reply(reply)
             return reply
-
-    def _observe_model(self) -> Model:
-        """Return the model that answers, which may be changed during a turn, with its requests as events."""
-        return ObservedModel(
-            model=self.model,
-            events=self.compaction.compactor.events,
-            conversation=get_conversation_id(self.transcript),
-            compacted=self.window.view.checkpoint_id is not None,
-            tokens=None if self.window.last_request is None else self.window.last_request.tokens,
-        )
 
     def _is_pending(self) -> bool:
         """Return whether the last message waits for a reply.
@@ -850,12 +833,15 @@ class AgentSession:
         results when it was killed.
         """
         path = self.transcript.path()
-        for entry in reversed(path):
-            if isinstance(entry.payload, Reset):
-                return False
-            if entry.message is not None:
-                return entry.message.role in {"user", "tool"} or bool(find_pending_calls(path))
-        return False
+        messages = (
+            entry.message
+            for entry in reversed(path)
+            if entry.message is not None or isinstance(entry.payload, Reset)
+        )
+        last = next(messages, None)
+        return last is not None and (
+            last.role in {"user", "tool"} or bool(find_pending_calls(path))
+        )
 
     @asynccontextmanager
     async def _between_turns(self) -> AsyncGenerator[None]:
@@ -879,11 +865,10 @@ class AgentSession:
     def _make_tools(self) -> list[Tool]:
         """Make the tools that a session offers for its own conversation."""
         self._focus: str | None = None
-        recall = [self._make_recall(self._find_recall_settings)] if self._make_recall else []
-        compact = (
-            [Tool(definition=COMPACT, run=self._compact_later)] if self._offers_compact else []
-        )
-        return [*recall, *compact]
+        return [
+            *([self._make_recall(self._find_recall_settings)] if self._make_recall else ()),
+            *([Tool(definition=COMPACT, run=self._compact_later)] if self._offers_compact else ()),
+        ]
 
     def _compact_later(self, arguments: Mapping[str, object]) -> str:
         """Note that the model asks for a compaction. It is made when the results of this step are written."""
@@ -923,14 +908,12 @@ class AgentSession:
 
 
 def _resolve_model(model: object) -> Model:
-    if isinstance(model, str) and is_anthropic_name(model):
-        from promptkit.providers.anthropic.client import AnthropicModel
-
-        return AnthropicModel(model)
     if isinstance(model, str):
-        from promptkit.providers.openai.client import OpenAIModel
-
-        return OpenAIModel(model)
+        return (
+            providers.AnthropicModel(model)
+            if is_anthropic_name(model)
+            else providers.OpenAIModel(model)
+        )
     if not isinstance(model, Model):
         raise TypeError(
             f"model must be a model such as OpenAIModel('gpt-5'), or the name of one of OpenAI's or Anthropic's models, not {model!r:.80}."

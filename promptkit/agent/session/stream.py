@@ -10,7 +10,6 @@ import attrs
 
 from promptkit.agent.session.subagents import in_subagent
 from promptkit.agent.session.tools import TurnResult
-from promptkit.compaction import Event, Events
 from promptkit.compaction.run.events import (
     CacheMissed,
     CompactionCancelled,
@@ -18,6 +17,8 @@ from promptkit.compaction.run.events import (
     CompactionFailed,
     CompactionStarted,
     DecisionMade,
+    Event,
+    Events,
     ReplyReceived,
     RequestFailed,
     RequestPruned,
@@ -89,12 +90,14 @@ async def stream_turn(
 
     def post_own(event: Event) -> None:
         kind = _KINDS.get(type(event))
-        if kind is None or isinstance(
-            event, DecisionMade | RequestPruned | WindowLearned | ToolsChanged | CacheMissed
-        ):
-            return
         # a fork has the id of the conversation that it is a copy of
-        if in_subagent() != inside:
+        if (
+            kind is None
+            or isinstance(
+                event, DecisionMade | RequestPruned | WindowLearned | ToolsChanged | CacheMissed
+            )
+            or in_subagent() != inside
+        ):
             return
         number = kind, event.number
         if isinstance(
@@ -104,11 +107,8 @@ async def stream_turn(
         if number in own:
             post(event)
 
-    async def work() -> TurnResult:
-        return await run(lambda text: post(TextDelta(text)))
-
     events.subscribe(post_own)
-    turn = asyncio.ensure_future(work())
+    turn = asyncio.ensure_future(run(lambda text: post(TextDelta(text))))
     turn.add_done_callback(lambda _: post(None))
     try:
         while (item := await queue.get()) is not None:

@@ -158,9 +158,8 @@ def open_beside(store: TranscriptStore) -> TranscriptStore:
 
 def link(parent: Transcript, child: Transcript, task: SubagentTask, leaf: str | None) -> None:
     """Write into both transcripts which one belongs to the other, and why."""
-    mode, store = type(task).__name__.lower(), child.store
-    about = {"mode": mode, "task": task.task}
-    parent.append(Observation(name=SUBAGENT, data={**about, "transcript": store.address}))
+    about = {"mode": type(task).__name__.lower(), "task": task.task}
+    parent.append(Observation(name=SUBAGENT, data={**about, "transcript": child.store.address}))
     child.append(
         Setting(
             name=PARENT_SETTING,

@@ -1,4 +1,4 @@
-"""The branches of a conversation: continue from another entry, start over, and find the branch that a list of messages continues."""
+"""Find the branch of a conversation that a list of messages continues."""
 
 from __future__ import annotations
 
@@ -7,35 +7,16 @@ from itertools import takewhile
 
 import attrs
 
-from promptkit.agent.window.continuation import find_pending_calls
 from promptkit.agent.window.wire import is_recorded
-from promptkit.compaction import (
-    CompactionController,
-    LastRequest,
-    MemoryDirectory,
-    SummarizerContext,
-)
-from promptkit.compaction.run.branches import (
-    SummaryWriter,
-    handoff,
-    make_handoff_summarizer,
-    switch_branch,
-)
-from promptkit.compaction.run.reset import reset
-from promptkit.compaction.storage import MemoryExtractor
-from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
-from promptkit.errors import SummaryError, TurnInProgressError
 from promptkit.messages import Message
 from promptkit.transcript import (
     Checkpoint,
     Edit,
     Entry,
-    EntryPayload,
     MessageEntry,
     Reset,
     Setting,
     Transcript,
-    TranscriptStore,
 )
 from promptkit.transcript.log.quotes import restore_quotes
 from promptkit.transcript.log.transcript import LEAF_SETTING
@@ -90,16 +71,12 @@ def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> Branch:
     """Compare a branch with a list of messages."""
     entries = tuple(entry for entry in path if isinstance(entry.payload, MessageEntry))
     by_id = {entry.id: entry for entry in path}
-    matched = 0
-    for entry, message in zip(entries, messages, strict=False):
-        recorded = (
-            restore_quotes(entry.payload, by_id.get)
-            if isinstance(entry.payload, MessageEntry)
-            else None
-        )
-        if not is_recorded(recorded, message):
-            break
-        matched += 1
+    recorded = (
+        restore_quotes(entry.payload, by_id.get)
+        for entry in path
+        if isinstance(entry.payload, MessageEntry)
+    )
+    matched = sum(takewhile(bool, map(is_recorded, recorded, messages)))
     if matched == len(entries) or not matched:
         return Branch(
             leaf=path[-1].id if path and matched == len(entries) else None,
@@ -128,107 +105,3 @@ def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tupl
             kept = None if payload.first_kept == after[0].id else payload.first_kept
             last = (attrs.evolve(payload, first_kept=kept),) if payload.first_kept in known else ()
     return last
-
-
-@attrs.frozen
-class Branches:
-    """The branches of one conversation: it continues from another entry, from nothing, or in another transcript.
-
-    `ContextWindow` describes the arguments.
-    """
-
-    compaction: CompactionController
-
-    @property
-    def transcript(self) -> Transcript:
-        """The conversation."""
-        return self.compaction.compactor.transcript
-
-    def check_calls(self, *, abandon: bool) -> None:
-        """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""
-        waiting = () if abandon else find_pending_calls(self.transcript.path())
-        if waiting:
-            raise TurnInProgressError(waiting=[f"{call.name} ({call.id})" for call in waiting])
-
-    def rewind(self, to: str | None, *payloads: EntryPayload) -> Entry:
-        """Continue from an earlier entry, with entries after it."""
-        entry = self.transcript.rewind(to, *payloads)
-        self.compaction.on_branch_change("the conversation continues from another entry")
-        return entry
-
-    async def switch(
-        self, to: str | None, *, instructions: str | None, summarize: bool
-    ) -> Entry | None:
-        """Continue from another entry, with a summary of the branch that is left."""
-        compactor = self.compaction.compactor
-        writer = SummaryWriter(
-            summarizer=compactor.summarizer,
-            tools=compactor.tools,
-            redactor=compactor.redactor,
-            tokenizer=self.compaction.state.tokenizer,
-            seconds=self.compaction.wait_seconds,
-            events=compactor.events,
-            count_request=compactor.count_request,
-        )
-        entry = await switch_branch(
-            self.transcript,
-            to,
-            writer=writer if summarize else None,
-            instructions=instructions,
-            hooks=compactor.hooks,
-        )
-        if entry is not None:
-            self.compaction.on_branch_change("the conversation continues on another branch")
-        return entry
-
-    async def reset(
-        self,
-        reason: str,
-        *,
-        extractor: MemoryExtractor | None,
-        memories: MemoryDirectory | None,
-        move_to_archive: bool,
-    ) -> Entry | None:
-        """Start over."""
-        entry = await reset(
-            self.transcript,
-            reason=reason,
-            extractor=extractor,
-            memories=memories,
-            move_to_archive=move_to_archive,
-        )
-        self.compaction.on_branch_change("the conversation was reset")
-        return entry
-
-    async def handoff(
-        self,
-        goal: str,
-        store: TranscriptStore,
-        *,
-        context: SummarizerContext,
-        last_request: LastRequest | None,
-    ) -> Transcript:
-        """Begin a new conversation with a document that the model of the context writes for a goal."""
-        if context.model is None:
-            raise SummaryError(
-                reason="no_request",
-                detail="a handoff needs a model that writes it: give the window a model object.",
-            )
-        compactor = self.compaction.compactor
-        return await handoff(
-            self.transcript,
-            self.compaction.view,
-            goal,
-            store,
-            writer=SummaryWriter(
-                summarizer=make_handoff_summarizer(context, context.model),
-                max_tokens=compute_max_summary_tokens(context.budget),
-                last_request=last_request,
-                tools=compactor.tools,
-                redactor=compactor.redactor,
-                tokenizer=context.tokenizer,
-                seconds=self.compaction.wait_seconds,
-                events=compactor.events,
-                count_request=compactor.count_request,
-            ),
-        )

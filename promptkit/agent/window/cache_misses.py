@@ -8,11 +8,10 @@ import attrs
 
 from promptkit.agent.window.requests import WindowRequest
 from promptkit.agent.window.tool_list import describe_tool_changes
-from promptkit.compaction import LastRequest
+from promptkit.compaction import CacheMissed, LastRequest
 from promptkit.compaction.policy.usage import find_last_reply
-from promptkit.compaction.run.events import CacheMissed
 from promptkit.messages import CacheBreakpointPart, Message, Usage
-from promptkit.tokens.models import cache_minimum
+from promptkit.tokens.models import describe_model
 from promptkit.transcript import (
     Checkpoint,
     Edit,
@@ -108,7 +107,7 @@ class CacheMonitor:
         if missed.block is None and _is_enough(cached, last.tokens):
             return None
         missed = attrs.evolve(missed, cached=cached, seconds=seconds)
-        may_be_cached = has_served and last.tokens >= cache_minimum(model)
+        may_be_cached = has_served and last.tokens >= describe_model(model).cache_minimum
         is_late = may_be_cached and seconds is not None and seconds > cache_seconds
         if last.model != model:
             missed = attrs.evolve(missed, reason="model")

@@ -45,17 +45,6 @@ FULL_SHARE = 0.98
 differ a little from the window."""
 
 
-def find_cut_replies(path: Sequence[Entry]) -> list[Entry]:
-    """Find the replies at the end of a path that were cut off, one after the other, oldest first.
-
-    Empty if the newest reply is whole.
-    """
-    replies = list(_iter_last_replies(path))
-    return (
-        [entry for entry, _ in reversed(replies)] if replies and replies[0][1] == CUT_FINISH else []
-    )
-
-
 async def retry_cut_reply(
     transcript: Transcript,
     compaction: CompactionController,
@@ -74,19 +63,16 @@ async def retry_cut_reply(
     Returns:
         True if the model should be asked again.
     """
-    cut = find_cut_replies(transcript.path())
-    if len(cut) != 1 or cut[0].message is None:
+    replies = list(_iter_last_replies(transcript.path()))
+    if [reply.finish for _, reply in replies] != [CUT_FINISH]:
         return False
-    reply = cut[0].message
-    if not fills_window(
-        cut[0], request_tokens, Sizer(tokenizer).count_message(reply), budget=compaction.budget
-    ):
-        request = CALL_AGAIN if reply.tool_calls else CONTINUE
-        transcript.append(
-            CustomMessage(name=CUT_OFF, message=Message(role="user", content=(request,)))
-        )
+    ((entry, reply),) = replies
+    reply_tokens = Sizer(tokenizer).count_message(reply.message)
+    if not fills_window(reply, request_tokens, reply_tokens, budget=compaction.budget):
+        text = CALL_AGAIN if reply.message.tool_calls else CONTINUE
+        transcript.append(CustomMessage(name=CUT_OFF, message=Message(role="user", content=text)))
         return True
-    (edit,) = transcript.append(Edit(target=cut[0].id, content=None, reason=CUT_OFF))
+    (edit,) = transcript.append(Edit(target=entry.id, content=None, reason=CUT_OFF))
     if await compaction.make_room_for_reply():
         return True
     transcript.append(Edit(target=edit.id, content=None, reason=CUT_OFF))
@@ -115,26 +101,31 @@ def find_pending_calls(path: Sequence[Entry]) -> tuple[ToolCall, ...]:
 
 def join_reply_text(path: Sequence[Entry]) -> str:
     """Return the text of the newest reply, behind the texts of the cut ones that it continues."""
-    replies = [entry for entry, _ in _iter_last_replies(path)][::-1]
+    replies = list(_iter_last_replies(path))[::-1]
     taken_out = (
         {
             entry.payload.target
-            for entry in takewhile(lambda entry: entry is not replies[0], reversed(path))
+            for entry in takewhile(lambda entry: entry is not replies[0][0], reversed(path))
             if isinstance(entry.payload, Edit) and entry.payload.reason == CUT_OFF
         }
         if replies[1:]
         else set[str]()
     )
-    shown = [entry for entry in replies[:-1] if entry.id not in taken_out] + replies[-1:]
-    return "".join(entry.message.text for entry in shown if entry.message is not None)
+    shown = [(entry, reply) for entry, reply in replies[:-1] if entry.id not in taken_out]
+    return "".join(reply.message.text for _, reply in (*shown, *replies[-1:]))
 
 
-def ask_to_go_on() -> CustomMessage:
-    """Make the message that asks the model to go on after a compaction at the end of a turn."""
-    return CustomMessage(name=AUTO_CONTINUE, message=Message(role="user", content=(GO_ON,)))
+def ask_to_go_on(transcript: Transcript) -> bool:
+    """Ask the model to go on after a compaction at the end of a turn. Returns False if it was asked before, and has called no tools since."""
+    if not _may_go_on(transcript.path()):
+        return False
+    transcript.append(
+        CustomMessage(name=AUTO_CONTINUE, message=Message(role="user", content=(GO_ON,)))
+    )
+    return True
 
 
-def may_go_on(path: Sequence[Entry]) -> bool:
+def _may_go_on(path: Sequence[Entry]) -> bool:
     """Return whether the model may be asked to go on: once for each user message, and again if it has called tools since."""
     called_tools = False
     for entry in reversed(path):
@@ -153,19 +144,19 @@ def may_go_on(path: Sequence[Entry]) -> bool:
 
 
 def fills_window(
-    reply: Entry, request_tokens: int, reply_tokens: int, *, budget: ContextBudget
+    reply: MessageEntry, request_tokens: int, reply_tokens: int, *, budget: ContextBudget
 ) -> bool:
     """Return whether a cut reply ended because the context window was full.
 
     If not, it reached the output limit.
 
     Args:
-        reply: The reply's entry. The usage in it goes before the local counts.
+        reply: The reply. The usage in it goes before the local counts.
         request_tokens: The size of the request, in tokens.
         reply_tokens: The size of the reply, in tokens.
         budget: The budget of the model that replied.
     """
-    usage = reply.payload.usage if isinstance(reply.payload, MessageEntry) else None
+    usage = reply.usage
     if usage is not None and usage.input_tokens:
         request_tokens, reply_tokens = usage.input_tokens, usage.output_tokens
     if budget.window is None or (
@@ -175,16 +166,16 @@ def fills_window(
     return request_tokens + reply_tokens >= FULL_SHARE * budget.window
 
 
-def _iter_last_replies(path: Sequence[Entry]) -> Iterator[tuple[Entry, str | None]]:
-    """Yield the newest reply and the cut ones before it, newest first, each with its finish reason."""
+def _iter_last_replies(path: Sequence[Entry]) -> Iterator[tuple[Entry, MessageEntry]]:
+    """Yield the newest reply and the cut ones before it, newest first, each with its entry."""
     newest = True
     for entry in reversed(path):
         match entry.payload:
-            case MessageEntry(message=message, finish=finish) if message.role == "assistant" and (
-                newest or finish == CUT_FINISH
+            case MessageEntry() as reply if reply.message.role == "assistant" and (
+                newest or reply.finish == CUT_FINISH
             ):
                 newest = False
-                yield entry, finish
+                yield entry, reply
             case MessageEntry() | Reset():
                 return
             case _:

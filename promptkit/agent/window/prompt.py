@@ -234,11 +234,4 @@ class ConversationPrompt:
 
     def __call__(self, view: ConversationView) -> Child:
         """Return the prompt of one request."""
-        return self._system, Conversation(view=self.select(view))
-
-    def select(self, view: ConversationView) -> ConversationView:
-        """Return what a request shows of a view.
-
-        A subclass may leave messages out if they may be pruned.
-        """
-        return view
+        return self._system, Conversation(view=view)

@@ -37,7 +37,6 @@ from promptkit.rendering import Rendered, Renderer
 from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.render_cache import RequestRuns
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.rendering.renderer import Defaults
 from promptkit.reprs import describe_fields
 from promptkit.tokens import Tokenizer
 from promptkit.transcript import Checkpoint, Transcript, TranscriptView, ViewItem
@@ -105,8 +104,6 @@ class WindowRequest:
         That is its origin, and for a message that was changed the object with the same tool calls,
         or with the result of the same call. None for other messages, such as summaries.
         """
-        if not self._origins:
-            return (None,) * len(self.messages)
         entries = {key: item.entry_id for item in self._items for key in _call_keys(item.message)}
         return tuple(
             self._find_changed(message, entries) if origin is None else origin
@@ -133,12 +130,13 @@ class WindowRequest:
     def _find_changed(
         self, message: Message, entries: Mapping[tuple[str, str], str]
     ) -> object | None:
-        found = (self._origins.get(entries[key]) for key in _call_keys(message) if key in entries)
         return next(
             (
                 origin.value
-                for origin in found
-                if origin is not None and origin.message.role == message.role
+                for key in _call_keys(message)
+                if key in entries
+                and (origin := self._origins.get(entries[key])) is not None
+                and origin.message.role == message.role
             ),
             None,
         )
@@ -178,8 +176,7 @@ class WindowRequest:
             cache: Whether they have cache breakpoints.
             cache_ttl: How long the provider keeps what they mark. None: for five minutes.
         """
-        marked = mark_prefix(self.messages, self.lasting, cache_ttl)
-        return to_anthropic(marked, cache=cache)
+        return to_anthropic(mark_prefix(self.messages, self.lasting, cache_ttl), cache=cache)
 
     def chat_arguments(self) -> dict[str, Any]:  # Any: as above
         """Return the arguments for `client.chat.completions.create(**request.chat_arguments())`."""
@@ -300,8 +297,7 @@ class RequestBuilder:
         self._processor = processor or ViewProcessor()
         self._find_cut_markers = find_cut_markers
         self._measure = measure
-        self._events = settings.events
-        self._defaults: Defaults = settings.defaults
+        self._settings = settings
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
         self._tool_tokens: tuple[object, int] | None = None
@@ -337,26 +333,30 @@ class RequestBuilder:
         at = find_last_user_request(view.items) if pruned else None
         request = None if at is None else view.items[at].message
         cut_markers = self._find_cut_markers() if pruned else dict[str, str]()
-        limits = RequestLimits(
-            limit=limit if pruned else None,
-            fixed_tokens=target.fixed_tokens,
-            tokenizer=target.tokenizer,
-            model=target.model,
-            pruned=pruned,
-            request=request,
-            cut_markers=cut_markers,
-            count_message=sizer.count_message,
-        )
-        messages = self._processor.process(view, limits).messages
+        messages = self._processor.process(
+            view,
+            RequestLimits(
+                limit=limit if pruned else None,
+                fixed_tokens=target.fixed_tokens,
+                tokenizer=target.tokenizer,
+                model=target.model,
+                pruned=pruned,
+                request=request,
+                cut_markers=cut_markers,
+                count_message=sizer.count_message,
+            ),
+        ).messages
         by = self._processor.changed_by
-        conversation = ConversationView(
-            messages=messages,
-            may_prune=pruned,
-            request=request,
-            cut_markers=cut_markers,
-            measure=self._measure,
+        renderer = self._renderer_for(target, limit)
+        prompt = self._prompt(
+            ConversationView(
+                messages=messages,
+                may_prune=pruned,
+                request=request,
+                cut_markers=cut_markers,
+                measure=self._measure,
+            )
         )
-        renderer, prompt = self._renderer_for(target, limit), self._prompt(conversation)
         render: Callable[[], Rendered] = partial(renderer.render, prompt)
         whole = None if pruned else self._show_whole(view, messages, target)
         if whole is not None and (limit is None or whole[1] <= limit):
@@ -382,7 +382,7 @@ class RequestBuilder:
         omitted = self._report_omitted(view.messages, shown, sizer, by)
         return WindowRequest(
             model=target.model,
-            messages=adaptation.apply(sent),
+            messages=adapt_messages(sent, adaptation.quirks, thinking=adaptation.thinking),
             tools=self.tools,
             tokens=tokens + adaptation.tokens,
             render=lambda: attrs.evolve(render(), earlier=earlier),
@@ -436,14 +436,16 @@ class RequestBuilder:
         """Return what the request that shows a view has besides its messages, and what counts those in any thread."""
         sizer, summary_ids = target.sizer, find_summary_ids(view.items)
         adaptation = self._adapt_to(target, view.checkpoint_id)
-        limits = RequestLimits(
-            limit=None,
-            fixed_tokens=target.fixed_tokens,
-            tokenizer=target.tokenizer,
-            model=target.model,
-            count_message=sizer.count_message,
-        )
-        messages = self._processor.process(view, limits).messages
+        messages = self._processor.process(
+            view,
+            RequestLimits(
+                limit=None,
+                fixed_tokens=target.fixed_tokens,
+                tokenizer=target.tokenizer,
+                model=target.model,
+                count_message=sizer.count_message,
+            ),
+        ).messages
         fixed = self.count_fixed(messages, target)
         if self._system is None:
             return fixed, partial(count_parts, messages, summary_ids, sizer.count_message)
@@ -473,8 +475,6 @@ class RequestBuilder:
 
     def _count_tools(self, tokenizer: Tokenizer) -> int:
         """Count the tokens of the tool definitions, each tokenizer once."""
-        if not self.tools:
-            return 0
         key = tokenizer, self.tools
         if self._tool_tokens is None or self._tool_tokens[0] != key:
             counts = [
@@ -512,7 +512,7 @@ class RequestBuilder:
         omitted = tuple(message for message in shown if id(message) not in kept)
         if omitted:
             before, after = (sum(map(sizer.count_message, each)) for each in (shown, messages))
-            self._events.emit(
+            self._settings.events.emit(
                 RequestPruned(
                     messages=len(omitted), before=before, after=after, by=by or ("render",)
                 )
@@ -530,7 +530,7 @@ class RequestBuilder:
                     model=target.model,
                     tokenizer=target.tokenizer,
                     tools=self.tools,
-                    defaults=self._defaults,
+                    defaults=self._settings.defaults,
                 ),
             )
         return self._renderer[1]
@@ -558,10 +558,6 @@ class RequestAdaptation:
     tokens: int = 0
     """The most tokens that it adds."""
 
-    def apply(self, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the messages as they are sent."""
-        return adapt_messages(messages, self.quirks, thinking=self.thinking)
-
 
 def find_adaptation(
     model: str, transcript: Transcript, checkpoint: str | None, *, tokenizer: Tokenizer
@@ -576,8 +572,7 @@ def find_adaptation(
     """
     payload = None if checkpoint is None else transcript.get(checkpoint).payload
     facts = payload.facts if isinstance(payload, Checkpoint) else dict[str, Json]()
-    is_own = facts.get("thinking_model") in {None, model}
-    thinking = thinking_from_json(facts) if is_own else None
+    thinking = thinking_from_json(facts) if facts.get("thinking_model") in {None, model} else None
     quirks = find_quirks(model)
     tokens = count_added_tokens(quirks, thinking=thinking, tokenizer=tokenizer) if checkpoint else 0
     return RequestAdaptation(quirks, thinking, tokens)

@@ -110,11 +110,12 @@ def build_announcement(
         lines.insert(0, "From now on there are these tools, too. Call them by their names:")
     if removed:
         lines.append(f"From now on there is no tool {', '.join(removed)}: do not call it.")
-    text = "\n".join(("<reminder>", *lines, "</reminder>"))
     return (
         CustomMessage(
             name=TOOLS_MESSAGE,
-            message=Message(role="user", content=(text,)),
+            message=Message(
+                role="user", content=("\n".join(("<reminder>", *lines, "</reminder>")),)
+            ),
             tools=tuple(after),
         )
         if lines
@@ -132,12 +133,17 @@ def find_asked(
     """
     at = next((at for at, item in enumerate(items) if item.entry_id == announcement), len(items))
     texts = [item.message.text for item in items[at + 1 :] if item.message.role != "tool"]
-    for name in names:
-        pattern = (
-            f"`{name}`"
-            if re.fullmatch("[A-Za-z]+", name)
-            else rf"(?<![\w-]){re.escape(name)}(?![\w-])"
-        )
-        if any(re.search(pattern, text) for text in texts):
-            return name
-    return None
+    patterns = {
+        name: f"`{name}`"
+        if re.fullmatch("[A-Za-z]+", name)
+        else rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+        for name in names
+    }
+    return next(
+        (
+            name
+            for name, pattern in patterns.items()
+            if any(re.search(pattern, text) for text in texts)
+        ),
+        None,
+    )

@@ -18,8 +18,8 @@ from typing import Self
 
 import attrs
 
-from promptkit.agent.settings import WindowSettings, check_origins, check_types
-from promptkit.agent.window.branches import Branches, find_branch
+from promptkit.agent.settings import WindowSettings, check_types
+from promptkit.agent.window.branches import find_branch
 from promptkit.agent.window.cache_misses import CacheMonitor, find_answered
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.prompt import ContextUsage, Prompt
@@ -69,11 +69,19 @@ from promptkit.compaction.policy.usage import (
 )
 from promptkit.compaction.pruning.media import SMALLEST_BODY, find_newest
 from promptkit.compaction.recall.tool import build_note
+from promptkit.compaction.run.branches import (
+    SummaryWriter,
+    handoff,
+    make_handoff_summarizer,
+    switch_branch,
+)
 from promptkit.compaction.run.compactor import MAX_LOOK_UP
 from promptkit.compaction.run.pins import UNPIN, find_marked, find_pin, list_pins, pin_entry
 from promptkit.compaction.run.replacement import count_pins
+from promptkit.compaction.run.reset import reset
 from promptkit.compaction.run.state import PendingRequest, RequestState, find_promotion
 from promptkit.compaction.storage import MemoryDirectory, MemoryExtractor
+from promptkit.compaction.summarizers.defaults import compute_max_summary_tokens
 from promptkit.compaction.summarizers.native import get_wire_format, make_portable
 from promptkit.elements.element import Child
 from promptkit.errors import (
@@ -81,7 +89,9 @@ from promptkit.errors import (
     ContextWindowFullError,
     InvalidArgumentError,
     NoPendingMessageError,
+    SummaryError,
     TranscriptError,
+    TurnInProgressError,
 )
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers import Model
@@ -96,6 +106,7 @@ from promptkit.tokens.models import model_name
 from promptkit.tools import AnyTool, tool_definitions
 from promptkit.transcript import (
     Entry,
+    EntryPayload,
     MessageEntry,
     Redactor,
     RequestBudget,
@@ -214,33 +225,37 @@ class ContextWindow:
             InvalidArgumentError: An argument has a value that it cannot have.
             TypeError: An argument has the wrong type.
         """
-        settings = WindowSettings(
-            instructions=instructions,
-            prompt=prompt,
-            tools=tools,
-            preset=preset,
-            policy=policy,
-            summarizer=summarizer,
-            keep=keep,
-            reduce=reduce,
-            media=media,
-            tokenizer=tokenizer,
-            hooks=hooks,
-            redactor=redactor,
-            events=events,
-            archives=archives,
-            promotions=promotions,
-            read_tool=read_tool,
-            carry=carry,
-            pin_marks=pin_marks,
-            recall_tokens=recall_tokens,
-            defaults=defaults,
-            freeze_tools=freeze_tools,
-            enabled=enabled,
-            rng=rng,
-            clock=clock,
+        self._open(
+            WindowSettings(
+                instructions=instructions,
+                prompt=prompt,
+                tools=tools,
+                preset=preset,
+                policy=policy,
+                summarizer=summarizer,
+                keep=keep,
+                reduce=reduce,
+                media=media,
+                tokenizer=tokenizer,
+                hooks=hooks,
+                redactor=redactor,
+                events=events,
+                archives=archives,
+                promotions=promotions,
+                read_tool=read_tool,
+                carry=carry,
+                pin_marks=pin_marks,
+                recall_tokens=recall_tokens,
+                defaults=defaults,
+                freeze_tools=freeze_tools,
+                enabled=enabled,
+                rng=rng,
+                clock=clock,
+            ),
+            model,
+            transcript,
+            budget,
         )
-        self._open(settings, model, transcript, budget)
 
     def __repr__(self) -> str:
         return describe(
@@ -280,20 +295,15 @@ class ContextWindow:
         self._media_checkpoint: str | None = None
         """The checkpoint for which the oldest pictures were left out."""
         tokenizer = settings.tokenizer or tokenizer_for(model_name(model))
-        resolved = resolve_budget(
-            budget, model=model_name(model), tokenizer=tokenizer, tools=settings.definitions
-        )
+        resolved = _resolve_budget(budget, model, tokenizer, settings.definitions)
         self.compaction: CompactionController = settings.build_controller(
             self.transcript,
             model,
             settings.build_context(model, resolved, tokenizer),
             self._count_fixed,
         )
-        if budget is None:
-            _check_known(model, resolved)
         self._learned = LearnedBudget(given=self.budget)
         self._holder: SummarizerContext | None = None
-        self._branches = Branches(self.compaction)
         self._requests = RequestBuilder(
             self.transcript,
             settings,
@@ -341,14 +351,13 @@ class ContextWindow:
         """
         view, budget, compaction = self.view, self.budget, self.compaction
         reading = compaction.usage()
-        parts = self._requests.measure(view, self._find_target())
         counted = (
             None
             if reading.counted_entry_id is None
             else self.transcript.get(reading.counted_entry_id).payload
         )
         return ContextUsage(
-            parts=parts,
+            parts=self._requests.measure(view, self._find_target()),
             reading=reading,
             messages=len(view.items),
             window=budget.window,
@@ -402,9 +411,15 @@ class ContextWindow:
             return None
         key = budget, compaction.warm
         if self._threshold is None or self._threshold[0] != key:
-            # the middle of a threshold that is drawn
-            policy = self._settings.preset.policy(lambda: 0.5)
-            self._threshold = (key, find_threshold(policy, budget, warm=compaction.warm))
+            self._threshold = (
+                key,
+                find_threshold(
+                    # the middle of a threshold that is drawn
+                    self._settings.preset.policy(lambda: 0.5),
+                    budget,
+                    warm=compaction.warm,
+                ),
+            )
         return self._threshold[1]
 
     def add(self, *messages: AnyMessage, origins: Sequence[object] | None = None) -> list[Entry]:
@@ -431,7 +446,6 @@ class ContextWindow:
                 call.
         """
         read, origins = read_messages(messages, origins)
-        check_origins(read, origins)
         if not read:
             return []
         entries = self.transcript.append_messages(*read)
@@ -466,13 +480,12 @@ class ContextWindow:
                 is not a message.
         """
         read, origins = read_messages(messages, origins)
-        check_origins(read, origins)
         branch = find_branch(self.transcript, read)
         common = branch.matched
         if origins is not None:
             self._remember_origins(branch.entries[:common], read[:common], origins[:common])
         if branch.leaf != self.transcript.leaf:
-            self._branches.rewind(branch.leaf, *branch.summaries)
+            self._rewind(branch.leaf, *branch.summaries)
         reply = (
             next((at for at in range(common, len(read)) if read[at].role == "assistant"), None)
             if self.compaction.state.pending is not None
@@ -680,10 +693,10 @@ class ContextWindow:
     def _pin_marked(self, entries: Sequence[Entry], messages: Sequence[Message]) -> None:
         """Pin the passages between the marks in messages of the user."""
         marks = self._settings.pin_marks
-        if marks is None:
-            return
         for entry, message in zip(entries, messages, strict=True):
-            for passage in find_marked(message.text, marks) if message.role == "user" else ():
+            for passage in (
+                find_marked(message.text, marks) if marks and message.role == "user" else ()
+            ):
                 try:
                     self.pin(entry.id, text=passage)
                 except InvalidArgumentError as error:
@@ -708,8 +721,20 @@ class ContextWindow:
             TurnInProgressError: Tool calls wait for results.
             TranscriptError: There is no entry with this id.
         """
-        self._branches.check_calls(abandon=abandon_calls)
-        return self._branches.rewind(to)
+        self._check_calls(abandon=abandon_calls)
+        return self._rewind(to)
+
+    def _rewind(self, to: str | None, *payloads: EntryPayload) -> Entry:
+        """Continue from an earlier entry, with entries after it."""
+        entry = self.transcript.rewind(to, *payloads)
+        self.compaction.on_branch_change("the conversation continues from another entry")
+        return entry
+
+    def _check_calls(self, *, abandon: bool) -> None:
+        """Raise TurnInProgressError if tool calls wait for results, which could not be added on another branch."""
+        waiting = () if abandon else self.pending_calls
+        if waiting:
+            raise TurnInProgressError(waiting=[f"{call.name} ({call.id})" for call in waiting])
 
     async def switch_branch(
         self,
@@ -737,10 +762,32 @@ class ContextWindow:
                 Nothing was changed.
             TranscriptError: There is no entry with this id.
         """
-        self._branches.check_calls(abandon=abandon_calls)
-        entry = await self._branches.switch(to, instructions=instructions, summarize=summarize)
+        self._check_calls(abandon=abandon_calls)
+        compactor = self.compaction.compactor
+        entry = await switch_branch(
+            self.transcript,
+            to,
+            writer=self._make_writer(compactor.summarizer) if summarize else None,
+            instructions=instructions,
+            hooks=compactor.hooks,
+        )
+        if entry is not None:
+            self.compaction.on_branch_change("the conversation continues on another branch")
         await self.wait_synced()
         return entry
+
+    def _make_writer(self, summarizer: Summarizer) -> SummaryWriter:
+        """Return what writes the summary of what the conversation leaves."""
+        compactor = self.compaction.compactor
+        return SummaryWriter(
+            summarizer=summarizer,
+            tools=compactor.tools,
+            redactor=compactor.redactor,
+            tokenizer=self.tokenizer,
+            seconds=self.compaction.wait_seconds,
+            events=compactor.events,
+            count_request=compactor.count_request,
+        )
 
     async def reset(
         self,
@@ -767,10 +814,15 @@ class ContextWindow:
         Raises:
             TurnInProgressError: Tool calls wait for results.
         """
-        self._branches.check_calls(abandon=abandon_calls)
-        entry = await self._branches.reset(
-            reason, extractor=extractor, memories=memories, move_to_archive=move_to_archive
+        self._check_calls(abandon=abandon_calls)
+        entry = await reset(
+            self.transcript,
+            reason=reason,
+            extractor=extractor,
+            memories=memories,
+            move_to_archive=move_to_archive,
         )
+        self.compaction.on_branch_change("the conversation was reset")
         await self.wait_synced()
         return entry
 
@@ -789,13 +841,25 @@ class ContextWindow:
             SummaryError: No document was written. Nothing was changed.
             TranscriptError: The store is not empty.
         """
-        last = self.last_request
         sync_later(store)
-        transcript = await self._branches.handoff(
+        context = self._settings.build_context(self.model, self.budget, self.tokenizer)
+        if context.model is None:
+            raise SummaryError(
+                reason="no_request",
+                detail="a handoff needs a model that writes it: give the window a model object.",
+            )
+        transcript = await handoff(
+            self.transcript,
+            self.view,
             goal,
             store,
-            context=self._settings.build_context(self.model, self.budget, self.tokenizer),
-            last_request=None if last is None else last.as_last_request(),
+            writer=attrs.evolve(
+                self._make_writer(make_handoff_summarizer(context, context.model)),
+                max_tokens=compute_max_summary_tokens(context.budget),
+                last_request=None
+                if self.last_request is None
+                else self.last_request.as_last_request(),
+            ),
         )
         window = self._reopen(
             self._settings if carries else attrs.evolve(self._settings, carry=None), transcript
@@ -843,12 +907,13 @@ class ContextWindow:
             raise TranscriptError(
                 "the store for the new conversation is not empty: pass an empty store."
             )
-        if instructions is not None:
-            settings = attrs.evolve(settings, instructions=instructions, prompt=None)
-        if tools is not None:
-            settings = attrs.evolve(settings, tools=tools)
         settings = attrs.evolve(
-            settings, hooks=self.compaction.compactor.hooks.fork(transcript), carry=None
+            settings,
+            instructions=settings.instructions if instructions is None else instructions,
+            prompt=settings.prompt if instructions is None else None,
+            tools=settings.tools if tools is None else tools,
+            hooks=self.compaction.compactor.hooks.fork(transcript),
+            carry=None,
         )
         return self._reopen(settings, transcript, model)
 
@@ -856,8 +921,13 @@ class ContextWindow:
         self, settings: WindowSettings, transcript: Transcript, model: str | Model | None = None
     ) -> Self:
         window = copy.copy(self)  # with what a subclass has besides
-        budget = self._learned.given if model is None else None
-        ContextWindow._open(window, settings, model or self.model, transcript, budget)
+        ContextWindow._open(
+            window,
+            settings,
+            model or self.model,
+            transcript,
+            self._learned.given if model is None else None,
+        )
         return window
 
     def replace_request(self, request: WindowRequest) -> WindowRequest:
@@ -911,7 +981,7 @@ class ContextWindow:
         model = None if sent is None else model_name(sent.model)
         budget = RequestBudget(window=self.budget.window, limit=self.budget.limit)
         missed = None if sent is None else self._explain_miss(sent, usage)
-        tools = self._find_unwritten_tools(sent)
+        tools = None if sent is None else self._find_unwritten_tools(sent.content.tools)
         (entry,) = self.transcript.append(
             MessageEntry(
                 message=message,
@@ -937,12 +1007,10 @@ class ContextWindow:
         return entry
 
     def _find_unwritten_tools(
-        self, sent: PendingRequest | None
+        self, tools: tuple[ToolDefinition, ...]
     ) -> tuple[ToolDefinition, ...] | None:
         """Return the tools of a request if the transcript does not have them since the last checkpoint, and note that it does now."""
-        if sent is None:
-            return None
-        (checkpoint_id, written), tools = self._written_tools, sent.content.tools
+        checkpoint_id, written = self._written_tools
         is_written = tools == written and (not tools or checkpoint_id == self.view.checkpoint_id)
         self._written_tools = self.view.checkpoint_id, tools
         return None if is_written else tools
@@ -1054,8 +1122,11 @@ class ContextWindow:
     def _update_budget(
         self, budget: ContextBudget, *, holder: SummarizerContext | None = None
     ) -> None:
-        context = self._settings.build_context(self.model, budget, self.tokenizer)
-        self._settings.update_budget(self.compaction, context, holder=holder)
+        self._settings.update_budget(
+            self.compaction,
+            self._settings.build_context(self.model, budget, self.tokenizer),
+            holder=holder,
+        )
 
     def _apply(self, learned: LearnedBudget, why: str) -> None:
         """Continue with what was learned of the budget, and report a changed limit."""
@@ -1127,11 +1198,7 @@ class ContextWindow:
         """
         name = model_name(model)
         tokenizer = self._settings.tokenizer or tokenizer_for(name)
-        resolved = resolve_budget(
-            budget, model=name, tokenizer=tokenizer, tools=self._requests.tools
-        )
-        if budget is None:
-            _check_known(model, resolved)
+        resolved = _resolve_budget(budget, model, tokenizer, self._requests.tools)
         self.transcript.append(Setting(name=MODEL_SETTING, value=name))
         make_portable(self.transcript, provider=get_wire_format(model), model=name)
         context = self._settings.build_context(model, resolved, tokenizer)
@@ -1190,9 +1257,6 @@ class ContextWindow:
         if tools.given == tools.offered == tools.announced:
             return
         why = None if tools.given == tools.offered else self._find_reason_to_offer(tools)
-        told = ToolsChanged(
-            change=describe_tool_changes(tools.offered, tools.given), offered=True, why=why or ""
-        )
         if why is not None:
             self._offer(tools.offer())
         elif tools.given == tools.announced or self.pending_calls:
@@ -1200,13 +1264,18 @@ class ContextWindow:
         else:
             announcement = build_announcement(tools.announced, tools.given)
             entry = None if announcement is None else self.transcript.append(announcement)[0]
-            why = "requests up to the next checkpoint begin with the tools of before"
-            told = attrs.evolve(told, offered=False, why=why)
             self._tools = attrs.evolve(
                 tools, announced=tools.given, announcement=None if entry is None else entry.id
             )
         if tools.sent:
-            self._settings.events.emit(told)
+            waits = "requests up to the next checkpoint begin with the tools of before"
+            self._settings.events.emit(
+                ToolsChanged(
+                    change=describe_tool_changes(tools.offered, tools.given),
+                    offered=why is not None,
+                    why=waits if why is None else why,
+                )
+            )
 
     def _find_reason_to_offer(self, tools: ToolList) -> str | None:
         """Return why the next request may offer the given tools; None: they have to wait."""
@@ -1363,13 +1432,22 @@ def sync_later(store: TranscriptStore, *, later: bool = True) -> SyncingStore | 
     return store
 
 
-def _check_known(model: str | Model, budget: ContextBudget) -> None:
-    """Warn, once for each name, of a model whose window is unknown.
+def _resolve_budget(
+    budget: int | str | ContextBudget | None,
+    model: str | Model,
+    tokenizer: Tokenizer,
+    tools: Sequence[ToolDefinition],
+) -> ContextBudget:
+    """Return what requests to a model may take, and warn, once for each name, of a model whose window is unknown.
 
     A model without a provider, such as a scripted one, has none.
     """
-    if budget.limit is None and getattr(model, "provider", model) is not None:
-        _warn_of_unknown(model_name(model))
+    name = model_name(model)
+    resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=tools)
+    is_unknown = budget is None and resolved.limit is None
+    if is_unknown and getattr(model, "provider", model) is not None:
+        _warn_of_unknown(name)
+    return resolved
 
 
 @cache

@@ -12,10 +12,10 @@ from promptkit.errors import InvalidArgumentError
 from promptkit.messages import Message, OpaquePart, Usage, as_mapping, as_wire_object
 from promptkit.providers import Reply
 from promptkit.providers.anthropic.api import FINISHES, count_thinking, read_usage
-from promptkit.providers.model import count_reasoning
+from promptkit.providers.model import as_tokens, count_reasoning
 from promptkit.providers.openai.api import parse_chat_reply, parse_responses_reply
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
-from promptkit.wire.parts import WireMessage, WireRecord, find_format
+from promptkit.wire.parts import WireMessage, find_format
 
 AnyMessage: TypeAlias = Message | WireMessage
 """A message, or one of a provider: a dict or an SDK object."""
@@ -25,6 +25,7 @@ AnyReply: TypeAlias = Reply | Message | WireMessage
 
 # Any: the readers share the parameter that is passed here, and differ in others
 _READERS: Mapping[str, Callable[[Any], list[Message]]] = {
+    "": list,  # promptkit's own messages
     "chat": messages_from_chat,
     "responses": messages_from_responses,
     "anthropic": messages_from_anthropic,
@@ -40,21 +41,22 @@ def read_messages(
     message: some of Anthropic's and of the Responses API are several messages, or parts of one.
 
     Raises:
-        InvalidArgumentError: A dict or an SDK object is not a message.
+        InvalidArgumentError: A dict or an SDK object is not a message, or there is a wrong number of
+            `origins`.
         TypeError: A value is neither a message nor one of these.
     """
-    messages: list[Message] = []
-    for name, group in groupby(values, _find_format):
-        if name:
-            messages += _READERS[name](group)
-        else:
-            messages += (value for value in group if isinstance(value, Message))
+    groups = groupby(values, _find_format)
+    messages = [message for name, group in groups for message in _READERS[name](group)]
     if (
         origins is None
         and len(messages) == len(values)
         and any(not isinstance(value, Message) for value in values)
     ):
         origins = values
+    if origins is not None and len(origins) != len(messages):
+        raise InvalidArgumentError(
+            f"origins must have one object for each message: {len(messages)} messages have {len(origins)} origins."
+        )
     return messages, origins
 
 
@@ -101,15 +103,18 @@ def read_reply(
         case {"output": list(items)}:
             reply = parse_responses_reply(record, model)
             if _are_accepted(items, stored=record.get("store") is True):
-                reply = _keep_all(
-                    reply, "responses", items, reasoning=_read_reasoning_tokens(record)
-                )
+                details = as_mapping(as_mapping(record.get("usage")).get("output_tokens_details"))
+                reasoning = as_tokens(details.get("reasoning_tokens"))
+                reply = _keep_all(reply, "responses", items, reasoning=reasoning)
         case {"role": "assistant"}:
             messages, _ = read_messages([record], None)
-            reason = record.get("stop_reason")
-            finish = FINISHES.get(reason) if isinstance(reason, str) else None
-            answered = count_thinking(messages[0], as_mapping(record.get("usage")))
-            return answered, usage or _read_usage(record), finish
+            reason, reported = record.get("stop_reason"), as_mapping(record.get("usage"))
+            has_usage = isinstance(reported.get("input_tokens"), int)
+            return (
+                count_thinking(messages[0], reported),
+                usage or (read_usage(reported) if has_usage else None),
+                FINISHES.get(reason) if isinstance(reason, str) else None,
+            )
         case _:
             pass
     if isinstance(reply, Reply):
@@ -137,17 +142,10 @@ def _keep_all(
         return reply
     if len(messages) != 1:
         return reply
-    (message,) = messages
     counted = count_reasoning(
-        message, reasoning, lambda part: as_mapping(part.value).get("type") == "reasoning"
+        messages[0], reasoning, lambda part: as_mapping(part.value).get("type") == "reasoning"
     )
     return attrs.evolve(reply, message=counted)
-
-
-def _read_reasoning_tokens(record: WireRecord) -> int:
-    details = as_mapping(as_mapping(record.get("usage")).get("output_tokens_details"))
-    tokens = details.get("reasoning_tokens")
-    return tokens if isinstance(tokens, int) else 0
 
 
 def _are_accepted(items: Sequence[object], *, stored: bool) -> bool:
@@ -159,15 +157,13 @@ def _are_accepted(items: Sequence[object], *, stored: bool) -> bool:
     )
 
 
-def is_recorded(recorded: Message | None, message: Message) -> bool:
+def is_recorded(recorded: Message, message: Message) -> bool:
     """Return whether a recorded message is a message that a caller passes again.
 
     Only a reply tells the tokens of its opaque parts.
     """
     return recorded == message or (
-        recorded is not None
-        and recorded.role == message.role
-        and _forget_tokens(recorded) == _forget_tokens(message)
+        recorded.role == message.role and _forget_tokens(recorded) == _forget_tokens(message)
     )
 
 
@@ -179,9 +175,3 @@ def _forget_tokens(message: Message) -> Message:
             for part in message.content
         ],
     )
-
-
-def _read_usage(record: WireRecord) -> Usage | None:
-    """Read the usage that a reply of Anthropic reports. None if it has no input tokens."""
-    usage = as_mapping(record.get("usage"))
-    return read_usage(usage) if isinstance(usage.get("input_tokens"), int) else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TypeAlias
 
 from rich.cells import cell_len
@@ -19,7 +18,6 @@ from promptkit.cli.output.terminal import (
     print_table,
 )
 from promptkit.lab.replay import FileResult, PolicyResult, ReplayOptions
-from promptkit.tokens import BilledTokens
 
 LEGEND = (
     ("budget", "tokens that the prompt may have"),
@@ -286,7 +284,10 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             True,
             lambda each: (
                 _format_tokens(each.totals.requests_billed.input_tokens),
-                format_share(_find_cached_share(each.totals.requests_billed)),
+                format_share(
+                    each.totals.requests_billed.cached_tokens
+                    / max(1, each.totals.requests_billed.input_tokens)
+                ),
             ),
         ),
         (
@@ -314,7 +315,7 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             lambda each: (f"{each.price_with_lookups:,.3f}",),
         ),
         *(
-            (name, meaning, True, partial(_format_shown, name=name))
+            (name, meaning, True, lambda each, name=name: (format_share(each.shown[name]),))
             for name, meaning in SHOWN.items()
         ),
         (
@@ -332,14 +333,6 @@ def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
             ),
         ),
     )
-
-
-def _find_cached_share(billed: BilledTokens) -> float:
-    return billed.cached_tokens / billed.input_tokens if billed.input_tokens else 0.0
-
-
-def _format_shown(result: PolicyResult, name: str) -> tuple[str]:
-    return (format_share(result.shown[name]),)
 
 
 def _red_if_any(count: int) -> Text:

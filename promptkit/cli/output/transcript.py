@@ -167,20 +167,19 @@ def _print_entries(
     before: str | None = None
     for at, item in enumerate(items):
         entry = item.entry
+        previous, before = before, entry.id
         if at in hidden:
             if at == hidden[-1]:
                 click.echo(f"{'…':>7}  {len(hidden):,} more entries; --full shows them")
-            before = entry.id
             continue
         if item.archive != archive:
             archive = item.archive
             click.echo(f"{'':7}  {f'in {archive}' if archive else 'in the file itself'}:")
         parent = outline.tree.parents[entry.id]
-        if parent != before:
+        if parent != previous:
             click.echo(
                 f"{'':7}  after {short_id(parent)}:" if parent else f"{'':7}  a new conversation:"
             )
-        before = entry.id
         mark = "*" if path is not None and entry.id in path else " "
         start = f"{item.line:>6}{mark} {short_id(entry.id):<8}  {entry_role(entry):<10}  "
         if fold is not None:

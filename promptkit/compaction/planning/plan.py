@@ -10,6 +10,7 @@ from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.messages import Json, Message, ToolDefinition, Usage
 from promptkit.providers import Model
+from promptkit.rendering import Rendered
 from promptkit.reprs import describe_fields
 from promptkit.transcript import Redactor, ViewItem
 from promptkit.transcript.log.entries import Author
@@ -98,6 +99,12 @@ class SummaryTask:
     """Maximum length of the summary."""
     instructions: str | None = None
     """Instructions of the user for the summary."""
+    complaint: str | None = attrs.field(default=None, eq=False)
+    """What was wrong with the summary that was written before. It follows the same request as a message of its own."""
+    rendered: list[tuple[object, SummaryTask, Rendered]] = attrs.field(
+        factory=list[tuple[object, "SummaryTask", "Rendered"]], repr=False, eq=False
+    )
+    """The summarizer that was asked last, its task and its request, which a complaint follows as it is."""
     last_request: LastRequest | None = None
     tools: Sequence[ToolDefinition] = ()
     """The tools of the conversation."""

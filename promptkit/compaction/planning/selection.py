@@ -8,6 +8,7 @@ them is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
+from itertools import accumulate, takewhile
 from typing import TypeAlias
 
 import attrs
@@ -285,12 +286,9 @@ class _Cutter:
         places = [at for at in find_open_user_requests(self.items) if at < cut]
         if max_tokens is None:
             return places
-        left = max_tokens
-        for number, at in enumerate(reversed(places)):
-            left -= self.count(self.items[at].message)
-            if left < 0 and number:
-                return places[-number:]
-        return places
+        sums = accumulate(self.count(self.items[at].message) for at in reversed(places))
+        fitting = sum(1 for _ in takewhile(max_tokens.__ge__, sums))
+        return places[-max(1, fitting) :]
 
     def find_turn_start(self, cut: int) -> int:
         """Return the start of the turn that a cut splits, or the cut itself if it splits none."""

@@ -79,25 +79,22 @@ async def run_in_worker(function: Callable[P, T], *args: P.args, **kwargs: P.kwa
     return await loop.run_in_executor(worker, call)
 
 
-class _Turns:
-    """The callers of `take_turn` in one event loop."""
-
-    def __init__(self) -> None:
-        self.taken = False
-        self.waiting: deque[asyncio.Future[None]] = deque()
-
-    def pass_on(self) -> None:
-        """Give the turn to the next one that waits."""
-        while self.waiting:
-            future = self.waiting.popleft()
-            if not future.done():
-                future.set_result(None)
-                asyncio.get_running_loop().call_soon(self.pass_on)
-                return
-        self.taken = False
+_waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None]]] = (
+    WeakKeyDictionary()
+)
+"""The callers of `take_turn` that wait, for each event loop in which the turn is taken."""
 
 
-_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+def _pass_turn(loop: asyncio.AbstractEventLoop) -> None:
+    """Give the turn to the next one that waits."""
+    waiting = _waiting[loop]
+    while waiting:
+        future = waiting.popleft()
+        if not future.done():
+            future.set_result(None)
+            loop.call_soon(_pass_turn, loop)
+            return
+    del _waiting[loop]
 
 
 async def take_turn() -> None:
@@ -107,14 +104,14 @@ async def take_turn() -> None:
     together. A single one does not wait.
     """
     loop = asyncio.get_running_loop()
-    turns = _turns.setdefault(loop, _Turns())
-    if turns.taken:
-        future: asyncio.Future[None] = loop.create_future()
-        turns.waiting.append(future)
-        await future
+    waiting = _waiting.get(loop)
+    if waiting is None:
+        _waiting[loop] = deque()
+        loop.call_soon(_pass_turn, loop)
     else:
-        turns.taken = True
-        loop.call_soon(turns.pass_on)
+        future: asyncio.Future[None] = loop.create_future()
+        waiting.append(future)
+        await future
 
 
 async def run_in_turns(

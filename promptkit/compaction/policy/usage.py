@@ -81,17 +81,13 @@ class UsageReading:
     answered: the provider may have cut it."""
 
     @property
-    def calibrated(self) -> int:
-        """The local count, corrected by the factor: an estimate of the provider's count."""
-        return math.ceil(self.local * self.factor)
-
-    @property
     def tokens(self) -> int:
         """The size to decide by.
 
         It is never less than the local count, so that a wrong provider count cannot hide growth.
         """
-        return max(self.local, self.calibrated if self.provider is None else self.provider)
+        estimate = math.ceil(self.local * self.factor)
+        return max(self.local, estimate if self.provider is None else self.provider)
 
 
 class WindowUsage:
@@ -133,7 +129,8 @@ class WindowUsage:
         self._view = view
         self._changed = changed
         self._rendered_tokens = 0
-        self._meter = UsageMeter(tokenizer, model=model, sizer=sizer)
+        self.meter = UsageMeter(tokenizer, model=model, sizer=sizer)
+        """Counts messages, each once while it stays in the view."""
         self._stale_leaf: str | None = None
         """Counts up to this entry belong to requests whose view was changed before the reply
         came."""
@@ -144,7 +141,7 @@ class WindowUsage:
 
         `fixed_tokens` is measured again at the next render.
         """
-        self._meter = UsageMeter(tokenizer, model=self._meter.model)
+        self.meter = UsageMeter(tokenizer, model=self.meter.model)
         self._cached = None
 
     @property
@@ -162,7 +159,7 @@ class WindowUsage:
         if self._cached is None or self._cached[0] is not view or self._cached[1] != key:
             path = self._transcript.path()
             stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
-            read = self._meter.read(
+            read = self.meter.read(
                 path if stale is None else path[stale + 1 :],
                 view,
                 fixed_tokens=self.fixed_tokens,
@@ -199,7 +196,7 @@ class WindowUsage:
     def add_request(self, rereading: Rereading, *, checkpoint_id: str | None) -> Rereading:
         """Add the last request, whose reply is in the transcript: by the provider's count, or else by the local one."""
         path = self._transcript.path()
-        counts = iter_provider_counts(path, model=self._meter.model)
+        counts = iter_provider_counts(path, model=self.meter.model)
         newest = next(counts, None)
         # without a first request the conversation was opened again: its requests are in the
         # transcript
@@ -213,11 +210,6 @@ class WindowUsage:
         if newest is not None and newest.entry_id == path[-1].id:
             tokens, cached = newest.usage.input_tokens, newest.usage.cached_tokens > 0
         return rereading.after_request(tokens, cached=cached, checkpoint_id=checkpoint_id)
-
-    @property
-    def sizer(self) -> Sizer:
-        """Counts messages, each once while it stays in the view."""
-        return self._meter.sizer
 
 
 class UsageMeter:

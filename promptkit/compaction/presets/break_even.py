@@ -24,7 +24,7 @@ from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.pruning.tool_outputs import ReduceToolResults
 from promptkit.compaction.run.replacement import Replacement
 from promptkit.tokens import ContextBudget, Price, PriceError, read_prices
-from promptkit.tokens.models import cache_minimum
+from promptkit.tokens.models import describe_model
 
 QUESTION_TOKENS = 600
 """Tokens of the question that requests a summary."""
@@ -128,7 +128,8 @@ def compact_at_break_even(  # noqa: PLR0913  # the figures of the rule
         )
         after = summary + PREFACE_TOKENS + state.request_tokens + beside_tokens(state.budget)
         if state.tokens <= max(
-            state.fixed_tokens + after, cache_minimum(state.model) if state.model else 0
+            state.fixed_tokens + after,
+            describe_model(state.model).cache_minimum if state.model else 0,
         ):
             return None
         price = ratios or find_ratios(state.model or "")

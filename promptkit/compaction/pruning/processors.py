@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from operator import attrgetter, is_
+from operator import is_
 from typing import TypeAlias
 
 import attrs
@@ -115,7 +115,7 @@ class ViewProcessor:
 
     def _strip_reasoning(self, view: TranscriptView, model: str | None) -> TranscriptView:
         """Return a view without the reasoning that other models sealed; the same view if it has none."""
-        if model is None or {None, model}.issuperset(map(attrgetter("model"), view.items)):
+        if model is None or view.models <= {None, model}:
             return view
         items = [
             item if item.model in {None, model} else self._strip_item(item) for item in view.items

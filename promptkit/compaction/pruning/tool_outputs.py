@@ -9,13 +9,11 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from operator import is_
 from typing import TypeAlias
 
 import attrs
 
 from promptkit.compaction.planning.blocks import (
-    count_unchanged,
     find_last_user_request,
     group_blocks,
     is_missing_result,
@@ -453,6 +451,8 @@ class CappedView:
         self._limits = limits or ResultLimits()
         self._builder = ViewBuilder()
         self._source = self._view = TranscriptView()
+        self._unchanged = 0
+        """The number of items at the start of the view that no build since has changed."""
         self._tools: dict[str | None, str] = {}
         """The name of the tool by the id of each call of the view. If ids repeat, the newest call
         counts."""
@@ -461,6 +461,7 @@ class CappedView:
         """Use the tokenizer and the limit (tokens) of another model. None: only tools have limits."""
         self._tokenizer, self._result_tokens = tokenizer, result_tokens
         self._source = self._view = TranscriptView()
+        self._unchanged = 0
 
     def get_unread(self, path: Sequence[Entry]) -> Sequence[Entry]:
         """Return the entries of a path that were not in the view that was built last."""
@@ -485,13 +486,19 @@ class CappedView:
 
     def build_view(self, path: Sequence[Entry]) -> TranscriptView:
         """Build the view of a path, root first."""
-        source = self._builder.build(path)
+        source = self._build(path)
         if self._result_tokens is None and not self._limits.by_tool and self._limits.tools is None:
             return source
         if source is not self._source:
             self._view = self._update(source)
-            self._source = source
+            self._source, self._unchanged = source, len(source.items)
         return self._view
+
+    def _build(self, path: Sequence[Entry]) -> TranscriptView:
+        """Build the view of a path without limits."""
+        source = self._builder.build(path)
+        self._unchanged = min(self._unchanged, self._builder.kept)
+        return source
 
     def find_cut_markers(self, path: Sequence[Entry]) -> dict[str, str]:
         """Return the markers for tool results that a request truncates further, by the ids of their calls.
@@ -500,7 +507,7 @@ class CappedView:
         """
         tools: dict[str, str] = {}
         rests: dict[str, str | None] = {}
-        for item in self._builder.build(path).items:
+        for item in self._build(path).items:
             message = item.message
             tools.update((call.id, call.name) for call in message.tool_calls)
             if message.role == "tool" and message.tool_call_id is not None:
@@ -511,7 +518,7 @@ class CappedView:
     def _update(self, source: TranscriptView) -> TranscriptView:
         """Truncate the results of a view. Items at its start that have not changed are taken from the previous view."""
         items = source.items
-        same = count_unchanged(self._source.items, items, is_)
+        same = self._unchanged
         if same and items[same - 1].message.role == "user":
             same -= 1  # another message may follow it now
         capped = [*self._view.items[:same], *items[same:]]

@@ -60,14 +60,6 @@ class Background:
             return "running"
         return "failed" if _get_draft(self._task) is None else "ready"
 
-    @property
-    def error(self) -> BaseException | None:
-        """The error that the pass raised, or None."""
-        task = self._task
-        if task is None or not self._ended:
-            return None
-        return asyncio.CancelledError() if task.cancelled() else task.exception()
-
     def start(self, work: Work, plan: Plan) -> bool:
         """Start a pass as a task of the running loop.
 
@@ -106,18 +98,15 @@ class Background:
             task.cancel()
         return None
 
-    async def close(self, seconds: float = CLOSE_SECONDS) -> DraftSummary | None:
+    async def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Cancel the pass and wait until all cancelled work has ended, at most `seconds`.
-
-        Returns the unused result, as `cancel` does.
 
         No pass can be started afterwards.
         """
         self._closed = True
-        draft = self.cancel()
+        self.cancel()
         if self._ending:
             await asyncio.wait(set(self._ending), timeout=seconds)
-        return draft
 
     def _on_end(self, task: DraftTask) -> None:
         self._ending.discard(task)

@@ -94,8 +94,9 @@ class SummaryWriter:
         self, trigger: str, transcript: Transcript, plan: Plan, before: UsageByPart
     ) -> SummaryProgress:
         """Report that a summary is started, and the size of the next request before it."""
-        conversation = get_conversation_id(transcript)
-        progress = SummaryProgress(events=self.events, trigger=trigger, conversation=conversation)
+        progress = SummaryProgress(
+            events=self.events, trigger=trigger, conversation=get_conversation_id(transcript)
+        )
         progress.report_start(plan, before)
         return progress
 

@@ -253,7 +253,7 @@ class CompactionController:
     @property
     def sizer(self) -> Sizer:
         """Counts messages with the tokenizer of the state, each once while it stays in the view."""
-        return self._window.sizer
+        return self._window.meter.sizer
 
     def usage(self) -> UsageReading:
         """Measure how much of the context window the next request takes."""

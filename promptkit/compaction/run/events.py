@@ -132,8 +132,15 @@ def logging_subscriber(logger: logging.Logger) -> Subscriber:
     return write
 
 
-@attrs.frozen(kw_only=True)
-class DecisionMade:
+@attrs.frozen
+class _Event:
+    """The representation of events. Classes with `repr=False` inherit it."""
+
+    __repr__ = describe_fields
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class DecisionMade(_Event):
     """The policy made a decision."""
 
     decision: str
@@ -149,11 +156,9 @@ class DecisionMade:
     warm: bool | None = None
     """Whether the provider's prompt cache was assumed to be warm, where that matters."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
-class CompactionStarted:
+@attrs.frozen(kw_only=True, repr=False)
+class CompactionStarted(_Event):
     """A compaction has started, or the summary of a branch or for a handoff.
 
     Exactly one of the events committed, failed, cancelled and discarded follows.
@@ -171,11 +176,9 @@ class CompactionStarted:
     conversation: str | None = None
     """The id of the conversation: that of its first entry. A fork has the id of its original."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
-class _CompactionStep:
+@attrs.frozen(kw_only=True, repr=False)
+class _CompactionStep(_Event):
     """What the events after the start of a compaction have in common."""
 
     number: int
@@ -189,7 +192,7 @@ class _CompactionStep:
     None: no model was asked, or the provider reported nothing."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class CompactionCommitted(_CompactionStep):
     """The summary was written: a checkpoint, the summary of a branch, or the document of a handoff.
 
@@ -225,10 +228,8 @@ class CompactionCommitted(_CompactionStep):
     summary: str = attrs.field(default="", repr=False)
     """The text of the summary. Logs and traces leave it out."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class CompactionFailed(_CompactionStep):
     """No summary was made, or the checkpoint could not be written. The transcript is unchanged."""
 
@@ -237,10 +238,8 @@ class CompactionFailed(_CompactionStep):
     detail: str
     """The error's text."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class SummaryAttemptFailed(_CompactionStep):
     """A summarizer was asked and made no summary. The next one is tried, if there is one."""
 
@@ -251,27 +250,21 @@ class SummaryAttemptFailed(_CompactionStep):
     detail: str
     """The error's text."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class CompactionCancelled(_CompactionStep):
     """The compaction was cancelled. The transcript is unchanged."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class SummaryDiscarded(_CompactionStep):
     """A summary was made and is not used, because the conversation changed or is small enough again."""
 
     reason: str
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
-class RequestPruned:
+@attrs.frozen(kw_only=True, repr=False)
+class RequestPruned(_Event):
     """A request was made smaller without a summary: messages were omitted or shortened.
 
     The transcript keeps them in full.
@@ -287,11 +280,9 @@ class RequestPruned:
     """The names of the functions that made it smaller, such as `truncate_history`. `render`: the
     prompt's own pruning."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
-class WindowLearned:
+@attrs.frozen(kw_only=True, repr=False)
+class WindowLearned(_Event):
     """The limit of requests has changed, because the provider refused one as too large, or because requests succeeded since.
 
     Limits are tokens of the input of a request. None: unknown.
@@ -301,8 +292,6 @@ class WindowLearned:
     after: int | None
     why: str
     """The reason, as one clause."""
-
-    __repr__ = describe_fields
 
 
 @attrs.frozen(kw_only=True)
@@ -327,8 +316,8 @@ class TurnStarted:
     """The id of the conversation, as in `CompactionStarted`."""
 
 
-@attrs.frozen(kw_only=True)
-class _Ended:
+@attrs.frozen(kw_only=True, repr=False)
+class _Ended(_Event):
     """What the ends of turns, requests and tool calls have in common."""
 
     number: int
@@ -337,7 +326,7 @@ class _Ended:
     """The time that it took."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class TurnEnded(_Ended):
     """A turn has ended, with the model's last reply, an error or a cancellation."""
 
@@ -348,11 +337,9 @@ class TurnEnded(_Ended):
     error: str | None = None
     """The class name of what the turn raised. None: it ended with the model's reply."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
-class RequestSent:
+@attrs.frozen(kw_only=True, repr=False)
+class RequestSent(_Event):
     """A request was sent to a model: by a session, or for a summary.
 
     `ReplyReceived` or `RequestFailed` follows.
@@ -374,10 +361,8 @@ class RequestSent:
     messages: tuple[Message, ...] = attrs.field(default=(), repr=False)
     tools: tuple[ToolDefinition, ...] = attrs.field(default=(), repr=False)
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ReplyReceived(_Ended):
     """The model has replied."""
 
@@ -388,10 +373,8 @@ class ReplyReceived(_Ended):
     """The provider's name for the request, where it gave one."""
     message: Message | None = attrs.field(default=None, repr=False)
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class RequestFailed(_Ended):
     """A request ended without a reply: with an error, a time limit or a cancellation."""
 
@@ -400,11 +383,9 @@ class RequestFailed(_Ended):
     detail: str = ""
     """The error's text."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
-class ToolCalled:
+@attrs.frozen(kw_only=True, repr=False)
+class ToolCalled(_Event):
     """A session runs a tool call. `ToolReturned` follows."""
 
     number: int
@@ -417,10 +398,8 @@ class ToolCalled:
     arguments: str = attrs.field(default="", repr=False)
     """The arguments as JSON."""
 
-    __repr__ = describe_fields
 
-
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ToolReturned(_Ended):
     """A tool call has ended."""
 
@@ -429,8 +408,6 @@ class ToolReturned(_Ended):
     otherwise. None: the tool has a result."""
     result: str = attrs.field(default="", repr=False)
     """The text of the result."""
-
-    __repr__ = describe_fields
 
 
 Event: TypeAlias = (

@@ -136,20 +136,16 @@ class HookChain(CompactionHooks):
     async def _combine(
         self, ask: Callable[[CompactionHooks], Awaitable[PreCompactResult]]
     ) -> PreCompactResult:
-        summary = None
-        added: list[str] = []
-        data: dict[str, Json] = {}
-        known: list[str] = []
+        results: list[PreCompactResult] = []
         for hooks in self._hooks:
-            result = await ask(hooks)
-            if result.cancel:
-                return result
-            summary = summary or result.summary
-            added += result.instructions
-            data |= result.data
-            known += result.known_memories
+            results.append(await ask(hooks))
+            if results[-1].cancel:
+                return results[-1]
         return PreCompactResult(
-            summary=summary, instructions=tuple(added), known_memories=tuple(known), data=data
+            summary=next((each.summary for each in results if each.summary), None),
+            instructions=tuple(text for each in results for text in each.instructions),
+            known_memories=tuple(text for each in results for text in each.known_memories),
+            data={key: value for each in results for key, value in each.data.items()},
         )
 
     async def post_compact(self, checkpoint: Entry) -> None:

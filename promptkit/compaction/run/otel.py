@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import Meter
     from opentelemetry.trace import Span, Tracer
 
-    Attributes = dict[str, str | int | float | bool | Sequence[str]]
+    Value = str | int | float | bool | Sequence[str]
+    Attributes = dict[str, Value]
+    Known = Mapping[str, Value | None]  # None: there is no such attribute
 
 OUTCOMES: Mapping[type, str] = {
     CompactionCommitted: "committed",
@@ -171,34 +173,26 @@ class _Recorder:
             case RequestSent():
                 self._start_request(event)
             case ToolCalled():
-                named = {
-                    "gen_ai.tool.name": event.name,
-                    "gen_ai.tool.call.id": event.call_id,
-                    "gen_ai.tool.type": "function",
-                }
-                described = (
-                    {}
-                    if event.description is None
-                    else {"gen_ai.tool.description": event.description}
-                )
-                texts = {"gen_ai.tool.call.arguments": event.arguments} if self._content else {}
-                attributes = {
-                    **_name_operation("execute_tool", event.conversation),
-                    **named,
-                    **described,
-                    **texts,
-                }
                 self._start(
                     "tool",
                     event.number,
                     f"execute_tool {event.name}",
-                    attributes,
+                    {
+                        **_name_operation("execute_tool", event.conversation),
+                        "gen_ai.tool.name": event.name,
+                        "gen_ai.tool.call.id": event.call_id,
+                        "gen_ai.tool.type": "function",
+                        "gen_ai.tool.description": event.description,
+                        "gen_ai.tool.call.arguments": event.arguments if self._content else None,
+                    },
                 )
             case CompactionStarted():
-                attributes = _select_attributes(event)
-                if event.conversation is not None:
-                    attributes["gen_ai.conversation.id"] = event.conversation
-                self._start("compaction", event.number, SPAN, attributes)
+                self._start(
+                    "compaction",
+                    event.number,
+                    SPAN,
+                    {**_select_attributes(event), "gen_ai.conversation.id": event.conversation},
+                )
             case TurnEnded():
                 self._end(
                     "turn",
@@ -212,18 +206,22 @@ class _Recorder:
             case RequestFailed():
                 self._end("request", event.number, {}, seconds=event.seconds, error=event.error)
             case ToolReturned():
-                result: Attributes = (
-                    {"gen_ai.tool.call.result": event.result}
-                    if self._content and event.result
-                    else {}
+                result = event.result if self._content and event.result else None
+                self._end(
+                    "tool",
+                    event.number,
+                    {"gen_ai.tool.call.result": result},
+                    seconds=event.seconds,
+                    error=event.error,
                 )
-                self._end("tool", event.number, result, seconds=event.seconds, error=event.error)
             case SummaryAttemptFailed():
                 opened = self._open.get(("compaction", event.number))
                 if opened is not None:
                     opened.span.add_event(
                         f"{PREFIX}summary_attempt_failed",
-                        {**_select_attributes(event), **_describe_usage(event.usage)},
+                        _drop_missing(
+                            {**_select_attributes(event), **_describe_usage(event.usage)}
+                        ),
                     )
             case DecisionMade(decision="NoAction"):
                 pass  # most decisions are of this kind, and they change nothing
@@ -241,45 +239,23 @@ class _Recorder:
                 self._end_compaction(event)
 
     def _start_request(self, event: RequestSent) -> None:
-        attributes = _name_operation("chat", event.conversation)
-        attributes["gen_ai.provider.name"] = event.provider or UNKNOWN_PROVIDER
-        attributes["gen_ai.request.model"] = event.model
-        attributes["gen_ai.conversation.compacted"] = event.compacted
-        if event.tokens is not None:
-            attributes[f"{PREFIX}tokens"] = event.tokens
-        if self._content:
-            instructions = [
-                part
-                for message in event.messages
-                if message.role == "system"
-                for part in _describe_parts(message)
-            ]
-            attributes["gen_ai.input.messages"] = _to_json(
-                [_describe_message(each) for each in event.messages if each.role != "system"]
-            )
-            if instructions:
-                attributes["gen_ai.system_instructions"] = _to_json(instructions)
-            if event.tools:
-                attributes["gen_ai.tool.definitions"] = _to_json(
-                    [
-                        {"type": "function", "name": tool.name, "description": tool.description}
-                        for tool in event.tools
-                    ]
-                )
-        parent = (
-            None if event.compaction is None else self._open.get(("compaction", event.compaction))
+        around = event.compaction
+        self._start(
+            "request",
+            event.number,
+            f"chat {event.model}",
+            {
+                **_name_operation("chat", event.conversation),
+                "gen_ai.provider.name": event.provider or UNKNOWN_PROVIDER,
+                "gen_ai.request.model": event.model,
+                "gen_ai.conversation.compacted": event.compacted,
+                f"{PREFIX}tokens": event.tokens,
+                **(_describe_input(event) if self._content else {}),
+            },
+            parent=None if around is None else self._open.get(("compaction", around)),
         )
-        self._start("request", event.number, f"chat {event.model}", attributes, parent=parent)
 
     def _end_request(self, event: ReplyReceived) -> None:
-        attributes = _describe_usage(event.usage)
-        attributes["gen_ai.response.finish_reasons"] = [event.finish]
-        if event.request_id is not None:
-            attributes[f"{PREFIX}request_id"] = event.request_id
-        if self._content and event.message is not None:
-            attributes["gen_ai.output.messages"] = _to_json(
-                [{**_describe_message(event.message), "finish_reason": event.finish}]
-            )
         opened = self._open.get(("request", event.number))
         if opened is not None and event.usage.input_tokens:
             for kind, tokens in (
@@ -287,18 +263,35 @@ class _Recorder:
                 ("output", event.usage.output_tokens),
             ):
                 self._tokens.record(tokens, {**opened.attributes, "gen_ai.token.type": kind})
-        self._end("request", event.number, attributes, seconds=event.seconds)
+        self._end(
+            "request",
+            event.number,
+            {
+                **_describe_usage(event.usage),
+                "gen_ai.response.finish_reasons": [event.finish],
+                f"{PREFIX}request_id": event.request_id,
+                "gen_ai.output.messages": _to_json(
+                    [{**_describe_message(event.message), "finish_reason": event.finish}]
+                )
+                if self._content and event.message is not None
+                else None,
+            },
+            seconds=event.seconds,
+        )
 
     def _end_compaction(
         self, event: CompactionCommitted | CompactionFailed | CompactionCancelled | SummaryDiscarded
     ) -> None:
-        attributes = {**_select_attributes(event), f"{PREFIX}outcome": OUTCOMES[type(event)]}
-        if self._content and isinstance(event, CompactionCommitted):
-            attributes[f"{PREFIX}summary"] = event.summary
         self._end(
             "compaction",
             event.number,
-            attributes,
+            {
+                **_select_attributes(event),
+                f"{PREFIX}outcome": OUTCOMES[type(event)],
+                f"{PREFIX}summary": event.summary
+                if self._content and isinstance(event, CompactionCommitted)
+                else None,
+            },
             error=event.reason if isinstance(event, CompactionFailed) else None,
         )
 
@@ -307,7 +300,7 @@ class _Recorder:
         kind: str,
         number: int,
         name: str,
-        attributes: Attributes,
+        known: Known,
         *,
         parent: _OpenSpan | None = None,
     ) -> None:
@@ -318,6 +311,7 @@ class _Recorder:
         from opentelemetry import context
         from opentelemetry.trace import SpanKind, set_span_in_context
 
+        attributes = _drop_missing(known)
         around = None if parent is None else set_span_in_context(parent.span)
         span = self._tracer.start_span(
             name,
@@ -333,7 +327,7 @@ class _Recorder:
         self,
         kind: str,
         number: int,
-        attributes: Attributes,
+        known: Known,
         *,
         seconds: float | None = None,
         error: str | None = None,
@@ -350,7 +344,7 @@ class _Recorder:
         measured = (
             opened.attributes if error is None else {**opened.attributes, "error.type": error}
         )
-        opened.span.set_attributes(attributes)
+        opened.span.set_attributes(_drop_missing(known))
         if error is not None:
             opened.span.set_attribute("error.type", error)
             opened.span.set_status(Status(StatusCode.ERROR, error))
@@ -359,28 +353,46 @@ class _Recorder:
             self._durations[kind].record(seconds, measured)
 
 
-def _name_operation(operation: str, conversation: str | None) -> Attributes:
-    attributes: Attributes = {"gen_ai.operation.name": operation}
-    return (
-        attributes
-        if conversation is None
-        else {**attributes, "gen_ai.conversation.id": conversation}
-    )
+def _drop_missing(known: Known) -> Attributes:
+    return {name: value for name, value in known.items() if value is not None}
 
 
-def _describe_usage(usage: Usage | None) -> Attributes:
+def _name_operation(operation: str, conversation: str | None) -> Known:
+    return {"gen_ai.operation.name": operation, "gen_ai.conversation.id": conversation}
+
+
+def _describe_usage(usage: Usage | None) -> Known:
     if usage is None or not usage.input_tokens:  # the provider reported nothing
         return {}
-    written = (
-        {"gen_ai.usage.cache_creation.input_tokens": usage.written_tokens}
-        if usage.written_tokens
-        else {}
-    )
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
-        **written,
+        "gen_ai.usage.cache_creation.input_tokens": usage.written_tokens or None,
+    }
+
+
+def _describe_input(event: RequestSent) -> Known:
+    """Return the messages, the instructions and the tools of a request."""
+    instructions = [
+        part
+        for message in event.messages
+        if message.role == "system"
+        for part in _describe_parts(message)
+    ]
+    return {
+        "gen_ai.input.messages": _to_json(
+            [_describe_message(each) for each in event.messages if each.role != "system"]
+        ),
+        "gen_ai.system_instructions": _to_json(instructions) if instructions else None,
+        "gen_ai.tool.definitions": _to_json(
+            [
+                {"type": "function", "name": tool.name, "description": tool.description}
+                for tool in event.tools
+            ]
+        )
+        if event.tools
+        else None,
     }
 
 

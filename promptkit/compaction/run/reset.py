@@ -50,34 +50,6 @@ class IdleReset:
 ResetPolicy: TypeAlias = ManualReset | DailyReset | IdleReset
 
 
-def is_reset_due(policy: ResetPolicy, *, last_message: datetime, now: datetime) -> bool:
-    """Tell whether a conversation should be reset before its next message.
-
-    Args:
-        policy: The reset policy.
-        last_message: Time of the last message, with a time zone.
-        now: The current time, with a time zone. `DailyReset.hour` is in this zone. If the clock was
-            set back, no reset is due.
-
-    Raises:
-        InvalidArgumentError: A time has no zone.
-    """
-    if last_message.tzinfo is None or now.tzinfo is None:
-        raise InvalidArgumentError(
-            "last_message and now need a time zone: write datetime.now().astimezone()."
-        )
-    match policy:
-        case ManualReset():
-            return False
-        case DailyReset(hour=hour):
-            reset_time = now.replace(hour=hour, minute=0, second=0, microsecond=0)
-            if reset_time > now:
-                reset_time -= timedelta(days=1)
-            return last_message < reset_time
-        case IdleReset(minutes=minutes):
-            return now - last_message >= timedelta(minutes=minutes)
-
-
 def find_due_reset(policy: ResetPolicy, transcript: Transcript, *, now: datetime) -> str | None:
     """Return why a conversation should be reset before its next message, or None if it should not.
 
@@ -87,7 +59,8 @@ def find_due_reset(policy: ResetPolicy, transcript: Transcript, *, now: datetime
     Args:
         policy: The reset policy.
         transcript: The conversation. The time of its last message counts.
-        now: The current time, with a time zone.
+        now: The current time, with a time zone. `DailyReset.hour` is in this zone. If the clock was
+            set back, no reset is due.
 
     Returns:
         `daily` or `idle`, for `reset`. None if no reset is due, or if there is no message since the
@@ -106,10 +79,19 @@ def find_due_reset(policy: ResetPolicy, transcript: Transcript, *, now: datetime
     )
     if newest is None or isinstance(newest.payload, Reset):
         return None
+    if now.tzinfo is None:
+        raise InvalidArgumentError("now needs a time zone: write datetime.now().astimezone().")
     last_message = datetime.fromtimestamp(newest.time, UTC)
-    if not is_reset_due(policy, last_message=last_message, now=now):
-        return None
-    return "daily" if isinstance(policy, DailyReset) else "idle"
+    match policy:
+        case ManualReset():
+            return None
+        case DailyReset(hour=hour):
+            reset_time = now.replace(hour=hour, minute=0, second=0, microsecond=0)
+            if reset_time > now:
+                reset_time -= timedelta(days=1)
+            return "daily" if last_message < reset_time else None
+        case IdleReset(minutes=minutes):
+            return "idle" if now - last_message >= timedelta(minutes=minutes) else None
 
 
 async def reset(

@@ -134,7 +134,10 @@ class FallbackSummarizer:
                 if is_too_long and yields:
                     asked_for_less = True
                     break
-                request = _ask_for_less(task) if is_too_long else _ask_again(task, outcome.detail)
+                complaint = f"What was written before was rejected: {outcome.detail:.200} Write the whole summary, in the form that is asked for."
+                request = (
+                    _ask_for_less(task) if is_too_long else attrs.evolve(task, complaint=complaint)
+                )
             if (
                 isinstance(error, RateLimitedError | ModelUnavailableError)
                 or attempts[-1].reason == TIMEOUT
@@ -288,11 +291,7 @@ def _name_reason(error: Exception) -> str:
 def _ask_for_less(task: SummaryTask) -> SummaryTask:
     """Return the task with a request for a shorter summary."""
     words = max(10, task.target_tokens * 3 // 8 // 10 * 10)
-    asked = f"The summary that was written before was too long. Write at most {words:,} words."
-    return attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, asked))))
-
-
-def _ask_again(task: SummaryTask, problem: str) -> SummaryTask:
-    """Return the task with what was wrong with the text that was written before."""
-    asked = f"What was written before was rejected: {problem} Write the whole summary, in the form that is asked for."
-    return attrs.evolve(task, instructions="\n\n".join(filter(None, (task.instructions, asked))))
+    return attrs.evolve(
+        task,
+        complaint=f"The summary that was written before was too long. Write at most {words:,} words.",
+    )

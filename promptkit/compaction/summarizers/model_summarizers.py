@@ -19,6 +19,7 @@ from promptkit.compaction.summarizers.prompts import (
     SummaryOfText,
     count_missed,
     render_summary_request,
+    write_complaint,
     write_instructions,
     write_newest,
 )
@@ -110,7 +111,7 @@ class InlineSummarizer:
             else [redact_message(message, task.redactor) for message in sent]
         )
         added, question = _messages_after(redacted, dropped), await self._ask(task, tokenizer)
-        messages = (*sent, *added, question)
+        messages = (*sent, *added, question, *write_complaint(task))
         room = None
         if self.window is not None:
             system = next((message.text for message in messages if message.role == "system"), False)
@@ -196,10 +197,16 @@ class _CopySummarizer:
         tokenizer: Tokenizer,
         tools: Sequence[ToolDefinition] = (),
     ) -> Rendered:
-        """Render the request with the prompt `own`, or with the one that the program makes."""
+        """Render the request with the prompt `own`, or with the one that the program makes.
+
+        A request whose reply was rejected is sent again as it was.
+        """
+        for summarizer, asked, rendered in task.rendered:
+            if summarizer is self and asked == task:
+                return rendered
         tool_tokens = tokenizer.count_overhead(tools, system=True).tokens if tools else 0
         budget = tool_tokens + int((self.window - tool_tokens) * SAFETY) if tools else self.window
-        return await render_summary_request(
+        rendered = await render_summary_request(
             own if self.prompt is None else self.prompt(task),
             budget,
             tools=tools,
@@ -207,6 +214,8 @@ class _CopySummarizer:
             marks_new=self.prompt is None,
             items=(*task.plan.dropped, *task.plan.prefix),
         )
+        task.rendered[:] = [(self, task, rendered)]
+        return rendered
 
     def _read(self, reply: Reply, task: SummaryTask, rendered: Rendered, mode: str) -> Summary:
         """Return the summary in the reply to a request. Raises SummaryError."""
@@ -256,7 +265,7 @@ class FullSummarizer(_CopySummarizer):
         rendered = await self._render(prompt, task, tokenizer, tools)
         model = limit_output(self.model, task, room=self.window - rendered.tokens)
         forbidding = with_options(model, tool_choice="none") if tools else model
-        messages = begin_with_user(rendered.messages)
+        messages = (*begin_with_user(rendered.messages), *write_complaint(task))
         try:
             reply = await forbidding.complete(messages, tools=tools)
         except ModelRequestError as error:
@@ -290,7 +299,8 @@ class SimpleSummarizer(_CopySummarizer):
         )
         rendered = await self._render(prompt, task, tokenizer)
         model = limit_output(self.model, task, room=self.window - rendered.tokens)
-        return self._read(await model.complete(rendered.messages), task, rendered, "simple")
+        messages = (*rendered.messages, *write_complaint(task))
+        return self._read(await model.complete(messages), task, rendered, "simple")
 
 
 @attrs.frozen(kw_only=True)
@@ -430,7 +440,7 @@ class ChunkedSummarizer:
         for start, end in split_blocks([item.message for item in items]):
             block = [item.message for item in items[start:end]]
             entries = write_newest(block, result_limit, tokenizer, sys.maxsize)
-            tokens = sum(entry.tokens for entry in entries)
+            tokens = tokenizer.scale(sum(entry.tokens for entry in entries))
             if chunk and chunk_tokens + tokens > limit:
                 yield tuple(chunk), chunk_tokens
                 chunk, chunk_tokens = [], 0

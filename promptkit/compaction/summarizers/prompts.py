@@ -42,6 +42,7 @@ from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefin
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering import Rendered, render, render_async
 from promptkit.rendering.expand.elements import escape_attribute
+from promptkit.rendering.prune.text_joins import count_line_break, is_safe_line_start
 from promptkit.tokens import Tokenizer
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript import ViewItem, build_summary_message
@@ -97,11 +98,14 @@ PREFACE = "The conversation to summarize, oldest first:"
 JOINED = 50
 """Entries of a conversation that are joined to one text if they surely fit."""
 
+COMPLAINT_TOKENS = 128
+"""Tokens that a request leaves for a message of what was wrong with the reply before."""
+
 SLACK = 64
 """Tokens that entries leave of their room before they surely fit: for `OMITTED`, and for line breaks."""
 
 PARTING = 4
-"""Tokens that the parts of an entry may have more than the entry: two joins, and rounding."""
+"""Tokens that an entry may have more alone than among others: where they meet, and rounding."""
 
 OMITTED = "[what was said next is left out: there is no room for it]"
 KEPT = (
@@ -202,7 +206,7 @@ class SummaryOfMessages(_SummaryRequest):
                 TextChunk(required=True)[QUESTION],
                 TextChunk(required=True)[NO_TOOLS] if self.quirks.say_no_tools else None,
             ],
-            Reserve(tokens=self.task.max_tokens),
+            Reserve(tokens=self.task.max_tokens + COMPLAINT_TOKENS),
         )
 
     def _conversation(self, sizing: Sizing) -> Child:
@@ -279,7 +283,7 @@ class SummaryOfText(_SummaryRequest):
                 _render_kept(self.task, sizing.token_budget, sizing.tokenizer),
                 TextChunk(required=True)["Write the summary of this conversation now."],
             ],
-            Reserve(tokens=self.task.max_tokens),
+            Reserve(tokens=self.task.max_tokens + COMPLAINT_TOKENS),
         )
 
 
@@ -301,23 +305,29 @@ class ConversationText(PromptElement):
             return None
         room = sizing.token_budget
         oldest, *entries = write_newest(written, self.max_result_tokens, sizing.tokenizer, room)
-        totals = accumulate(entry.tokens for entry in reversed(entries))
-        surely = bisect_right(list(totals), room - oldest.tokens - SLACK)
+        totals = list(accumulate(entry.tokens for entry in reversed(entries)))
+        base, scale = sizing.tokenizer.base, sizing.tokenizer.scale
+        surely = bisect_right(totals, room - scale(oldest.tokens) - SLACK, key=scale)
         # whole blocks from the newest on, so that a request with less room has the same texts
         older = len(entries) - surely // JOINED * JOINED
         blocks = [
+            [oldest],
             *([entry] for entry in entries[:older]),
             *(entries[at : at + JOINED] for at in range(older, len(entries), JOINED)),
         ]
+        texts = ["".join(entry.text for entry in block) for block in blocks]
+        for text, block in zip(texts, blocks, strict=True):
+            if is_safe_line_start(base.safe_cut, text):
+                base.add_count(text, sum(entry.tokens for entry in block))
         chunks = [
             TextChunk(fallback=TextChunk(required=True)[OMITTED] if number == 1 else None)[
                 Metadata(
                     value=NewContent(range(block[0].place, block[-1].place + 1), len(written)),
                     local=True,
                 ),
-                "\n".join(entry.text for entry in block),
+                text,
             ]
-            for number, block in enumerate([[oldest], *blocks])
+            for number, (text, block) in enumerate(zip(texts, blocks, strict=True))
         ]
         return Group(priority=2)[chunks[:1]], PrioritizedList(priority=1)[chunks[1:]]
 
@@ -339,6 +349,11 @@ def suggest_word_count(task: SummaryTask) -> int:
     A model counts words better than tokens.
     """
     return max(10, task.target_tokens * 3 // 4 // 10 * 10)
+
+
+def write_complaint(task: SummaryTask) -> list[Message]:
+    """Return the message that follows a request whose last reply was rejected: none before that."""
+    return [Message(role="user", content=(task.complaint,))] if task.complaint else []
 
 
 async def render_summary_request(  # noqa: PLR0913  # keywords
@@ -428,13 +443,6 @@ def serialize_message(
         yield "call", {"tool": call.name}, neutralize_tags(arguments)
 
 
-def _tag_section(tag: str, attributes: Mapping[str, str], text: str) -> tuple[str, str, str]:
-    """Return a section of `serialize_message` as text in three parts: its first line, the text and its last line."""
-    named = "".join([f' {name}="{escape_attribute(value)}"' for name, value in attributes.items()])
-    end = "" if not text or text.endswith("\n") else "\n"
-    return f"<{tag}{named}>\n", text, f"{end}</{tag}>"
-
-
 def _is_written(message: Message) -> bool:
     """Return whether `serialize_message` writes anything."""
     return (
@@ -482,8 +490,9 @@ class Entry:
     place: int
     """The place of its message."""
     text: str
+    """It ends in a line break."""
     tokens: int
-    """The tokens of its parts. The entry has up to `PARTING` fewer."""
+    """Its tokens where another entry follows, by the base of the tokenizer."""
 
 
 def write_newest(
@@ -491,7 +500,6 @@ def write_newest(
 ) -> list[Entry]:
     """Write messages as entries, oldest first: the first two messages, and of the others the newest that may fit."""
     names = {call.id: call.name for message in messages for call in message.tool_calls}
-    count = tokenizer.base.count
     newest: list[list[Entry]] = []
     for place in reversed(range(len(messages))):
         if room < 0 and place > 1:
@@ -499,12 +507,27 @@ def write_newest(
         entries: list[Entry] = []
         for tag, attributes, text in serialize_message(messages[place], names):
             shown = _cap_text(text, result_tokens, tokenizer) if tag == "result" else text
-            parts = _tag_section(tag, attributes, shown)
-            tokens = tokenizer.scale(sum(map(count, parts)))
-            room -= tokens - PARTING
-            entries.append(Entry(place, "".join(parts), tokens))
+            entry = _write_entry(place, (tag, attributes, shown), tokenizer.base)
+            room -= tokenizer.scale(entry.tokens) - PARTING
+            entries.append(entry)
         newest.append(entries)
     return [entry for entries in reversed(newest) for entry in entries]
+
+
+def _write_entry(
+    place: int, section: tuple[str, Mapping[str, str], str], tokenizer: Tokenizer
+) -> Entry:
+    """Write a section of `serialize_message` as an entry. Its text was counted with the message, so only the ends are counted."""
+    tag, attributes, text = section
+    named = "".join([f' {name}="{escape_attribute(value)}"' for name, value in attributes.items()])
+    start, end = f"<{tag}{named}>\n", f"</{tag}>\n"
+    line_break = "" if not text or text.endswith("\n") else "\n"
+    written = f"{start}{text}{line_break}{end}"
+    count, cut = tokenizer.count, tokenizer.safe_cut
+    if is_safe_line_start(cut, text) and is_safe_line_start(cut, end):
+        ended = count(text) + count_line_break(text, tokenizer)[0]
+        return Entry(place, written, count(start) + ended + count(end))
+    return Entry(place, written, count(written))
 
 
 def _cap_text(text: str, tokens: int, tokenizer: Tokenizer) -> str:

@@ -14,12 +14,13 @@ from promptkit.compaction.summarizers.prompts import (
     SummaryOfText,
     count_missed,
     render_summary_request,
+    write_complaint,
 )
 from promptkit.compaction.summarizers.summarizer import TEMPLATE, find_sections, summary_from_reply
 from promptkit.errors import InvalidArgumentError, ModelUnavailableError, SummaryError
 from promptkit.messages import Message, Usage, as_mapping
 from promptkit.providers import Reply
-from promptkit.providers.errors import Failure, error_from_failure
+from promptkit.providers.errors import error_from_failure
 from promptkit.providers.model import COMPACTION, PURPOSE_HEADER
 from promptkit.sizes import read_tokens
 
@@ -94,7 +95,9 @@ class RemoteSummarizer:
                 message.text for message in rendered.messages if message.role == "system"
             ),
             "prompt": "\n\n".join(
-                message.text for message in rendered.messages if message.role != "system"
+                message.text
+                for message in (*rendered.messages, *write_complaint(task))
+                if message.role != "system"
             ),
         }
         content = await self._post(body)
@@ -169,15 +172,13 @@ class RemoteSummarizer:
             ) from error
         if status not in SUCCESS_STATUSES:
             raise error_from_failure(
-                Failure(
-                    model=self._host,
-                    message=f"the service responded with status {status}",
-                    status=status,
-                    body=_parse_json(bytes(content)),
-                    retry_after=float(retry_after)
-                    if retry_after is not None and retry_after.isdecimal()
-                    else None,
-                )
+                model=self._host,
+                message=f"the service responded with status {status}",
+                status=status,
+                body=_parse_json(bytes(content)),
+                retry_after=float(retry_after)
+                if retry_after is not None and retry_after.isdecimal()
+                else None,
             )
         return bytes(content)
 

@@ -42,11 +42,10 @@ from promptkit.messages import Message, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe, describe_fields
 from promptkit.tokens import BilledTokens, ContextBudget, Price, PriceError, Prices, tokenizer_for
-from promptkit.tokens.models import cache_minimum
+from promptkit.tokens.models import describe_model
 from promptkit.transcript import (
     Checkpoint,
     Entry,
-    EntryPayload,
     MessageEntry,
     RequestBudget,
     Reset,
@@ -521,26 +520,6 @@ def _find_model(path: Sequence[Entry], prices: Prices) -> str:
     )
 
 
-def _describe_miss(payload: EntryPayload) -> str | None:
-    return (
-        payload.cache_miss.describe()
-        if isinstance(payload, MessageEntry) and payload.cache_miss is not None
-        else None
-    )
-
-
-def find_budget(path: Sequence[Entry]) -> RequestBudget:
-    """Return the budget that the last requests of a transcript had, as far as it was recorded."""
-    return next(
-        (
-            entry.payload.budget
-            for entry in reversed(path)
-            if isinstance(entry.payload, MessageEntry) and entry.payload.budget
-        ),
-        RequestBudget(),
-    )
-
-
 def _find_price(prices: Prices, model: str) -> Price | None:
     try:
         return prices.for_model(model)
@@ -564,10 +543,10 @@ class _Logger:
         self._model = model
         self._options = options
         self._tools = tuple(tools)
-        self._tokenizer = tokenizer_for(model, mean=True)
-        self._counts = MessageCounts(self._tokenizer, shows_thinking=is_claude(model))
+        self._counts = MessageCounts(
+            tokenizer_for(model, mean=True), shows_thinking=is_claude(model)
+        )
         self._price = _find_price(options.prices, model)
-        self._cache_rule = cache_rule_for(model)
         self._said = [
             (entry, entry.message)
             for entry in path
@@ -584,12 +563,21 @@ class _Logger:
                     tokens=count.tokens,
                     entry_id=entry.id,
                     time=entry.time if entry.time > 0 else None,
-                    missed=_describe_miss(entry.payload),
+                    missed=entry.payload.cache_miss.describe()
+                    if isinstance(entry.payload, MessageEntry) and entry.payload.cache_miss
+                    else None,
                 )
                 for (entry, message), count in zip(self._said, counted, strict=True)
             ]
         )
-        recorded = RequestBudget(window=options.window) if options.window else find_budget(path)
+        recorded = next(
+            (
+                entry.payload.budget
+                for entry in (() if options.window else reversed(path))
+                if isinstance(entry.payload, MessageEntry) and entry.payload.budget
+            ),
+            RequestBudget(window=options.window or None),
+        )
         self._most_tokens = recorded.limit
         self._budget = ContextBudget.for_model(
             model, tools=self._tools, window=recorded.window, max_tokens=recorded.limit
@@ -629,14 +617,14 @@ class _Logger:
         rules = ReplayRules(
             model=self._model,
             window=self._budget.window or UNLIMITED,
-            cache=self._cache_rule,
+            cache=cache_rule_for(self._model),
             max_tokens=self._most_tokens,
             fixed_tokens=None,
             cache_misses=None,
         )
         logger = RequestLogger(
             self._messages,
-            request_tokens=count_overhead(self._tokenizer, self._tools, recording.system),
+            request_tokens=count_overhead(self._counts.tokenizer, self._tools, recording.system),
             has_tools=bool(self._tools),
             price=self._price,
         )
@@ -658,13 +646,15 @@ class _Logger:
     def _log_recorded(self) -> RequestLog:
         """Log what was sent when the conversation was recorded: the view of the transcript at each reply."""
         overhead = count_overhead(
-            self._tokenizer, self._tools, (message for _, message in self._said)
+            self._counts.tokenizer, self._tools, (message for _, message in self._said)
         )
         logger = RequestLogger(
             self._messages, request_tokens=overhead, has_tools=bool(self._tools), price=self._price
         )
         recorded = _RecordedRequests(self._messages, self._counts, self._path)
-        cache = PromptCache(self._cache_rule, minimum=cache_minimum(self._model))
+        cache = PromptCache(
+            cache_rule_for(self._model), minimum=describe_model(self._model).cache_minimum
+        )
         bills = [read_bill(entry.payload) for entry in self._path if is_reply(entry)]
         simulates = None in bills
         # Beside requests with a bill, one whose usage is nothing was billed nothing: it failed.

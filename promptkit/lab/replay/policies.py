@@ -48,6 +48,7 @@ from promptkit.compaction.planning.plan import TARGET_SHARE
 from promptkit.compaction.presets.settings import setting
 from promptkit.compaction.summarizers.defaults import make_fallback_factory, make_simple_summarizer
 from promptkit.elements import Group, element_from_message
+from promptkit.elements.element import Child
 from promptkit.errors import ContextWindowFullError, PromptKitError, SettingsError, SummaryError
 from promptkit.lab.replay.prompt_cache import MessageCounts, count_overhead
 from promptkit.messages import Message, ToolDefinition, Usage
@@ -660,10 +661,10 @@ class _ReplayPrompt(ConversationPrompt):
         self._terms = terms
         self._limit = limit
 
-    def select(self, view: ConversationView) -> ConversationView:
-        """Return the part of the view that a pruned request can contain."""
+    def __call__(self, view: ConversationView) -> Child:
+        """Return the prompt of the part of the view that a pruned request can contain."""
         limit = self._limit()
-        return (
+        return super().__call__(
             view
             if not view.may_prune or limit is None
             else attrs.evolve(view, messages=_candidates(view.messages, limit, self._terms))

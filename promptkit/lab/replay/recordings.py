@@ -21,7 +21,7 @@ from promptkit.messages import Json, Message, OpaquePart, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.reprs import describe_fields
 from promptkit.tokens import BilledTokens, Price, PriceError, Prices, tokenizer_for
-from promptkit.tokens.models import cache_minimum, mean_tokens
+from promptkit.tokens.models import describe_model
 from promptkit.transcript import (
     Checkpoint,
     CustomEntry,
@@ -408,7 +408,9 @@ class RecordedBill:
             billed_price=summaries_price
             + sum(by_model[each.model].cost(each.billed) for each in requests),
             replayed_price=summaries_price + replayed_price,
-            model_price=mean_tokens(model) / mean_tokens(self.main_model) * price.cost(replayed),
+            model_price=describe_model(model).mean
+            / describe_model(self.main_model).mean
+            * price.cost(replayed),
             misses=len(self.misses),
             repeated=sum(each.repeated for each in requests),
             own_misses=sum(each.simulated != each.replayed for each in requests),
@@ -570,7 +572,7 @@ class _Caches:
         self._rule = cache_rule_for(model)
         if self._rule == "anthropic" and any(bill.written_1h_tokens for bill in bills):
             self._rule = "anthropic-1h"
-        minimum = cache_minimum(model)
+        minimum = describe_model(model).cache_minimum
         self._cache = PromptCache(self._rule, minimum=minimum)
         self._eternal = PromptCache(self._rule, float("inf"), minimum=minimum)
 
@@ -610,4 +612,4 @@ class _Caches:
 
 def scale_tokens(tokens: int, from_model: str, to_model: str) -> int:
     """Return how many tokens of another model a number of tokens is, by the means of both families."""
-    return round(tokens * mean_tokens(to_model) / mean_tokens(from_model))
+    return round(tokens * describe_model(to_model).mean / describe_model(from_model).mean)

@@ -59,7 +59,7 @@ from promptkit.lab.replay.retention import RecordingUses, RetentionTracker
 from promptkit.messages import Message, Usage
 from promptkit.sizes import read_tokens
 from promptkit.tokens import BilledTokens, ContextBudget, Price, Prices, tokenizer_for
-from promptkit.tokens.models import cache_minimum
+from promptkit.tokens.models import describe_model
 from promptkit.transcript import MessageEntry
 from promptkit.transcript.log.statistics import read_bill
 from promptkit.transcript.stores.addresses import is_conversation, open_reader
@@ -148,7 +148,6 @@ class Simulation:
             if counts is None
             else counts
         )
-        self._minimum = cache_minimum(rules.model)
         budget = ContextBudget.for_model(
             rules.model,
             tools=recording.tools,
@@ -259,7 +258,7 @@ class Simulation:
             price=price,
             cache=self._rules.cache,
             cache_lifetime=self._rules.cache_lifetime,
-            cache_minimum=self._minimum,
+            cache_minimum=describe_model(self._rules.model).cache_minimum,
             summary_tokens=min(SUMMARY_TOKENS, compute_target_tokens(self._budget.summary_tokens)),
             beside_tokens=PREFACE_TOKENS + BreakEven(tail_tokens=0).count_beside(self._budget),
         )
@@ -332,7 +331,7 @@ class _RequestRecorder:
         self._run = run
         self._terms = terms
         self._rules = rules
-        self._minimum = cache_minimum(rules.model)
+        self._minimum = describe_model(rules.model).cache_minimum
         self._cache = PromptCache(rules.cache, rules.cache_lifetime, minimum=self._minimum)
         self._uses = uses
         self._retention = RetentionTracker(uses, transcript_path=run.transcript_path)

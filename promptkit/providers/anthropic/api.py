@@ -21,7 +21,6 @@ from promptkit.errors import (
     EmptyReplyError,
     InvalidArgumentError,
     ModelUnavailableError,
-    UnknownModelError,
 )
 from promptkit.messages import (
     Json,
@@ -43,7 +42,7 @@ from promptkit.providers.model import (
     count_reasoning,
     parse_call,
 )
-from promptkit.tokens import model_info
+from promptkit.tokens.models import describe_model
 from promptkit.wire import to_anthropic, tools_to_anthropic
 from promptkit.wire.anthropic import mark_prefix, mark_tools
 from promptkit.wire.parts import (
@@ -318,10 +317,7 @@ def nearest_effort(effort: Effort, known: Capabilities) -> Effort:
 
 def default_output_tokens(name: str) -> int:
     """Return the output limit of a request that sets none, in tokens: 32,000, or the most that the model can write; 8,192 for other models."""
-    try:
-        known = model_info(name).max_output_tokens
-    except UnknownModelError:
-        known = None
+    known = describe_model(name).max_output_tokens
     return _UNKNOWN_OUTPUT_TOKENS if known is None else min(known, _OUTPUT_TOKENS)
 
 

@@ -25,9 +25,9 @@ from promptkit.messages import (
     as_sequence,
     as_wire_object,
 )
-from promptkit.providers.errors import Failure, error_from_failure
+from promptkit.providers.errors import error_from_failure
 from promptkit.providers.model import Finish, ModelOptions, Reply, as_tokens, parse_call
-from promptkit.tokens.models import sees_images
+from promptkit.tokens.models import describe_model
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.wire.parts import Payload, name_media, replace_lone_surrogates
 
@@ -77,8 +77,11 @@ def build_chat_body(
     Raises:
         EmitError: The format cannot hold a message.
     """
-    sent = to_chat(_write_messages(name, messages), cache=_sends_cache_breakpoints(name, options))
-    return {"model": name, "messages": sent, **_build_options(_CHAT, name, tools, options)}
+    return {
+        "model": name,
+        "messages": _write_messages(to_chat, name, messages, options),
+        **_build_options(_CHAT, name, tools, options),
+    }
 
 
 def build_responses_body(
@@ -97,9 +100,7 @@ def build_responses_body(
     Raises:
         EmitError: The format cannot hold a message.
     """
-    items = to_responses(
-        _write_messages(name, messages), cache=_sends_cache_breakpoints(name, options)
-    )
+    items = _write_messages(to_responses, name, messages, options)
     _set_phases(items, messages)
     return {
         "model": name,
@@ -109,10 +110,19 @@ def build_responses_body(
     }
 
 
-def _write_messages(name: str, messages: Sequence[Message]) -> Sequence[Message]:
-    """Return messages that can be written for a model."""
-    shown = messages if sees_images(name) else name_media(messages, "which this model cannot see")
-    return replace_lone_surrogates(shown)
+def _write_messages(
+    write: Callable[..., Payload], name: str, messages: Sequence[Message], options: ModelOptions
+) -> Payload:
+    """Write messages in the format of an API, as a model takes them."""
+    shown = (
+        messages
+        if describe_model(name).sees_images
+        else name_media(messages, "which this model cannot see")
+    )
+    return write(
+        replace_lone_surrogates(shown),
+        cache=options.get("cache_breakpoints", _CACHE_BREAKPOINT_MODEL.match(name) is not None),
+    )
 
 
 @attrs.frozen
@@ -173,10 +183,6 @@ def _reasons(name: str, options: ModelOptions) -> bool:
         _REASONING_MODEL.match(name) is not None
         or (effort is not None and not _PLAIN_MODEL.match(name))
     )
-
-
-def _sends_cache_breakpoints(name: str, options: ModelOptions) -> bool:
-    return options.get("cache_breakpoints", _CACHE_BREAKPOINT_MODEL.match(name) is not None)
 
 
 def _set_phases(items: list[Any], messages: Sequence[Message]) -> None:  # Any: as in Body
@@ -296,9 +302,7 @@ def parse_usage(usage: Mapping[str, object]) -> Usage:
 def _raise_error(error: object, model: str) -> None:
     """Raise the error that some servers put into a response with status 200."""
     if error:
-        raise error_from_failure(
-            Failure(model=model, message="the response is an error", body=error)
-        )
+        raise error_from_failure(model=model, message="the response is an error", body=error)
 
 
 def _build_message(content: Iterable[Part], calls: Iterable[ToolCall | None]) -> Message:
@@ -486,11 +490,9 @@ class ResponsesStream:
                 self._response = as_mapping(event.get("response"))
             case "error":
                 raise error_from_failure(
-                    Failure(
-                        model=self._model,
-                        message="the stream ended with an error",
-                        body=event.get("error") or event,
-                    )
+                    model=self._model,
+                    message="the stream ended with an error",
+                    body=event.get("error") or event,
                 )
             case _:
                 pass

@@ -34,7 +34,7 @@ from promptkit.messages import Message
 from promptkit.rendering.expand.build import build_leaf, build_message_item, is_plain, read_priority
 from promptkit.rendering.expand.elements import is_plain_container
 from promptkit.rendering.prune.counting import LONG
-from promptkit.rendering.prune.text_joins import find_last_cut, is_safe_line_start
+from promptkit.rendering.prune.text_joins import count_line_break, is_safe_line_start
 from promptkit.rendering.subtree import build_messages
 from promptkit.rendering.tree import HIGHEST_PRIORITY, MessageItem, Node
 
@@ -562,7 +562,7 @@ class _Counts:
             index -= 1
             if position > last:
                 last = position
-                line_break, loose = self._count_end(line)
+                line_break, loose = count_line_break(line.text, self._base)
             tokens = content - line_break
             if scale is not None:
                 tokens = scale(tokens)
@@ -571,12 +571,6 @@ class _Counts:
             elif tokens - (loose if scale is None else scale(loose)) > room:
                 break
         return best, frame + best_tokens if best < len(ranked) else 0
-
-    def _count_end(self, line: Line) -> tuple[int, int]:
-        """Count what the line break adds to a line, and the end of the line, which the break may change."""
-        end = line.text[find_last_cut(self._base.safe_cut, line.text) :]
-        tokens = self._base.count(end)
-        return (0 if end[-1] == "\n" else self._base.count(f"{end}\n") - tokens), tokens
 
     def _find_excess(self, text: str) -> int:
         """Return the fewest tokens that a long text can have if they exceed the budget, else 0."""

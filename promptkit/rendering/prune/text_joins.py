@@ -203,6 +203,13 @@ def _previous_without(leaf: Leaf, after: Leaf) -> Leaf | None:
     return leaf.previous if after.previous is leaf else after.previous
 
 
+def count_line_break(text: str, tokenizer: Tokenizer) -> tuple[int, int]:
+    """Count what a line break adds to a text that may have one, and the end of the text, which the break may change."""
+    end = text[find_last_cut(tokenizer.safe_cut, text) :]
+    tokens = tokenizer.count(end)
+    return (0 if end[-1:] == "\n" else tokenizer.count(f"{end}\n") - tokens), tokens
+
+
 def is_safe_line_start(cut: re.Pattern[str] | None, text: str) -> bool:
     """Return whether the place between a line break and a text is a safe cut."""
     return cut is not None and cut.match(f"\n{text}", 1) is not None

@@ -75,7 +75,7 @@ from promptkit.testing.server.openai_api import (
 )
 from promptkit.tokens import Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
-from promptkit.tokens.models import CACHE_MINIMUM, cache_minimum
+from promptkit.tokens.models import CACHE_MINIMUM, describe_model
 from promptkit.tokens.tool_schemas import compact_arguments, format_declarations
 from promptkit.tools import read_definition
 
@@ -489,7 +489,7 @@ class PromptCaches:
             tokens: Its input tokens. Its blocks share them by their length.
         """
         model = str(body.get("model", ""))
-        count, minimum = tokenizer_for(model).base.count, cache_minimum(model)
+        count, minimum = tokenizer_for(model).base.count, describe_model(model).cache_minimum
         blocks = [block for _, block in list_blocks(body)]
         marked = [at for at, block in enumerate(blocks) if block.get("cache_control") is not None]
         if not marked:

@@ -120,13 +120,10 @@ class TranscriptTotals:
 
     Args:
         count_tokens: Count the tokens of a message. None: do not count tokens.
-        partial: Whether older entries are missing, as in `LoadedEntries.partial`.
     """
 
-    def __init__(
-        self, *, count_tokens: Callable[[Message], int] | None = None, partial: bool = False
-    ) -> None:
-        self.tree = EntryTree(partial=partial)
+    def __init__(self, *, count_tokens: Callable[[Message], int] | None = None) -> None:
+        self.tree = EntryTree()
         """The ids of the entries that were added."""
         self._count_tokens = count_tokens
         self._kinds: Counter[str] = Counter()

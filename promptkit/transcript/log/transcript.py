@@ -150,11 +150,12 @@ class Transcript:
 
         If a label was used twice, the later entry has it.
         """
-        return (
-            {}
-            if self._earlier is None
-            else dict(map(self._read_label, self._earlier.find_kinds(LABELS)))
-        ) | self._labels
+        earlier = () if self._earlier is None else self._earlier.find_kinds(LABELS)
+        return {
+            payload.label: payload.target
+            for payload in (self._read_earlier(number).payload for number in earlier)
+            if isinstance(payload, Label)
+        } | self._labels
 
     def __len__(self) -> int:
         return len(self._entries) + (0 if self._earlier is None else len(self._earlier))
@@ -555,10 +556,6 @@ class Transcript:
         parents |= {earlier.find(parent_id) for parent_id in outside if parent_id}
         ends = [*(first for first, _ in earlier.runs[1:]), len(earlier)]
         yield from (self._read_earlier(end - 1) for end in ends if end - 1 not in parents)
-
-    def _read_label(self, number: int) -> tuple[str, str]:
-        payload = self._read_earlier(number).payload
-        return (payload.label, payload.target) if isinstance(payload, Label) else ("", "")
 
     def _extend_path(self, entries: Sequence[Entry]) -> None:
         self._path.extend(entries)

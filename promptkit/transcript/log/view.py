@@ -140,6 +140,14 @@ class TranscriptView:
     """What was changed so that every tool call has a result and every tool result has a call."""
     has_media: bool = attrs.field(default=False, eq=False, repr=False)
     """True: a message that is shown has an image or a document."""
+    models: frozenset[str | None] = attrs.field(
+        default=attrs.Factory(
+            lambda self: frozenset(item.model for item in self.items), takes_self=True
+        ),
+        eq=False,
+        repr=False,
+    )
+    """The models that wrote the messages, or those of a view from which this one was made."""
 
     __repr__ = describe_fields
 
@@ -211,10 +219,12 @@ class _View:
     """A view that can be extended."""
 
     def __init__(self, path: Sequence[Entry]) -> None:
-        begin = _find_begin(path)
-        self._edits = begin.edits
-        self._rewritten = begin.rewritten
         self._path = path
+        # the edit that applies to an entry, by its id
+        self._edits: dict[str, Edit] = {}
+        # ids of the entries that an edit changed in another way than by pruning
+        self._rewritten: set[str] = set()
+        self._checkpoint: Entry | None = None
         # ids of tool calls that are hidden together with their results
         self._hidden_calls: set[str] = set()
         # ids of the calls that the newest reply, which was cut off, is shown without
@@ -224,22 +234,61 @@ class _View:
         self._items: list[ViewItem] = []
         self._repairs: tuple[Repair, ...] = ()
         self._has_media = False
+        self._models = frozenset[str | None]()
         self._pairer = ToolCallPairer(
             allow_early_results=False,
             describe_turn=lambda at: f"entry {self._unpaired[at].entry_id}",
         )
-        self._checkpoint = checkpoint = begin.checkpoint
-        if checkpoint is not None and begin.lost is not None:
+        shown = self._find_shown()
+        if self._checkpoint is not None:
+            self._add(list(self._checkpoint_items(self._checkpoint)))
+        self._model: str | None = "" if any(map(_reads_model, shown)) else None
+        self._add_entries(shown)
+
+    def _find_shown(self) -> Sequence[Entry]:
+        """Return the entries that may be shown, oldest first, and find the checkpoint and the edits that apply.
+
+        Reads the path from its end, and only as far back as the view reaches.
+
+        The latest checkpoint or reset that no edit hides applies. A checkpoint keeps entries back to
+        its `first_kept`, but not beyond a reset.
+        """
+        edits, checkpoint = self._edits, self._checkpoint
+        kept: str | None = None
+        shown: list[Entry] = []
+        newest = 0  # entries from the checkpoint on
+        for entry in reversed(self._path):
+            payload = entry.payload
+            if type(payload) is MessageEntry and entry.id != kept:  # as most are
+                shown.append(entry)
+                continue
+            undo = edits.get(entry.id)
+            is_undone = undo is not None and undo.content is None
+            if isinstance(payload, Reset) and not is_undone:
+                break
+            shown.append(entry)
+            if isinstance(payload, Edit):
+                if not is_undone:
+                    edits.setdefault(payload.target, payload)
+                self._rewritten.update(() if _prunes(payload) else (payload.target,))
+            elif isinstance(payload, Checkpoint) and checkpoint is None and not is_undone:
+                checkpoint, kept, newest = entry, payload.first_kept, len(shown)
+                if kept is None:
+                    break
+                continue
+            if entry.id == kept:
+                kept = None
+                break
+        if checkpoint is not None and kept is not None:
+            del shown[newest:]
             self._repairs = (
                 Repair(
                     kind="unknown first kept",
-                    detail=f"checkpoint {checkpoint.id}: its first kept entry {begin.lost!r} is not before it in this view; nothing before it is kept.",
+                    detail=f"checkpoint {checkpoint.id}: its first kept entry {kept!r} is not before it in this view; nothing before it is kept.",
                 ),
             )
-        if checkpoint is not None:
-            self._add(list(self._checkpoint_items(checkpoint)))
-        self._model: str | None = "" if any(map(_reads_model, begin.shown)) else None
-        self._add_entries(begin.shown)
+        self._checkpoint = checkpoint
+        return shown[::-1]
 
     def extend(self, path: Sequence[Entry], length: int) -> bool:
         """Add the entries after the first `length`.
@@ -269,12 +318,14 @@ class _View:
         pairer = self._pairer
         first, unpaired = pairer.settle(), self._unpaired
         messages = pairer.messages[first:]
-        self._items[first:] = [
+        items = [
             item
             if message is (item := unpaired[source]).message
             else attrs.evolve(item, message=message)
             for message, source in zip(messages, pairer.sources[first:], strict=True)
         ]
+        self._items[first:] = items
+        self._models |= {item.model for item in items}
         self._has_media = self._has_media or have_media(messages)
         entry = self._checkpoint
         summary = (
@@ -288,6 +339,7 @@ class _View:
             summary=summary or None,
             repairs=(*self._repairs, *pairer.repairs),
             has_media=self._has_media,
+            models=self._models,
         )
 
     def _checkpoint_items(self, entry: Entry) -> Iterator[ViewItem]:
@@ -424,69 +476,6 @@ def _find_answers_to_cut_replies(entries: Sequence[Entry]) -> dict[str, set[str]
             case _:
                 continue
     return found
-
-
-@attrs.frozen(kw_only=True)
-class _Begin:
-    """Where the view of a path begins, and the edits of what it shows."""
-
-    shown: tuple[Entry, ...]
-    """The entries that may be shown, oldest first."""
-    checkpoint: Entry | None
-    """The checkpoint that applies."""
-    lost: str | None
-    """The entry that the checkpoint keeps, if it is not before the checkpoint."""
-    edits: dict[str, Edit]
-    """The edit that applies to an entry, by its id."""
-    rewritten: set[str]
-    """The entries that an edit changed in another way than by pruning."""
-
-
-def _find_begin(path: Sequence[Entry]) -> _Begin:
-    """Find where the view of a path begins.
-
-    Reads the path from its end, and only as far back as the view reaches.
-
-    The latest checkpoint or reset that no edit hides applies. A checkpoint keeps entries back to
-    its `first_kept`, but not beyond a reset.
-    """
-    edits: dict[str, Edit] = {}
-    rewritten: set[str] = set()
-    checkpoint: Entry | None = None
-    kept: str | None = None
-    shown: list[Entry] = []
-    newest = 0  # entries from the checkpoint on
-    for entry in reversed(path):
-        payload = entry.payload
-        if type(payload) is MessageEntry and entry.id != kept:  # as most are
-            shown.append(entry)
-            continue
-        undo = edits.get(entry.id)
-        is_undone = undo is not None and undo.content is None
-        if isinstance(payload, Reset) and not is_undone:
-            break
-        shown.append(entry)
-        if isinstance(payload, Edit):
-            if not is_undone:
-                edits.setdefault(payload.target, payload)
-            rewritten.update(() if _prunes(payload) else (payload.target,))
-        elif isinstance(payload, Checkpoint) and checkpoint is None and not is_undone:
-            checkpoint, kept, newest = entry, payload.first_kept, len(shown)
-            if kept is None:
-                break
-            continue
-        if entry.id == kept:
-            kept = None
-            break
-    if kept is not None:
-        del shown[newest:]
-    return _Begin(
-        shown=tuple(reversed(shown)),
-        checkpoint=checkpoint,
-        lost=kept,
-        edits=edits,
-        rewritten=rewritten,
-    )
 
 
 def _prunes(edit: Edit) -> bool:

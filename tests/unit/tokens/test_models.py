@@ -13,10 +13,9 @@ from promptkit.tokens import CalibratedTokenizer, OpenAITokenizer, count_request
 from promptkit.tokens.images import PatchImages, TileImages
 from promptkit.tokens.models import (
     ModelInfo,
-    cache_minimum,
+    describe_model,
     model_info,
     register_model,
-    sees_images,
     tokenizer_for,
 )
 
@@ -250,7 +249,7 @@ class TestMargins:
         ],
     )
     def test_the_shortest_cached_prefix_is_that_of_the_model(self, name: str, tokens: int) -> None:
-        assert cache_minimum(name) == tokens
+        assert describe_model(name).cache_minimum == tokens
 
     @pytest.mark.parametrize(
         "name",
@@ -315,10 +314,10 @@ class TestRegister:
             register_model("a", window=-1)
 
     def test_a_model_sees_images_unless_its_name_or_its_registration_says_otherwise(self) -> None:
-        assert sees_images("nobody-knows")
-        assert sees_images("gpt-4o")
-        assert not sees_images("gpt-3.5-turbo")
+        assert describe_model("nobody-knows").sees_images
+        assert describe_model("gpt-4o").sees_images
+        assert not describe_model("gpt-3.5-turbo").sees_images
         assert register_model("acme-1").sees_images
         assert not register_model("acme-1", sees_images=False).sees_images
         assert not register_model("acme-1", window=8_000).sees_images
-        assert not sees_images("acme-1")
+        assert not describe_model("acme-1").sees_images

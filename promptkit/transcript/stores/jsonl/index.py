@@ -494,6 +494,7 @@ class IndexedEntries:
                 if self._cached_bytes > CACHED_BYTES:
                     self._forget_entries()
                 rows, data = self._read_rows(number, stop)
+                _expect(rows[0].number == number, "a row has another number")
                 first = rows[0].offset
                 for row in rows:
                     entry = _entry_from_line(data[row.offset - first : row.end - first])

@@ -31,7 +31,7 @@ from promptkit.agent.settings import WindowSettings
 from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
 from promptkit.agent.window.requests import RequestBuilder, RequestTarget, find_adaptation
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
-from promptkit.compaction.summarizers.quirks import REMINDER
+from promptkit.compaction.summarizers.quirks import REMINDER, adapt_messages
 from promptkit.elements.builtin import element_from_message
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.expand import expansion as expand
@@ -133,7 +133,7 @@ def test_a_call_that_stands_alone_is_not_sent_to_a_model_that_refuses_it() -> No
     with_orphan = Message(role="tool", content=("out",), tool_call_id="gone")
     adaptation = find_adaptation("gemini-2.5-pro", each.transcript, None, tokenizer=WordTokenizer())
 
-    assert adaptation.apply((lonely, with_orphan)) == (
+    assert adapt_messages((lonely, with_orphan), adaptation.quirks) == (
         Message(role="assistant", content=("I look.",)),
     )
     asyncio.run(each.run("go"))

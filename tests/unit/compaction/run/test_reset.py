@@ -14,7 +14,6 @@ from promptkit.compaction.run.reset import (
     IdleReset,
     ManualReset,
     find_due_reset,
-    is_reset_due,
     reset,
 )
 from promptkit.compaction.storage import (
@@ -62,25 +61,26 @@ def at(hour: float, *, day: int = 2) -> datetime:
 def test_a_reset_is_due_by_the_clock(
     policy: ResetPolicy, last: datetime, now: datetime, due: bool
 ) -> None:
-    assert is_reset_due(policy, last_message=last, now=now) is due
+    assert is_due(policy, last, now) is due
+
+
+def is_due(policy: ResetPolicy, last: datetime, now: datetime) -> bool:
+    log = Transcript(clock=last.timestamp)
+    log.append_messages(user_message("Hello."))
+    return find_due_reset(policy, log, now=now) is not None
 
 
 def test_the_hour_is_that_of_the_present_zone() -> None:
     berlin = ZoneInfo("Europe/Berlin")
     last = datetime(2026, 1, 2, 2, 30, tzinfo=UTC)  # 3:30 in Berlin
-    assert is_reset_due(
-        DailyReset(), last_message=last, now=datetime(2026, 1, 2, 4, 0, tzinfo=berlin)
-    )
-    assert not is_reset_due(
-        DailyReset(),
-        last_message=last,
-        now=datetime(2026, 1, 2, 3, 59, tzinfo=timezone(timedelta(hours=1))),
-    )
+    assert is_due(DailyReset(), last, datetime(2026, 1, 2, 4, 0, tzinfo=berlin))
+    earlier = datetime(2026, 1, 2, 3, 59, tzinfo=timezone(timedelta(hours=1)))
+    assert not is_due(DailyReset(), last, earlier)
 
 
 def test_times_without_a_zone_and_figures_that_cannot_be_are_refused() -> None:
     with pytest.raises(InvalidArgumentError, match="zone"):
-        is_reset_due(DailyReset(), last_message=datetime(2026, 1, 2), now=at(1))  # noqa: DTZ001  # what is refused
+        is_due(DailyReset(), at(1), datetime(2026, 1, 2))  # noqa: DTZ001  # what is refused
     with pytest.raises(InvalidArgumentError):
         DailyReset(hour=24)
     with pytest.raises(InvalidArgumentError):

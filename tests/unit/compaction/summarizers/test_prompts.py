@@ -32,6 +32,9 @@ from promptkit.elements import element_from_message
 from promptkit.errors import SummaryError, TemplateError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, ToolCall
 from promptkit.testing import ScriptedModel, WordTokenizer
+from promptkit.tokens import OpenAITokenizer, encodings, register_encoding_engine
+from promptkit.tokens.encodings import get_encoding
+from promptkit.tokens.tokenizer import count_message
 from promptkit.transcript.log.view import escape_block_tags, escape_closing_tag
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import (
@@ -43,7 +46,7 @@ from tests.unit.compaction.summarizers.tasks import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from promptkit.testing import PromptSnapshot
@@ -67,7 +70,7 @@ def test_the_request_of_messages(prompt_snapshot: PromptSnapshot) -> None:
         task=task_of(talk(), max_tokens=100, instructions="Heed the tests."), max_result_tokens=60
     )
 
-    assert prompt == prompt_snapshot.at(budgets=[2_000, 660, 570])
+    assert prompt == prompt_snapshot.at(budgets=[2_000, 788, 698])
 
 
 def test_the_request_of_one_text(prompt_snapshot: PromptSnapshot) -> None:
@@ -77,7 +80,7 @@ def test_the_request_of_one_text(prompt_snapshot: PromptSnapshot) -> None:
         max_result_tokens=60,
     )
 
-    assert prompt == prompt_snapshot.at(budgets=[2_000, 660, 570])
+    assert prompt == prompt_snapshot.at(budgets=[2_000, 788, 698])
 
 
 def test_the_request_behind_the_conversation(prompt_snapshot: PromptSnapshot) -> None:
@@ -339,6 +342,41 @@ class TestMessagesThatCannotFit:
             whole = error.reason
 
         assert shown == whole
+
+    @pytest.mark.parametrize("window", [4_000, 100_000])
+    @pytest.mark.parametrize("end", ["", ".", "\n", " ", "/", "\r\n", "…"])
+    def test_are_texts_that_are_not_tokenized_again(
+        self, window: int, end: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        encoded: list[str] = []
+
+        class Spy:
+            def encode_ordinary(self, text: str) -> list[int]:
+                encoded.append(text)
+                return get_encoding("o200k_base").encode_ordinary(text)
+
+            def decode_bytes(self, tokens: Sequence[int]) -> bytes:
+                return get_encoding("o200k_base").decode_bytes(tokens)
+
+        monkeypatch.setattr(encodings, "_engines", {})
+        register_encoding_engine("o200k_base", Spy())
+        talk = ConversationBuilder()
+        for number in range(150):
+            talk.user(words(9, f"w{number}") + end)
+            talk.answer(words(9, f"a{number}") + end)
+        talk.user("last")
+        tokenizer, task = OpenAITokenizer(), task_of(talk)
+        for item in task.plan.dropped:
+            tokenizer.count(item.message.text)
+        encoded.clear()
+
+        prompt = SummaryOfText(task=task, max_result_tokens=20)
+        rendered = render(prompt, budget=window, tokenizer=tokenizer)
+
+        assert not any("w140 w140 w140" in text or "a140 a140" in text for text in encoded)
+        assert "w140 w140 w140" in rendered.messages[-1].text
+        counted = sum(count_message(message, OpenAITokenizer()) for message in rendered.messages)
+        assert rendered.tokens == counted + tokenizer.count_overhead(system=True).tokens
 
     def test_are_few_texts_that_a_second_request_does_not_count_again(self) -> None:
         talk = ConversationBuilder()
