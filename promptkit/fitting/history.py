@@ -10,7 +10,7 @@ also where its share of the budget was not known exactly.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from operator import is_
 from typing import TYPE_CHECKING, cast
@@ -181,7 +181,8 @@ class RecordedMessages(PromptElement):
         _require_number("keep_turns", self.keep_turns, least=0)
         if self.truncate_at is not None:
             _require_number("truncate_at", self.truncate_at, least=1)
-        recording = self._recall(sizing.memory)
+        key = self.keep_system, id(self.messages[0]) if self.messages else None
+        recording = self._recall(sizing.memory.get(key))
         messages = list(recording.messages)
         whole = self._find_whole(messages)
         if self.keep is not None:
@@ -200,20 +201,23 @@ class RecordedMessages(PromptElement):
                 tokens[at] = -1
             fitted = self._fit(messages, tokens, whole, sizing)
             changed |= fitted.shortened
-        return (Metadata(value=repair) for repair in recording.pairer.repairs), self._build_rounds(
-            recording, changed, whole, fitted
-        )
+        repairs = [Metadata(value=repair) for repair in recording.pairer.repairs]
+        rounds = self._build_rounds(recording, changed, whole, fitted)
+        sizing.memory[key] = recording
+        recording.free = iter([True])
+        return repairs, rounds
 
-    def _recall(self, memory: MutableMapping[object, object]) -> _Recording:
+    def _recall(self, known: object) -> _Recording:
         """Return the recording of these messages: that of the last render, continued, or else a new one."""
-        key = self.keep_system, id(self.messages[0]) if self.messages else None
-        known = memory.get(key)
-        memory[key] = None  # one that fails on a message is of no more use
-        if not isinstance(known, _Recording) or not known.extend(self.messages):
-            known = _Recording(keep_system=self.keep_system)
-            known.extend(self.messages)
-        memory[key] = known
-        return known
+        if (
+            isinstance(known, _Recording)
+            and next(known.free, False)
+            and known.extend(self.messages)
+        ):
+            return known
+        recording = _Recording(keep_system=self.keep_system)
+        recording.extend(self.messages)
+        return recording
 
     def _find_whole(self, messages: Sequence[Message]) -> set[int]:
         """Return the indices of system messages and of the newest turns, which are never pruned and never shortened."""
@@ -326,6 +330,9 @@ class _Recording:
     The oldest turn comes first, in it its replies from the oldest on, and then its user message.
     """
     pairer: ToolCallPairer = attrs.field(factory=ToolCallPairer)
+    free: Iterator[bool] = attrs.field(factory=lambda: iter(list[bool]()))
+    """Gives True to the one render that may continue it: another may do so in another thread. One
+    that fails on a message, or later, is not free again."""
     _has_request: bool = attrs.field(default=False, init=False)
 
     def extend(self, given: Sequence[Message]) -> bool:

@@ -81,9 +81,8 @@ class RenderCache:
         self._earlier, self._current = self._current, {}
         if len(self.message_items) > 2 * (len(message_items) + len(self._earlier_items)) + 1_000:
             used = {*self._earlier_items, *message_items}
-            self.message_items = {
-                key: item for key, item in self.message_items.items() if item in used
-            }
+            known = [*self.message_items.items()]  # a render in another thread may add to them
+            self.message_items = {key: item for key, item in known if item in used}
         self._earlier_items = message_items
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -271,6 +273,34 @@ class TestLaws:
             first = render(prompt, budget=30, tokenizer=COUNTED)
             assert renderer.render(prompt) == first
             assert first.removals or end < 6
+
+    def test_renders_in_several_threads_show_each_conversation_as_it_is(self) -> None:
+        talk = [user_message(f"Request {at}.") for at in range(200)]
+        renderer = Renderer(budget=100_000, tokenizer=COUNTED)
+
+        def render_all(_: int) -> bool:
+            ends = range(1, len(talk) + 1)
+            return all(shown(renderer.render(recorded(talk[:end]))) == talk[:end] for end in ends)
+
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        try:
+            with ThreadPoolExecutor(4) as threads:
+                assert all(threads.map(render_all, range(8)))
+        finally:
+            sys.setswitchinterval(interval)
+
+    def test_a_conversation_that_is_rendered_within_its_own_render_stays_as_it_is(self) -> None:
+        talk = [user_message("Go."), assistant_message("So."), user_message("And now?")]
+        renderer = Renderer(budget=500, tokenizer=COUNTED)
+        renderer.render(recorded(talk[:1]))
+
+        def keep(_: Message) -> bool:
+            renderer.render(recorded(talk))
+            return False
+
+        assert shown(renderer.render(recorded(talk[:2], keep=keep))) == talk[:2]
+        assert shown(renderer.render(recorded(talk))) == talk
 
     def test_many_results_of_one_reply_are_shortened_in_linear_time(self) -> None:
         ids = list(map(str, range(40_000)))
