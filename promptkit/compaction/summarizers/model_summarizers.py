@@ -15,6 +15,7 @@ from promptkit.compaction.planning.plan import Plan, Summary, SummaryTask
 from promptkit.compaction.planning.worker import run_beside
 from promptkit.compaction.summarizers.fallback import summarize_within_limits
 from promptkit.compaction.summarizers.prompts import (
+    COMPLAINT_TOKENS,
     SummaryOfMessages,
     SummaryOfText,
     count_missed,
@@ -111,7 +112,7 @@ class InlineSummarizer:
             else [redact_message(message, task.redactor) for message in sent]
         )
         added, question = _messages_after(redacted, dropped), await self._ask(task, tokenizer)
-        messages = (*sent, *added, question, *write_complaint(task))
+        messages = (*sent, *added, question, *write_complaint(task, tokenizer))
         room = None
         if self.window is not None:
             system = next((message.text for message in messages if message.role == "system"), False)
@@ -206,6 +207,8 @@ class _CopySummarizer:
                 return rendered
         tool_tokens = tokenizer.count_overhead(tools, system=True).tokens if tools else 0
         budget = tool_tokens + int((self.window - tool_tokens) * SAFETY) if tools else self.window
+        if self.prompt is not None:  # promptkit's own prompts leave room for a complaint themselves
+            budget = max(1, budget - COMPLAINT_TOKENS)
         rendered = await render_summary_request(
             own if self.prompt is None else self.prompt(task),
             budget,
@@ -263,9 +266,11 @@ class FullSummarizer(_CopySummarizer):
             template=self.template,
         )
         rendered = await self._render(prompt, task, tokenizer, tools)
-        model = limit_output(self.model, task, room=self.window - rendered.tokens)
+        complaint = write_complaint(task, tokenizer)
+        taken = rendered.tokens + _count_messages(complaint, tokenizer)
+        model = limit_output(self.model, task, room=self.window - taken)
         forbidding = with_options(model, tool_choice="none") if tools else model
-        messages = (*begin_with_user(rendered.messages), *write_complaint(task))
+        messages = (*begin_with_user(rendered.messages), *complaint)
         try:
             reply = await forbidding.complete(messages, tools=tools)
         except ModelRequestError as error:
@@ -298,8 +303,10 @@ class SimpleSummarizer(_CopySummarizer):
             template=self.template,
         )
         rendered = await self._render(prompt, task, tokenizer)
-        model = limit_output(self.model, task, room=self.window - rendered.tokens)
-        messages = (*rendered.messages, *write_complaint(task))
+        complaint = write_complaint(task, tokenizer)
+        taken = rendered.tokens + _count_messages(complaint, tokenizer)
+        model = limit_output(self.model, task, room=self.window - taken)
+        messages = (*rendered.messages, *complaint)
         return self._read(await model.complete(messages), task, rendered, "simple")
 
 

@@ -351,9 +351,16 @@ def suggest_word_count(task: SummaryTask) -> int:
     return max(10, task.target_tokens * 3 // 4 // 10 * 10)
 
 
-def write_complaint(task: SummaryTask) -> list[Message]:
-    """Return the message that follows a request whose last reply was rejected: none before that."""
-    return [Message(role="user", content=(task.complaint,))] if task.complaint else []
+def write_complaint(task: SummaryTask, tokenizer: Tokenizer) -> list[Message]:
+    """Return the message that follows a request whose last reply was rejected: none before that.
+
+    It takes at most `COMPLAINT_TOKENS`, whatever the language of the complaint.
+    """
+    if not task.complaint:
+        return []
+    room = COMPLAINT_TOKENS - tokenizer.count_framing("user", text=True).tokens
+    text = truncate_text(task.complaint, room, head=HEAD_SHARE, tokenizer=tokenizer)
+    return [Message(role="user", content=(text,))]
 
 
 async def render_summary_request(  # noqa: PLR0913  # keywords

@@ -96,7 +96,7 @@ class RemoteSummarizer:
             ),
             "prompt": "\n\n".join(
                 message.text
-                for message in (*rendered.messages, *write_complaint(task))
+                for message in (*rendered.messages, *write_complaint(task, self.tokenizer))
                 if message.role != "system"
             ),
         }

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from promptkit import SystemMessage, UserMessage
+from promptkit import PrioritizedList, Reserve, SystemMessage, TextChunk, UserMessage
 from promptkit.compaction.planning.breadcrumb import add_breadcrumb
-from promptkit.compaction.summarizers.model_summarizers import SimpleSummarizer
+from promptkit.compaction.summarizers.model_summarizers import FullSummarizer, SimpleSummarizer
 from promptkit.messages import ImagePart, Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
 from promptkit.testing import ScriptedModel
@@ -19,8 +19,13 @@ from promptkit.tokens.models import tokenizer_for
 from tests.conversations import ConversationBuilder, words
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import Unpack
+
     from promptkit import Child
     from promptkit.compaction.planning.plan import SummaryTask
+    from promptkit.messages import ToolDefinition
+    from promptkit.providers.model import ModelOptions, Reply
 from tests.unit.compaction.summarizers.tasks import (
     SUMMARY,
     TAGGED,
@@ -247,3 +252,57 @@ def test_a_prompt_of_ones_own_is_sent() -> None:
         summarized(attrs.evolve(simple(model), prompt=mine), task_of(parser_talk()))
 
     assert shown(model) == "Sum up.\nRead the parser."
+
+
+class Noting:
+    """A model that notes each request and its output limit."""
+
+    name = "gpt-4o"
+
+    def __init__(self, seen: list[tuple[Sequence[Message], int]], most: int = 0) -> None:
+        self.seen = seen
+        self.most = most
+
+    def with_options(self, **options: Unpack[ModelOptions]) -> Noting:
+        return Noting(self.seen, options.get("max_output_tokens", self.most))
+
+    async def complete(
+        self, messages: Sequence[Message], *, tools: Sequence[ToolDefinition] = ()
+    ) -> Reply:
+        self.seen.append((messages, self.most))
+        return await ScriptedModel([TAGGED]).complete(messages, tools=tools)
+
+
+def filling(task: SummaryTask) -> Child:
+    """A request of one's own that fills the window but for the summary."""
+    said = [TextChunk()[item.message.text] for item in task.plan.dropped]
+    return UserMessage()[PrioritizedList(priority=1)[said]], Reserve(tokens=task.max_tokens)
+
+
+class TestAComplaint:
+    """What was wrong with a rejected summary follows the request, and still fits the window."""
+
+    @pytest.mark.parametrize("kind", [SimpleSummarizer, FullSummarizer])
+    @pytest.mark.parametrize("prompt", [None, filling])
+    @pytest.mark.parametrize("complaint", ["Too long. " * 35, "𒀀" * 200])
+    @pytest.mark.parametrize("window", range(1_000, 1_080, 16))
+    def test_the_request_with_it_and_the_reply_fit_the_window(
+        self,
+        kind: type[SimpleSummarizer | FullSummarizer],
+        prompt: Callable[[SummaryTask], Child] | None,
+        complaint: str,
+        window: int,
+    ) -> None:
+        seen: list[tuple[Sequence[Message], int]] = []
+        task = long_task(40, max_tokens=50)
+        summarizer = kind(model=Noting(seen), window=window, prompt=prompt)
+        summarized(summarizer, task)
+        summarized(summarizer, attrs.evolve(task, complaint=complaint))
+
+        (first, _), (second, most) = seen
+        assert [*second[:-1]] == [*first]
+        assert second[-1].text[:10] == complaint[:10]
+        tokenizer = tokenizer_for("gpt-4o")
+        system = next((each.text for each in second if each.role == "system"), False)
+        frame = tokenizer.count_overhead((), system=system).tokens
+        assert frame + sum(map(Sizer(tokenizer).count_message, second)) + most <= window
