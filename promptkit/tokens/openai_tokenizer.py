@@ -400,9 +400,12 @@ class CountCache:
             self.counts[text] = tokens
 
     def put_all(self, counts: Mapping[str, int]) -> None:
-        """Cache counts, unless they are larger than half of the cache together."""
+        """Cache counts, one by one if they are larger than half of the cache together."""
         if self._make_room(sum(map(str.__sizeof__, counts)) + _ENTRY * len(counts)):
             self.counts.update(counts)
+        else:
+            for text, tokens in counts.items():
+                self.put(text, tokens)
 
     def _make_room(self, size: int) -> bool:
         if size > self._max_text:

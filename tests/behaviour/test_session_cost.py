@@ -16,7 +16,7 @@ from promptkit.tokens.openai_tokenizer import CountCache, OpenAITokenizer
 from promptkit.tools import Tool
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from promptkit.messages import Role
     from promptkit.tokens import Count
@@ -52,13 +52,18 @@ class Works:
 def tokenized(turns: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many texts were tokenized in the first half of so many turns, and in the second."""
     texts: list[str] = []
-    put = CountCache.put
+    put, put_all = CountCache.put, CountCache.put_all
 
-    def counted(cache: CountCache, text: str, tokens: int) -> None:
+    def put_counted(cache: CountCache, text: str, tokens: int) -> None:
         texts.append(text)
         put(cache, text, tokens)
 
-    monkeypatch.setattr(CountCache, "put", counted)
+    def put_all_counted(cache: CountCache, counts: Mapping[str, int]) -> None:
+        texts.extend(counts)
+        put_all(cache, counts)
+
+    monkeypatch.setattr(CountCache, "put", put_counted)
+    monkeypatch.setattr(CountCache, "put_all", put_all_counted)
     return talk(turns, texts)
 
 

@@ -90,6 +90,23 @@ class KnownFacts:
         return self.plan.dropped is plan.dropped and self.plan.prefix is plan.prefix
 
 
+class AskedRequest:
+    """Holds the request that a summarizer rendered for a task, for its next attempt."""
+
+    def __init__(self) -> None:
+        self._last: tuple[object, SummaryTask, Rendered] | None = None
+
+    def find(self, summarizer: object, task: SummaryTask) -> Rendered | None:
+        """Return the request of the same summarizer for an equal task. None: another one was rendered last, or none."""
+        if self._last is None or self._last[0] is not summarizer or self._last[1] != task:
+            return None
+        return self._last[2]
+
+    def keep(self, summarizer: object, task: SummaryTask, rendered: Rendered) -> None:
+        """Keep a request in place of the one before."""
+        self._last = summarizer, task, rendered
+
+
 @attrs.frozen(kw_only=True)
 class SummaryTask:
     """The input of a summarizer."""
@@ -101,10 +118,8 @@ class SummaryTask:
     """Instructions of the user for the summary."""
     complaint: str | None = attrs.field(default=None, eq=False)
     """What was wrong with the summary that was written before. It follows the same request as a message of its own."""
-    rendered: list[tuple[object, SummaryTask, Rendered]] = attrs.field(
-        factory=list[tuple[object, "SummaryTask", "Rendered"]], repr=False, eq=False
-    )
-    """The summarizer that was asked last, its task and its request, which a complaint follows as it is."""
+    asked: AskedRequest = attrs.field(factory=AskedRequest, repr=False, eq=False)
+    """The request that was sent last for this task, which a complaint follows as it is."""
     last_request: LastRequest | None = None
     tools: Sequence[ToolDefinition] = ()
     """The tools of the conversation."""

@@ -202,9 +202,8 @@ class _CopySummarizer:
 
         A request whose reply was rejected is sent again as it was.
         """
-        for summarizer, asked, rendered in task.rendered:
-            if summarizer is self and asked == task:
-                return rendered
+        if (known := task.asked.find(self, task)) is not None:
+            return known
         tool_tokens = tokenizer.count_overhead(tools, system=True).tokens if tools else 0
         budget = tool_tokens + int((self.window - tool_tokens) * SAFETY) if tools else self.window
         if self.prompt is not None:  # promptkit's own prompts leave room for a complaint themselves
@@ -217,7 +216,7 @@ class _CopySummarizer:
             marks_new=self.prompt is None,
             items=(*task.plan.dropped, *task.plan.prefix),
         )
-        task.rendered[:] = [(self, task, rendered)]
+        task.asked.keep(self, task, rendered)
         return rendered
 
     def _read(self, reply: Reply, task: SummaryTask, rendered: Rendered, mode: str) -> Summary:

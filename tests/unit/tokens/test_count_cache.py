@@ -76,3 +76,11 @@ def test_what_is_cached_together_is_there_together_or_too_large_for_half_of_it(
         size = sum(text.__sizeof__() + module._ENTRY for text in counts)
         assert size > 1_500 or counts.items() <= cache.counts.items()
         assert sum(text.__sizeof__() + module._ENTRY for text in cache.counts) <= 3_000
+
+
+def test_counts_that_are_too_large_for_a_cache_together_are_cached_one_by_one() -> None:
+    cache = CountCache(1_000)
+    cache.put_all({f"{number} {'x' * 100}": number for number in range(4)})
+    assert cache.counts
+    cache.put_all({"y": 1, "z": 2})
+    assert cache.counts["z"] == 2
