@@ -39,7 +39,6 @@ PLANTED = 3
 INSTRUCTIONS = "You are a coding agent. Read before you change, run the tests after every change, and say in a sentence what you found."
 
 _BREADCRUMB = re.compile(r'kept in the transcript "([^"]+)"')
-_ASKED = re.compile("<summary>|Write the summary")
 _WORDS = topics["assignment"].split()
 
 
@@ -49,8 +48,8 @@ def words(count: int, seed: int) -> str:
 
 
 def is_summary_request(exchange: Exchange) -> bool:
-    """Return True if a request asks for a summary, in any format."""
-    return exchange.messages[-1].get("role") == "user" and _ASKED.search(exchange.text) is not None
+    """Return True if a request asks for a summary, for the first time or again."""
+    return exchange.purpose == "compaction"
 
 
 @attrs.frozen(kw_only=True)

@@ -69,12 +69,12 @@ ALLOWED = (
     MaxStepsExceededError,
     NoPendingMessageError,
 )
-_ASKED = re.compile("<summary>|Write the summary")
+_ASKED = re.compile("<summary>|Write the summary|written before was (?:rejected|too long)")
 _TOKENIZER = WordTokenizer(per_message=2, per_call=3)
 
 
 def asks_for_summary(messages: Sequence[Message]) -> bool:
-    """Whether a request asks for a summary, in whichever of its forms."""
+    """Whether a request asks for a summary, in whichever of its forms, for the first time or again."""
     return messages[-1].role == "user" and _ASKED.search(messages[-1].text) is not None
 
 
