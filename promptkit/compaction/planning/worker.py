@@ -134,7 +134,7 @@ def _divide(messages: Sequence[Message]) -> Iterator[tuple[list[Message], int]]:
     few: list[Message] = []
     size = 0
     for message in messages:
-        own = sum([len(part) for part in message.content if isinstance(part, str)])
+        own = len(message.text)
         for call in message.tool_calls:
             own += len(call.arguments)
         if few and (size + own > LONG or len(few) == FEW):

@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
+from operator import attrgetter
 from typing import TypeAlias
 
 import attrs
@@ -471,7 +472,8 @@ class CappedView:
         """Return whether so much of these entries may have to be truncated that it takes some milliseconds."""
         limits = [*filter(None, [self._result_tokens]), *self._limits.by_tool.values()]
         least = min(limits, default=math.inf)
-        sizes = [len(entry.message.text) for entry in entries if entry.message]
+        messages = filter(None, map(attrgetter("message"), entries))
+        sizes = map(len, map(attrgetter("text"), messages))
         # a character has at most four bytes, and no token is shorter than a byte
         return sum(size for size in sizes if 4 * size > least) > MUCH_TEXT
 

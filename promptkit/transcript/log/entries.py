@@ -413,6 +413,6 @@ class Entry:
     @property
     def message(self) -> Message | None:
         """The message of a `MessageEntry` or a `CustomMessage`; None for every other kind."""
-        return (
-            self.payload.message if isinstance(self.payload, MessageEntry | CustomMessage) else None
-        )
+        payload = self.payload
+        # a tuple, as a union would be made anew for each of very many calls
+        return payload.message if isinstance(payload, (MessageEntry, CustomMessage)) else None
