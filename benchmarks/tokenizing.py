@@ -26,8 +26,9 @@ def encoding() -> Encoding:
     promptkit's has a pattern that matches the same in less time.
     """
     ranks = {token: rank for rank, token in enumerate(load_vocabulary(ENCODING))}
-    with patch.object(openai_public, "load_tiktoken_bpe", lambda *_, **__: ranks):
-        return Encoding(**openai_public.ENCODING_CONSTRUCTORS[ENCODING]())
+    with patch.object(openai_public, "load_tiktoken_bpe", return_value={}):
+        pattern = str(openai_public.ENCODING_CONSTRUCTORS[ENCODING]()["pat_str"])
+    return Encoding(ENCODING, pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
 
 
 def fresh_tokenizer(witness: WitnessedEncoding | None = None) -> OpenAITokenizer:

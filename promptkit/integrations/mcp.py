@@ -29,7 +29,7 @@ except ImportError as error:
         "promptkit.integrations.mcp needs the MCP SDK: run `pip install 'mcp>=2'`, or `pip install '.[mcp]'` in a checkout of promptkit."
     ) from error
 
-Contents: TypeAlias = types.TextResourceContents | types.BlobResourceContents
+Contents: TypeAlias = "types.TextResourceContents | types.BlobResourceContents"
 
 __all__ = ["mcp_attachments", "mcp_prompt", "mcp_tools"]
 

@@ -669,7 +669,7 @@ def test_a_branch_that_stays_is_not_yet_carried_over() -> None:
 def test_a_long_result_of_a_few_messages_is_cut_beside_the_event_loop() -> None:
     in_loop: list[int] = []
 
-    @attrs.define
+    @attrs.frozen
     class Watched(WordTokenizer):
         """Keeps the sizes of texts that it counts in the main thread."""
 
