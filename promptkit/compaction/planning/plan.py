@@ -117,7 +117,7 @@ class SummaryTask:
     instructions: str | None = None
     """Instructions of the user for the summary."""
     complaint: str | None = attrs.field(default=None, eq=False)
-    """What was wrong with the summary that was written before. It follows the same request as a message of its own."""
+    """A sentence on what was wrong with the summary that was written before. It follows the same request as a message of its own."""
     asked: AskedRequest = attrs.field(factory=AskedRequest, repr=False, eq=False)
     """The request that was sent last for this task, which a complaint follows as it is."""
     last_request: LastRequest | None = None
