@@ -233,7 +233,7 @@ class Change:
     """One figure at one budget that differs by more than the tolerance."""
 
     kind: Kind
-    """What differs.
+    """The kind of the difference.
 
     * `fits`: whether the required elements fit the budget. Figures: required tokens, 0 if they fit.
     * `lost`: an element that was kept, at least partly, is not kept at all. Figures: shares.

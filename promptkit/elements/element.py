@@ -83,8 +83,8 @@ class Sizing:
     """Counts the tokens of a message, framing included. The render and the next one count each
     message object once."""
     memory: MutableMapping[object, object] = attrs.field(factory=dict[object, object], kw_only=True)
-    """What components keep for the next render of this one's Renderer. An entry that is not written
-    again in it is dropped then."""
+    """Values that components keep from one render of a Renderer for its next one. An entry that the
+    next render does not write again is dropped at its end."""
     _find: Callable[[type], object] | None = attrs.field(alias="find", default=None, kw_only=True)
     budget_reads: set[int] = attrs.field(factory=set[int], init=False)
     """The values of `token_budget` that were read; empty until it is read."""

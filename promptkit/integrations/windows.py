@@ -143,7 +143,7 @@ class Counting:
     """Budget and model by which an adapter counts the requests that it makes."""
 
     budget: Budget = attrs.field(default=None, converter=check_budget)
-    """What requests may take. None: what is known of the request's model."""
+    """The budget of requests. None: that of the request's model, as far as it is known."""
     model: str | None = attrs.field(default=None, converter=attrs.converters.optional(model_name))
     """The name by which models are counted. None: that of the request's model."""
 
@@ -310,7 +310,7 @@ class RequestFitter(Counting, Generic[T]):
     keep: Literal["newest", "oldest"] = "newest"
     """Which of the older rounds stay longest."""
     shorten: bool = True
-    """Whether messages may be shortened."""
+    """True: messages may be shortened."""
     rebuild: Callable[[T, Any], T]  # Any: a Message or a dict, as `convert` returns it
     """As for `promptkit.fit`, and so are the next two."""
     convert: Callable[[T], Message] | None = None

@@ -882,7 +882,7 @@ class Screen:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether stdin and stdout are both terminals."""
+        """True if stdin and stdout are both terminals."""
         return sys.stdin is not None and sys.stdin.isatty() and self.console.is_terminal
 
     @contextmanager

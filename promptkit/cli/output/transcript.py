@@ -281,9 +281,9 @@ class Conversation:
     """A conversation, and those that came of it."""
 
     transcript: str | None
-    """Its address. None: it was in memory alone."""
+    """The address of the transcript. None: it was in memory alone."""
     mode: str | None = None
-    """What it was given of the conversation that it comes from: `isolated`, `forked` or `handoff`."""
+    """The relation to the conversation that it comes from: `isolated`, `forked` or `handoff`."""
     task: str | None = None
     messages: int | None = None
     """None: the transcript cannot be read."""

@@ -385,7 +385,7 @@ class PolicyState:
 
     @property
     def has_summary(self) -> bool:
-        """Whether a background summary is running or ready."""
+        """True if a background summary is running or ready."""
         return self.background in {"running", "ready"}
 
     def unreachable(self, target_tokens: int | None) -> str | None:

@@ -233,7 +233,7 @@ class _Fact:
 
     @property
     def is_told_by_names(self) -> bool:
-        """Whether it is shown where all of its names are, and nowhere else."""
+        """True if texts show the fact exactly where they have all of its names."""
         return bool(self.names) and not self.forms and self.kind != "requests"
 
 

@@ -499,7 +499,7 @@ class Entry:
     text: str
     """It ends in a line break."""
     tokens: int
-    """Its tokens where another entry follows, by the base of the tokenizer."""
+    """The tokens of the entry where another one follows, by the base of the tokenizer."""
 
 
 def write_newest(

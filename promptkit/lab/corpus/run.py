@@ -132,7 +132,7 @@ class FitJob:
     keep: Literal["newest", "oldest"] = "newest"
     """The rounds that stay longest."""
     shorten: bool = True
-    """Whether messages may be shortened. Otherwise rounds are kept whole, or removed."""
+    """True: messages may be shortened. False: rounds are kept whole, or removed."""
 
     def run(self, file: str) -> FileRows:
         """Make the windows of a file.
