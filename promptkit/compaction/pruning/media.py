@@ -245,9 +245,11 @@ class NewestMessages:
 
     def describe_media(self) -> str:
         """List the pictures and documents of these messages, or return an empty text if there are none."""
-        parts = [part for item in self.items for part in item.message.content]
         return ", ".join(
-            describe_media(part) for part in parts if isinstance(part, ImagePart | DocumentPart)
+            describe_media(part)
+            for item in self.items
+            for part in item.message.content
+            if isinstance(part, ImagePart | DocumentPart)
         )
 
     def leave_out_media(self, transcript: Transcript) -> list[Edit]:

@@ -432,14 +432,11 @@ def strip_analysis(text: str) -> str:
     return "".join([*kept, text[at:]]).strip()
 
 
-# Without a redactor these return what they are given.
-
-
 def redact_task(task: SummaryTask, redactor: Redactor | None) -> SummaryTask:
     """Remove secrets from a task: from its plan, its facts, its memories and the user's instructions.
 
     The last request is unchanged: the model has seen it, and the provider's prompt cache holds
-    exactly these bytes.
+    exactly these bytes. Without a redactor the task is returned as it is.
     """
     return (
         task
@@ -461,7 +458,7 @@ def redact_task(task: SummaryTask, redactor: Redactor | None) -> SummaryTask:
 
 
 def redact_summary(summary: Summary, redactor: Redactor | None) -> Summary:
-    """Remove secrets from a summary and its facts."""
+    """Remove secrets from a summary and its facts, if there is a redactor."""
     return (
         summary
         if redactor is None
@@ -474,7 +471,7 @@ def redact_summary(summary: Summary, redactor: Redactor | None) -> Summary:
 def redact_carried(
     carried: CarriedContext | None, redactor: Redactor | None
 ) -> CarriedContext | None:
-    """Remove secrets from what is carried beside a summary. None: nothing is."""
+    """Remove secrets from what is carried beside a summary (None: nothing is), if there is a redactor."""
     return (
         carried
         if carried is None or redactor is None
@@ -492,7 +489,7 @@ def redact_carried(
 
 
 def redact_plan(plan: Plan, redactor: Redactor | None) -> Plan:
-    """Remove secrets from the messages that a plan drops.
+    """Remove secrets from the messages that a plan drops, if there is a redactor.
 
     A checkpoint may show some of them again next to the summary.
     """
