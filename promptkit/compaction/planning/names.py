@@ -116,8 +116,11 @@ def find_replaced_names(message: Message) -> set[str]:
     arguments = [each for call in message.tool_calls for each in _iter_arguments(call)]
     old = (text for name, text in arguments if name.startswith("old"))
     others = (text for name, text in arguments if not name.startswith("old"))
-    removed = set[str]().union(*map(find_names, old))
-    return removed.difference(*map(find_names, (message.text, *others)))
+    return (
+        set[str]()
+        .union(*map(find_names, old))
+        .difference(*map(find_names, (message.text, *others)))
+    )
 
 
 def _iter_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
