@@ -12,7 +12,6 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import attrs
 
 from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
-from promptkit.providers.openai.api import PHASE
 from promptkit.testing.server.journal import Exchange, HttpAnswer, api_error, list_items
 
 
@@ -724,7 +723,7 @@ def _iter_output_items(reply: ServerReply) -> Iterator[JsonObject]:
         elif isinstance(part, OpaquePart) and isinstance(part.value, Mapping):
             yield from message()
             count += 1
-            if part.provider == PHASE:
+            if part.provider == "responses.message":
                 phase = part.value.get("phase")
             elif part.provider == "responses":
                 yield {"id": f"item_{reply.number}_{count}", **part.value}
