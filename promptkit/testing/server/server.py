@@ -548,7 +548,7 @@ def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
     return array(
         "I",
         chain(
-            (TOOLS, TOOLS, *encode(format_declarations(tools, "tools"))) if tools else (),
+            (TOOLS, TOOLS, *encode(format_declarations(tools))) if tools else (),
             *(part for message in messages for part in _encode_message(message, tokenizer, encode)),
             (START, *encode("assistant"), SEPARATOR),
         ),
