@@ -26,6 +26,7 @@ from promptkit.messages import (
 )
 from promptkit.tokens.encodings import (
     BUNDLED,
+    OLDER,
     EncodingEngine,
     find_longest_token,
     get_encoding,
@@ -55,7 +56,6 @@ SAFE_CUT = re.compile(r"(?<=\S)(?= \S)|(?<=\n)(?=[^\s/])")
 # The older patterns take a run of white space at the end of a text as one word, so a line break
 # alone is no safe place.
 CUT_BEFORE_SPACE = re.compile(r"(?<=\S)(?= \S)")
-_OLDER = frozenset({"gpt2", "r50k_base", "p50k_base", "p50k_edit"})
 
 _LONG = 4_096  # characters; a longer text is counted in pieces
 # A piece ends before a word that begins with one of these characters, and after a line that ends
@@ -108,7 +108,7 @@ class OpenAITokenizer(Tokenizer):
         self._encoding_name = encoding
         self._max_text_bytes = max_text_bytes
         self._safe_cut = (
-            SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in _OLDER else None
+            SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in OLDER else None
         )
         self._cache = cache or CountCache(CACHE_BYTES)
         self._find_count = self._cache.counts.get
