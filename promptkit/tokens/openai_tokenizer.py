@@ -155,8 +155,12 @@ class OpenAITokenizer(Tokenizer):
         The engine is fastest if nothing else uses the processor's caches in between.
         """
         texts = [part for each in messages for part in each.content if isinstance(part, str)]
-        arguments = [call.arguments for each in messages for call in each.tool_calls]
-        texts += [compact_arguments(each) for each in arguments if len(each) <= self._long]
+        texts += [
+            compact_arguments(call.arguments)
+            for each in messages
+            for call in each.tool_calls
+            if len(call.arguments) <= self._long
+        ]
         known, encode = self._cache.counts, self.encoding.encode_ordinary
         texts = [text for text in dict.fromkeys(texts) if text not in known]
         new = [text for text in texts if len(text) <= self._long]
@@ -347,8 +351,11 @@ class OpenAITokenizer(Tokenizer):
         return tokens
 
     def _encode(self, piece: str) -> Sequence[int]:
-        is_run = len(piece) > _PANIC and _RUN.search(piece)
-        return self._encode_words(piece) if is_run else self.encoding.encode_ordinary(piece)
+        return (
+            self._encode_words(piece)
+            if len(piece) > _PANIC and _RUN.search(piece)
+            else self.encoding.encode_ordinary(piece)
+        )
 
     def _encode_words(self, text: str) -> list[int]:
         """Encode a text with a run of white space that is too long for tiktoken's splitter: split here, merge in tiktoken."""

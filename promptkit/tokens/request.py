@@ -70,9 +70,12 @@ def _count_definitions(
         [_read_definition(function) for function in functions],
         system=False if system is None else system,
     )
-    choice = request.get("tool_choice", request.get("function_call"))
     return Count(
-        around.tokens + count_tool_choice(choice, tokenizer.count), around.exact and not older
+        around.tokens
+        + count_tool_choice(
+            request.get("tool_choice", request.get("function_call")), tokenizer.count
+        ),
+        around.exact and not older,
     )
 
 

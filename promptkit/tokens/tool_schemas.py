@@ -51,15 +51,18 @@ def count_definitions(tools: Sequence[ToolDefinition], count: Counter) -> Count:
     tokens = count(format_declarations(tools)) + _DEFINITIONS
     odd = [tool for tool in tools if not has_known_keywords(tool)]
     tokens += sum(
-        max(0, count(_to_json(tool)) - count(format_declarations([tool]))) for tool in odd
+        max(
+            0,
+            count(
+                json.dumps(
+                    [tool.name, tool.description, tool.parameters], ensure_ascii=False, default=str
+                )
+            )
+            - count(format_declarations([tool])),
+        )
+        for tool in odd
     )
     return Count(tokens, exact=not odd)
-
-
-def _to_json(tool: ToolDefinition) -> str:
-    return json.dumps(
-        [tool.name, tool.description, tool.parameters], ensure_ascii=False, default=str
-    )
 
 
 def count_tool_choice(choice: Json, count: Counter) -> int:

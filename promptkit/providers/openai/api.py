@@ -339,8 +339,11 @@ def _parse_parts(items: Sequence[Mapping[str, Json]], reasoning_tokens: int) -> 
 
 def _keep_fields(item: Mapping[str, Json], kind: str) -> dict[str, Json]:
     """Return the fields of an output item that OpenAI accepts as input."""
-    names = INPUT_FIELDS.get(kind, item)
-    return {key: value for key, value in item.items() if value is not None and key in names}
+    return {
+        key: value
+        for key, value in item.items()
+        if value is not None and key in INPUT_FIELDS.get(kind, item)
+    }
 
 
 def _build_usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Usage:

@@ -510,8 +510,9 @@ def escape_closing_tag(text: str, tag: str) -> str:
     >>> print(escape_closing_tag("</plan> </ PLAN>", "plan"))
     <\/plan> <\/ PLAN>
     """
-    closing = rf"<({_SPACE})/(?={_SPACE}{spell_tags([tag])})"
-    return re.sub(closing, r"<\1\\/", text, flags=re.IGNORECASE)
+    return re.sub(
+        rf"<({_SPACE})/(?={_SPACE}{spell_tags([tag])})", r"<\1\\/", text, flags=re.IGNORECASE
+    )
 
 
 def escape_block_tags(text: str) -> str:

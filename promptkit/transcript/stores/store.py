@@ -260,8 +260,8 @@ class InMemoryStore:
         Raises TranscriptConflictError if `expect` is not the id of the last entry.
         """
         if expect not in {None, self._last_id}:
-            unread = takewhile(lambda entry: entry.id != expect, reversed(self._entries))
-            raise TranscriptConflictError(expect or "", [*unread][::-1])
+            unread = [*takewhile(lambda entry: entry.id != expect, reversed(self._entries))]
+            raise TranscriptConflictError(expect or "", unread[::-1])
         self._entries.extend(entries)
 
     @property
