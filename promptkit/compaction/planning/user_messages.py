@@ -18,9 +18,8 @@ from promptkit.compaction.planning.blocks import (
     mark_request,
     unmark_request,
 )
-from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.sizes import read_tokens
+from promptkit.sizes import AtLeast, read_tokens
 from promptkit.tokens import Tokenizer
 from promptkit.tokens.truncation import cut_text, truncate_text
 from promptkit.transcript import ViewItem
@@ -198,19 +197,15 @@ HISTORY_TITLE = "What the user said before, word for word, oldest first. This is
 class VerbatimUserMessages:
     """Which user messages stay verbatim beside a summary, each marked as answered or open."""
 
-    max_tokens: int = attrs.field(default=20_000, converter=read_tokens)
+    max_tokens: int = attrs.field(default=20_000, converter=read_tokens, validator=AtLeast(0))
     """Limit for all of them together. The oldest one that stays is cut in its middle to fit.
     (20,000 as in Codex.)"""
     max_message_tokens: int | None = attrs.field(
-        default=None, converter=attrs.converters.optional(read_tokens)
+        default=None,
+        converter=attrs.converters.optional(read_tokens),
+        validator=attrs.validators.optional(AtLeast(0)),
     )
     """Limit for each message. The middle of a longer one is cut out. None: no limit."""
-
-    def __attrs_post_init__(self) -> None:
-        if min(self.max_tokens, self.max_message_tokens or 0) < 0:
-            raise InvalidArgumentError(
-                f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0."
-            )
 
     def select(
         self, items: Sequence[ViewItem], tokenizer: Tokenizer, *, kept: Sequence[ViewItem] = ()
@@ -305,21 +300,17 @@ class UserMessageHistory:
     They come from the facts of the checkpoint, so that those of earlier checkpoints go on.
     """
 
-    max_tokens: int = attrs.field(default=4_000, converter=read_tokens)
+    max_tokens: int = attrs.field(default=4_000, converter=read_tokens, validator=AtLeast(0))
     """Limit for the whole text. If not all messages fit, they are shortened, and left out where they
     do not fit even so, in the order of `rank_requests`. None gets more than half."""
     max_message_tokens: int | None = attrs.field(
-        default=None, converter=attrs.converters.optional(read_tokens)
+        default=None,
+        converter=attrs.converters.optional(read_tokens),
+        validator=attrs.validators.optional(AtLeast(0)),
     )
     """Limit for each message. The middle of a longer one is cut out. None: no limit."""
-    share: int = HISTORY_SHARE
+    share: int = attrs.field(default=HISTORY_SHARE, validator=AtLeast(1))
     """Of what a conversation may have, the text takes at most one part in so many."""
-
-    def __attrs_post_init__(self) -> None:
-        if min(self.max_tokens, self.max_message_tokens or 0) < 0 or self.share < 1:
-            raise InvalidArgumentError(
-                f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0, and share={self.share} at least 1."
-            )
 
     def format(self, messages: Sequence[str], *, unanswered: int = 0, tokenizer: Tokenizer) -> str:
         """Format messages of the user, oldest first.
