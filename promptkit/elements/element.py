@@ -42,7 +42,8 @@ from typing import (
 import attrs
 
 from promptkit.errors import BadChildError, BadPropError, NotProvidedError, TreeError
-from promptkit.messages import Message
+from promptkit.messages import Message, as_mapping, is_instance
+from promptkit.reprs import clip
 from promptkit.tokens.tokenizer import Tokenizer, count_message
 
 Child: TypeAlias = "str | PromptElement | Sequence[Child] | Iterator[Child] | bool | None"
@@ -135,22 +136,19 @@ def make_element(cls: type[T], *, pure: bool = False) -> type[T]:
     return element
 
 
+@attrs.frozen
 class ElementDocs:
     """The docstring of an element's class, with those of its own props behind it.
 
     The source of the class is read when something asks for the docstring, such as `help`.
     """
 
-    def __init__(self, text: str | None) -> None:
-        self.text = text
-        self._whole: str | None = None
+    text: str | None
 
     def __get__(self, element: object, cls: type) -> str | None:
         """Return the whole docstring."""
-        if self._whole is None:
-            docs = (inspect.cleandoc(self.text or ""), _read_prop_docs(cls))
-            self._whole = "\n\n".join(filter(None, docs))
-        return self._whole or None
+        docs = (inspect.cleandoc(self.text or ""), _read_prop_docs(cls))
+        return "\n\n".join(filter(None, docs)) or None
 
 
 def _read_prop_docs(cls: type) -> str:
@@ -297,8 +295,7 @@ def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: boo
 
 
 def _shorten(value: object) -> str:
-    shown = repr(value)
-    return f"{shown[:MAX_SHOWN]}…" if len(shown) > MAX_SHOWN else shown
+    return clip(repr(value), MAX_SHOWN)
 
 
 MAX_SHOWN = 80
@@ -796,12 +793,8 @@ def _is_false(value: object) -> bool:
 
 def _is_wire_message(value: object) -> bool:
     """Return whether a value is a message of a provider: a dict or an SDK object with a role, or an item of the Responses API."""
-    if isinstance(value, Mapping):
-        data = cast("Mapping[object, object]", value)  # the types of the items are unknown
-        return isinstance(data.get("role"), str) or data.get("type") in _ITEM_TYPES
-    return (
-        isinstance(getattr(value, "role", None), str) or getattr(value, "type", None) in _ITEM_TYPES
-    )
+    read = as_mapping(value).get if is_instance(value, Mapping) else partial(getattr, value)
+    return isinstance(read("role", None), str) or read("type", None) in _ITEM_TYPES
 
 
 _ITEM_TYPES = ("message", "function_call", "function_call_output", "reasoning")

@@ -28,6 +28,7 @@ from promptkit.messages import (
     read_part,
     read_tool_call,
 )
+from promptkit.reprs import clip
 from promptkit.tokens.encodings import replace_surrogates
 from promptkit.tokens.tokenizer import find_texts
 
@@ -368,8 +369,7 @@ def parse_arguments(text: str) -> dict[str, Json]:
         raise ValueError("they are nested too deeply") from None
     if isinstance(value, dict):
         return value
-    more = "…" if len(text) > _SHOWN else ""
-    raise ValueError(f"they are JSON but not an object: {text[:_SHOWN]}{more}")
+    raise ValueError(f"they are JSON but not an object: {clip(text, _SHOWN)}")
 
 
 _SHOWN = 40  # characters of wrong arguments that an error shows

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, NoReturn, TypeAlias
 
 import attrs
@@ -77,9 +77,7 @@ def close_node(sizer: Sizer, node: Node) -> Children | None:
 
 def _mark_cut_away(node: Node) -> None:
     """Mark a node whose share holds nothing of its content, and the nodes around it."""
-    for above in iter_upwards(node):
-        if above.is_cut_away:
-            return
+    for above in takewhile(lambda above: not above.is_cut_away, iter_upwards(node)):
         above.is_cut_away = True
 
 
@@ -221,23 +219,15 @@ def _open_text_chunk(sizer: Sizer, node: Node, element: builtin.TextChunk) -> Ch
 
 def _split_text(node: Node, element: PromptElement) -> tuple[str, Children]:
     """Return the text of an element that takes only text, and the References and Metadata attached to it."""
-    strings: list[str] = []
-    attached: list[PromptElement] = []
-    for child in element.children:
-        match child:
-            case str():
-                strings.append(child)
-            case builtin.Reference() | builtin.Metadata():
-                attached.append(child)
-            case PromptElement():
-                raise BadChildError(
-                    f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
-                    "it takes strings, References and Metadata. Use a Group or a Chunk around elements.",
-                    path=format_path(node),
-                )
-            case None:
-                pass
-    return "".join(strings), tuple(attached)
+    attached = tuple(child for child in element.children if isinstance(child, PromptElement))
+    for child in attached:
+        if not isinstance(child, builtin.Reference | builtin.Metadata):
+            raise BadChildError(
+                f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
+                "it takes strings, References and Metadata. Use a Group or a Chunk around elements.",
+                path=format_path(node),
+            )
+    return "".join(child for child in element.children if isinstance(child, str)), attached
 
 
 _WHITESPACE = re.compile(r"\s+")
