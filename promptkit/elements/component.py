@@ -10,7 +10,6 @@ import ast
 import dataclasses
 import dis
 import inspect
-import textwrap
 from collections.abc import Awaitable, Callable, Mapping
 from difflib import get_close_matches
 from functools import partial, update_wrapper
@@ -38,6 +37,7 @@ from promptkit.elements.element import (
     Sizing,
     describe_props,
     make_element,
+    parse_source,
 )
 from promptkit.errors import BadPropError, InvalidArgumentError, TreeError
 
@@ -367,13 +367,13 @@ def refuse_misspelt_render(cls: type[PromptElement]) -> None:
 
 def refuse_forgotten_return(name: str, render: object) -> None:
     """Refuse a function that ends without a `return` statement; `return None` is one."""
-    if not isinstance(render, FunctionType) or _returns_something(render):
+    if (
+        not isinstance(render, FunctionType)
+        or _returns_something(render)
+        or (source := parse_source(render)) is None
+    ):
         return
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(render)))
-    except (OSError, TypeError, SyntaxError):  # typed into an interpreter, or a part of a line
-        return
-    nodes: list[ast.AST] = list(ast.iter_child_nodes(tree.body[0]))
+    nodes: list[ast.AST] = list(ast.iter_child_nodes(source))
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.Return | ast.Raise | ast.Yield | ast.YieldFrom):
@@ -387,9 +387,8 @@ def refuse_forgotten_return(name: str, render: object) -> None:
 
 def _returns_something(render: FunctionType) -> bool:
     """Return whether the code has a `return` of anything but None, or yields. The source is read only if it has not."""
-    if render.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
-        return True
-    return any(
+    yields = render.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
+    return bool(yields) or any(
         step.argval is not None
         if step.opname == "RETURN_CONST"
         else step.opname == "RETURN_VALUE"

@@ -26,6 +26,7 @@ from difflib import get_close_matches
 from functools import partial, wraps
 from inspect import Parameter, Signature
 from itertools import pairwise, zip_longest
+from types import FunctionType
 from typing import (
     TYPE_CHECKING,
     ClassVar,
@@ -153,11 +154,7 @@ class ElementDocs:
 
 def _read_prop_docs(cls: type) -> str:
     """Return a section with the docstrings under the props of a class; empty without any, or without its source."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    except (OSError, TypeError, SyntaxError):  # typed into an interpreter, or made of a function
-        return ""
-    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    body = source.body if isinstance(source := parse_source(cls), ast.ClassDef) else []
     names = {field.name: prop_name(field) for field in getattr(cls, "__attrs_attrs__", ())}
     entries = [
         f"    {names.get(prop.target.id, prop.target.id)}: {' '.join(str(below.value.value).split())}"
@@ -168,6 +165,14 @@ def _read_prop_docs(cls: type) -> str:
         and isinstance(below.value, ast.Constant)
     ]
     return "\n".join(["Props:", *entries]) if entries else ""
+
+
+def parse_source(definition: type | FunctionType) -> ast.stmt | None:
+    """Return the statement that defines a class or a function; None without its source."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(definition))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return None  # typed into an interpreter, or a part of a line, or a class made of a function
 
 
 def _order_props(cls: type[PromptElement]) -> Signature:
@@ -257,9 +262,7 @@ def describe_props(
     """
     layout = signature_names(PromptElement)
     known = [prop for prop in signature_names(cls) if not own or prop not in layout]
-    for prop in props:
-        if prop in known:
-            continue
+    for prop in [prop for prop in props if prop not in known]:
         if prop in layout:
             return f"{name} takes its own props alone: write {name}(…).layout({prop}=…)."
         if prop == "children":

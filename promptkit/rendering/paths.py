@@ -189,15 +189,15 @@ _MOST_SHOWN = 30  # characters of a prop or a docstring in a label
 
 def _find_labelled_around(node: Node) -> Node | None:
     """Return the labelled grouping element around an only child: the child takes its label."""
-    while (
-        len(node.items) == 1
-        and node.parent is not None
-        and (node.element is None or passes_on(node.element))
-    ):
-        if node.element is not None and node.element.label:
-            return node
-        node = node.parent
-    return None
+    around = takewhile(
+        lambda above: (
+            len(above.items) == 1
+            and above.parent is not None
+            and (above.element is None or passes_on(above.element))
+        ),
+        iter_upwards(node),
+    )
+    return next((above for above in around if above.element and above.element.label), None)
 
 
 def _passes_on(node: Node) -> bool:

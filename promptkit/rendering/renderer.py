@@ -188,9 +188,8 @@ class Renderer:
 
         None: the prompt is not static, or it does not fit.
         """
-        if self._trace or self.prune_step or self._prompt_tsx:
-            return None
-        plan = self._cache.plans.plan(children)
+        is_planned = not (self._trace or self.prune_step or self._prompt_tsx)
+        plan = self._cache.plans.plan(children) if is_planned else None
         if plan is None:
             return None
         system = next((message.text for message in plan.fixed if message.role == "system"), None)
@@ -283,7 +282,7 @@ class Renderer:
             if node.limit is None:
                 continue
             if (yield from grow_expandables(expansion, node, node.limit)):
-                pruner.forget_order()
+                pruner.order.reset()  # the tree has grown
                 pruner = self._build_pruner(root, pruner.limit_steps)
             pruner.prune_limit(node)
         if (
@@ -291,7 +290,7 @@ class Renderer:
                 expansion, root, budget - self._overhead.with_system - pruner.tree.reserved
             )
         ):
-            pruner.forget_order()
+            pruner.order.reset()  # the tree has grown
             pruner = self._build_pruner(root, pruner.limit_steps)
         pruner.check_limits(budget)
         return pruner

@@ -593,8 +593,7 @@ def _draft_tag(
     xml_attributes: dict[str, str] = {}
     for attribute, value in attributes.items():
         if attribute in fields:
-            expected = _describe_expected(attribute, fields[attribute], value)
-            if expected:
+            if expected := _describe_expected(attribute, fields[attribute], value):
                 raise TemplateError(
                     f"{{% {name} %}} has {attribute}={value!r}: it must be {expected}.",
                     file=file,

@@ -264,10 +264,8 @@ def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
 
 def _find_url(image: Image | ImagePart) -> str:
     """Return the URL of an image: a data URL of bare base64."""
-    kinds = (
-        kind for prefix, kind in _MEDIA_TYPES_BY_PREFIX.items() if image.url.startswith(prefix)
-    )
-    found = next(kinds, None)
+    prefixes = _MEDIA_TYPES_BY_PREFIX.items()
+    found = next((kind for prefix, kind in prefixes if image.url.startswith(prefix)), None)
     return f"data:{image.media_type or found};base64,{image.url}" if found else image.url
 
 

@@ -176,14 +176,15 @@ def _open_tool_round(_sizer: Sizer, node: Node, element: builtin.ToolRound) -> C
             "a ToolRound needs at least one call: use an AssistantMessage for text alone.",
             path=format_path(node),
         )
-    request = builtin.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
     call_ids = [call.id for call in element.calls]
     known_ids = set(call_ids)
-    order = [key for key in call_ids if key in element.results]
-    # results without a call: pairing reports them
-    order += [key for key in element.results if key not in known_ids]
+    order = [
+        *(key for key in call_ids if key in element.results),
+        # results without a call: pairing reports them
+        *(key for key in element.results if key not in known_ids),
+    ]
     return (
-        request,
+        builtin.AssistantMessage(tool_calls=tuple(element.calls))[element.text],
         *(builtin.ToolMessage(tool_call_id=key)[element.results[key]] for key in order),
     )
 
@@ -243,9 +244,8 @@ def _cut_to_budget(
     A separator stays at the start of the piece after it, as in prompt-tsx. Each count starts at the
     last safe cut, so that a long text is counted only once.
     """
-    fitting_end = 0
-    counted_tokens = 0
-    counted_end = 0  # a safe cut: the text before it has `counted_tokens`
+    # counted_end is a safe cut: the text before it has `counted_tokens`
+    fitting_end = counted_tokens = counted_end = 0
     base = tokenizer.base
     safe_cut = base.safe_cut
     pattern = re.escape(separator) if isinstance(separator, str) else separator
@@ -389,12 +389,11 @@ def _has_literal_text_beside(node: Node) -> bool:
 
     A Tag around it leaves by itself when nothing is in it.
     """
-    above = node.parent
-    while above is not None and not isinstance(above.element, builtin.Tag):
-        if any(is_literal(item) and not item.is_empty for item in above.items):
-            return True
-        above = None if above.role is not None else above.parent
-    return False
+    around = takewhile(
+        lambda above: above.message is node.message and not isinstance(above.element, builtin.Tag),
+        iter_upwards(node.parent),
+    )
+    return any(is_literal(item) and not item.is_empty for above in around for item in above.items)
 
 
 # Expandable, and Rounds below: the expansion writes them.

@@ -202,11 +202,7 @@ class Expansion:
             )
         budget = partial(self.sizer.budget_of, node)
         find = partial(find_provided, node)
-        run = self.cache.take(element, budget, find)
-        if run is not None:
-            self.cache.store(run)
-            return run.children
-        run = self.runs.take(element, budget, find)
+        run = self.cache.take(element, budget, find) or self.runs.take(element, budget, find)
         if run is not None:
             return run.children
         sizing = self.sizing(node)
@@ -567,16 +563,15 @@ class Scopes:
 
     def _list_given(self, component: Node) -> frozenset[int]:
         """Return the ids of the elements among the children and props of a component."""
-        given = self._given.get(component)
-        if given is None:
+        if component not in self._given:
             element = component.element
             fields = type(element).__attrs_attrs__ if element is not None else ()
-            given = self._given[component] = frozenset(
+            self._given[component] = frozenset(
                 id(value)
                 for value in _iter_items(getattr(element, field.name) for field in fields)
                 if isinstance(value, PromptElement)
             )
-        return given
+        return self._given[component]
 
 
 def _is_component(node: Node) -> bool:

@@ -63,11 +63,14 @@ class RenderCache:
     def take(
         self, element: PromptElement, budget: Callable[[], int], find: Callable[[type], object]
     ) -> ComponentRun | None:
-        """Take a run of the last render that is valid for a budget and the values that `find` returns.
+        """Take a run of the last render that is valid for a budget and the values that `find` returns, and keep it for the next one.
 
         A run is for one place of a prompt, since the KeepWith groups that it made are.
         """
-        return _take_valid(self._earlier.get(id(element), []), budget, find)
+        run = _take_valid(self._earlier.get(id(element), []), budget, find)
+        if run is not None:
+            self.store(run)
+        return run
 
     def store(self, run: ComponentRun) -> None:
         """Cache a run of a pure component for the next render."""

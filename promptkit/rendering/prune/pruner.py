@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -51,6 +52,7 @@ from promptkit.rendering.tree import (
     is_below,
     is_item_alive,
     is_node_alive,
+    iter_upwards,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class Pruner:
         self.limit_steps = list(limit_steps)
         # the overhead with the text of the first system message, if it depends on that
         self._exact_overhead = exact_overhead
-        self._order = RemovalOrder(tree)
+        self.order = RemovalOrder(tree)
         self._tree_scan: BackwardScan | None = None
         # the message before whose removal the order of the whole tree ends
         self._last_message: LastMessage | None = None
@@ -87,12 +89,15 @@ class Pruner:
             not fallbacks and not tree.cache_breakpoints and not tree.recorded
         )
         self.fallback_limits = [
-            node for node in tree.limits if _any_below(fallbacks, node)
+            node
+            for node in tree.limits
+            # a fallback is below it
+            if bisect_right(fallbacks, node.index) < bisect_right(fallbacks, node.last_index)
         ] + tree.fallback_limits
 
     def remove_empty_enclosures(self) -> None:
         """Remove literal texts that have nothing between them from the start, permanently."""
-        steps = self._order.remove_empty_enclosures()
+        steps = self.order.remove_empty_enclosures()
         if steps:
             self.limit_steps.append((self.tree.root, steps))
 
@@ -104,21 +109,17 @@ class Pruner:
         if node.limit is None or not node.is_active or self._surely_fits(node, node.limit):
             return
         steps = (
-            prune_from_first(self._order, node, node.limit, self.sizer)
+            prune_from_first(self.order, node, node.limit, self.sizer)
             if self._may_count_from_first
             else None
         )
         if steps is None:
-            pruned = prune_from_last(self._order, node, node.limit, self.sizer, self.tree.recorded)
+            pruned = prune_from_last(self.order, node, node.limit, self.sizer, self.tree.recorded)
             if isinstance(pruned, BackwardScan):
                 raise self._exceeded_error(node, node.limit, pruned)
             steps = pruned
         if steps:
             self.limit_steps.append((node, steps))
-
-    def forget_order(self) -> None:
-        """Discard the removal order that the limits computed, because the tree is about to grow."""
-        self._order.reset()
 
     def check_limits(self, budget: int) -> None:
         """Raise BudgetExceededError if the limits, or shares of nothing, removed all user messages, or all messages."""
@@ -163,7 +164,7 @@ class Pruner:
         """
         if self._tree_scan is None:
             root = self.tree.root
-            steps = self._order.run(root)
+            steps = self.order.run(root)
             if self.tree.keeps_request:
                 self._last_message = end_before_last_message(root, steps)
             self._tree_scan = BackwardScan(
@@ -437,11 +438,6 @@ def _find_removed_message(step: Step, role: Role | None) -> tuple[Node, int] | N
     return found
 
 
-def _any_below(indices: list[int], node: Node) -> bool:
-    """Return whether a node with one of these indices, which are sorted, is below a node."""
-    return bisect_right(indices, node.index) < bisect_right(indices, node.last_index)
-
-
 RemovalKey: TypeAlias = "tuple[str, str]"
 """Identifies a removed item in the next turn: its path without positions, which may have changed,
 and its first text."""
@@ -696,7 +692,6 @@ def _forget_settled(step: list[Change], root: Node) -> None:
             if isinstance(change, CallRemoved)
             else None
         )
-        while node is not None and not is_below(node, root):
-            if node.settled_tokens is not None:
-                node.settled_tokens = _UNKNOWN
-            node = node.parent
+        for above in takewhile(lambda above: not is_below(above, root), iter_upwards(node)):
+            if above.settled_tokens is not None:
+                above.settled_tokens = _UNKNOWN
