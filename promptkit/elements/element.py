@@ -178,7 +178,7 @@ def parse_source(definition: type | FunctionType) -> ast.stmt | None:
 def _order_props(cls: type[PromptElement]) -> Signature:
     """Return the signature of a class, with its own props before the layout props."""
     signature = inspect.signature(cls.__init__)
-    parameters = list(signature.parameters.values())[1:]  # without self
+    _, *parameters = signature.parameters.values()  # without self
     layout = () if cls.__base__ is object else signature_names(PromptElement)
     return signature.replace(
         parameters=sorted(parameters, key=lambda parameter: parameter.name in layout)
@@ -568,14 +568,15 @@ _MAX_REPEATED = 100_000
 many places for few elements."""
 
 
+@attrs.define(eq=False)
 class _EqualValues:
     """Pairs of values that are equal unless their items differ, as disjoint sets of ids: `a = b` and `b = c` imply `a = c`.
 
     So trees whose elements are at many places, or inside themselves, are compared in linear time.
     """
 
-    def __init__(self) -> None:
-        self._links: dict[int, int] = {}  # towards the id that represents the set
+    _links: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    """Leads from each id towards the one that represents its set."""
 
     def add(self, one: object, other: object) -> bool:
         """Add a pair. Return whether it is new, so that its items must be compared."""
@@ -648,10 +649,13 @@ def _repr_element(element: PromptElement) -> list[object]:
         for field in fields
         if field.name != "children" and not _is_default(getattr(element, field.name), field)
     ]
-    parts: list[object] = [_Verbatim(f"{type(element).__name__}("), *_join(given), _Verbatim(")")]
-    if element.children:
-        parts += [_Verbatim("["), *_join([[child] for child in element.children]), _Verbatim("]")]
-    return parts
+    children = _join([[child] for child in element.children])
+    return [
+        _Verbatim(f"{type(element).__name__}("),
+        *_join(given),
+        _Verbatim(")"),
+        *((_Verbatim("["), *children, _Verbatim("]")) if element.children else ()),
+    ]
 
 
 def _join(groups: Iterable[Sequence[object]]) -> Iterator[object]:

@@ -263,7 +263,7 @@ def _read(
         own = cast("Sequence[Message]", messages)  # all of them are
         return [_Group([at], [message]) for at, message in enumerate(own)], lambda left: left
     records = [_read_record(at, message) for at, message in enumerate(messages)]
-    form = form or next(filter(None, map(find_format, records)), _PLAIN_FORMAT)
+    form = form or _find_format(records)
     if form == "chat":
         return [
             _Group([at], messages_from_chat([record])) for at, record in enumerate(records)
@@ -283,8 +283,15 @@ def _read(
     ], to_responses
 
 
-_PLAIN_FORMAT: WireFormat = "chat"
-"""The format of messages that fit every format."""
+def _find_format(records: Sequence[Mapping[str, Json]]) -> WireFormat:
+    """Return the format of the first message that only one format has.
+
+    Plain messages are Chat Completions'.
+    """
+    for record in records:
+        if (form := find_format(record)) is not None:
+            return form
+    return "chat"
 
 
 def _read_record(index: int, message: object) -> Mapping[str, Json]:

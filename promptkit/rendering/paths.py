@@ -7,6 +7,8 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import NamedTuple
 
+import attrs
+
 from promptkit.elements.builtin import Chunk, Group, KeepWith, Rounds, Tag
 from promptkit.elements.element import ElementDocs, PromptElement
 from promptkit.rendering.tree import Item, Leaf, Node, iter_upwards
@@ -46,17 +48,19 @@ class Path(NamedTuple):
         return PATH_SEPARATOR.join((*self.first, *middle, *self.last))
 
 
+@attrs.define(eq=False)
 class Paths:
     """Formats the paths of many items of one tree, in full and in short.
 
     Each step is formatted once.
     """
 
-    def __init__(self, *, described: bool = False) -> None:
-        """Create a formatter. With `described`, short paths show a component with its first prop, or else its docstring."""
-        self._described = described
-        # by the function that appends a step
-        self._known: defaultdict[Callable[[Path, Node], Path], dict[Node, Path]] = defaultdict(dict)
+    _described: bool = attrs.field(alias="described", default=False, kw_only=True)
+    """Whether short paths show a component with its first prop, or else its docstring."""
+    _known: defaultdict[Callable[[Path, Node], Path], dict[Node, Path]] = attrs.field(
+        factory=lambda: defaultdict(dict), init=False
+    )
+    """By the function that appends a step."""
 
     def format(self, parent: Node, position: int | None = None) -> str:
         """Format the path of a node, or of the item at `position` in it, with every step."""

@@ -515,6 +515,7 @@ def _is_alive_below(node: Node, root: Node) -> bool:
     )
 
 
+@attrs.define(eq=False)
 class Scopes:
     """Finds the component that wrote each node of a tree. Visits each ancestor of a member once.
 
@@ -524,9 +525,8 @@ class Scopes:
     their own. A group of `KeepWith.group()` is an object, which is the same group wherever it is.
     """
 
-    def __init__(self) -> None:
-        self._writers: dict[Node, Node | None] = {}
-        self._given: dict[Node, frozenset[int]] = {}
+    _writers: dict[Node, Node | None] = attrs.field(factory=dict[Node, "Node | None"], init=False)
+    _given: dict[Node, frozenset[int]] = attrs.field(factory=dict[Node, frozenset[int]], init=False)
 
     def bind_groups(self, nodes: Iterable[Node]) -> None:
         """Replace the groups of KeepWith members and of tool calls by those of the components that wrote them."""

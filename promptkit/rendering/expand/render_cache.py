@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import attrs
+
 from promptkit.elements.element import Children, PromptElement, Sizing
 from promptkit.rendering.prune.plans import PlanCache
 from promptkit.rendering.tree import MessageItem
@@ -89,6 +91,7 @@ class RenderCache:
         self._earlier_items = message_items
 
 
+@attrs.define(eq=False)
 class RequestRuns:
     """The children that components rendered for one request, for the renders that retry it.
 
@@ -100,10 +103,11 @@ class RequestRuns:
     request. Of several equal elements, each gets the children of another one.
     """
 
-    def __init__(self) -> None:
-        self._runs: list[ComponentRun] = []
-        # of the earlier renders, as far as this one has not used them
-        self._unused: dict[_Value, list[ComponentRun]] = {}
+    _runs: list[ComponentRun] = attrs.field(factory=list[ComponentRun], init=False)
+    _unused: dict[_Value, list[ComponentRun]] = attrs.field(
+        factory=dict["_Value", list[ComponentRun]], init=False
+    )
+    """The runs of the earlier renders, as far as this one has not used them."""
 
     def start_render(self, tokenizer: Tokenizer, model: str | None) -> None:
         """Start a render with a model. Runs for another model are not used in it."""

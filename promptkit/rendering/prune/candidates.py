@@ -356,8 +356,7 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
                 into.append((item.priority, NO_TIE, order, parent, position))
         else:
             stack.pop()
-    candidates.sort()
-    return CandidateQueue(candidates, by_fallback, runs=runs, emptied=emptied)
+    return CandidateQueue(sorted(candidates), by_fallback, runs=runs, emptied=emptied)
 
 
 def has_items(node: Node) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -287,7 +287,6 @@ class Pruner:
                 ((path, size) for path, size in sizes.items() if size), key=lambda pair: -pair[1]
             )[:3]
         )
-        metadata, _, _ = self.tree.collect_attachments(state)
         last = None if where else self._last_message
         cache_breakpoint = self.tree.find_last_breakpoint(root)
         pinned = (
@@ -301,7 +300,7 @@ class Pruner:
             largest=largest,
             # -1: the state before limits removed anything
             messages=assemble_messages(self.tree.root, -1),
-            metadata=metadata,
+            metadata=self.tree.collect_attachments(state)[0],
             removed=list_removals(
                 self._build_pruned(scan, state, budget, reason="limit" if where else "budget")
             ),
@@ -346,12 +345,9 @@ def count_pinned(
                 tokens += measure(item, sizer, state)
                 end = max(end, item.last_index)
                 for node in tree.nodes[item.index : item.last_index + 1]:
-                    partners.update((result, None) for _, result in node.results)
-                    partners.update(
-                        (member, None)
-                        for group in node.keep_groups
-                        for member in tree.keep_groups[group]
-                    )
+                    results = (result for _, result in node.results)
+                    members = (tree.keep_groups[group] for group in node.keep_groups)
+                    partners |= dict.fromkeys(chain(results, *members))
             elif type(item) is Node and not item.atomic:
                 stack.append((item, item.items))
     return tokens + sum(
@@ -607,12 +603,10 @@ def _count(root: Node, sizer: Sizer) -> int:
     while stack:
         node = stack.pop()
         for item, removed_at in zip(node.items, node.removed_at, strict=True):
-            if removed_at != NEVER_REMOVED:
+            if removed_at != NEVER_REMOVED or isinstance(item, Leaf):
                 continue
             if isinstance(item, MessageItem):
                 total += sizer.count_item(item)
-            elif not isinstance(item, Node):
-                continue
             elif item.role is not None:
                 total += measure(item, sizer)
             elif item.settled_tokens is None:

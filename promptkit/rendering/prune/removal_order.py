@@ -27,6 +27,8 @@ from heapq import heappush
 from itertools import repeat, takewhile
 from typing import NamedTuple, TypeAlias
 
+import attrs
+
 from promptkit.rendering.expand.materialize import (
     RenderTree,
     find_enclosure,
@@ -229,22 +231,24 @@ Task: TypeAlias = "tuple[Node, int, str, Node | None]"
 partner) of a tool call."""
 
 
+@attrs.define(eq=False)
 class RemovalOrder:
     """The removal order of one tree.
 
     It can be run for the subtree of a limit and settled there, and then for the whole tree.
     """
 
-    def __init__(self, tree: RenderTree) -> None:
-        self.tree = tree
-        self._step = 0
-        self._path: list[Node] = []
-        self._queues: dict[Node, CandidateQueue] = {}
-        # the nodes that contain the last cache breakpoint
-        self._breakpoint_nodes: set[Node] = set()
-        self._queue: deque[Task] = deque()
-        self._call_queue: deque[Task] = deque()
-        self._removed_groups: set[Hashable] = set()
+    tree: RenderTree
+    _step: int = attrs.field(default=0, init=False)
+    _path: list[Node] = attrs.field(factory=list[Node], init=False)
+    _queues: dict[Node, CandidateQueue] = attrs.field(
+        factory=dict[Node, CandidateQueue], init=False
+    )
+    _breakpoint_nodes: set[Node] = attrs.field(factory=set[Node], init=False)
+    """The nodes that contain the last cache breakpoint."""
+    _queue: deque[Task] = attrs.field(factory=deque["Task"], init=False)
+    _call_queue: deque[Task] = attrs.field(factory=deque["Task"], init=False)
+    _removed_groups: set[Hashable] = attrs.field(factory=set["Hashable"], init=False)
 
     def run(self, root: Node) -> list[Step]:
         """Return all steps below a node, until nothing more may be removed.
