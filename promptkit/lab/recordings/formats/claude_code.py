@@ -128,8 +128,12 @@ class ClaudeCodeFormat(LineFormat):
         title = as_text(record.get("summary"))
         if record.get("type") == "summary" and leaf in self._tree.places and title:
             conversation, _ = self._tree.places[leaf]
-            label = Label(target=self._tree.entry_of(leaf), label=title)
-            self._tree.add(conversation, label, conversation.end, f"line-{self.number}")
+            self._tree.add(
+                conversation,
+                Label(target=self._tree.entry_of(leaf), label=title),
+                conversation.end,
+                f"line-{self.number}",
+            )
         else:
             if record.get("type") == "queue-operation":
                 self._read_queue_operation(record)
@@ -645,8 +649,9 @@ class SessionTree:
         pending, conversation.pending = conversation.pending, None
         if pending is None or not isinstance(checkpoint := pending.payload, Checkpoint):
             return None
-        written = attrs.evolve(checkpoint, summary=summary)
-        return self._emit(conversation, attrs.evolve(pending, payload=written))
+        return self._emit(
+            conversation, attrs.evolve(pending, payload=attrs.evolve(checkpoint, summary=summary))
+        )
 
     def finish(self, conversations: list[RecordedConversation]) -> None:
         """Write all that is held.

@@ -157,8 +157,9 @@ class PiFormat(LineFormat):
                 yield from _read_message(message)
             case "compaction" if summary is not None and _find_problem(record) is None:
                 yield self._read_checkpoint(record, summary)
-                known = {"summary", "tokensBefore", "firstKeptEntryId"}
-                yield from keep_fields(NAME, omit_fields(extra, known))
+                yield from keep_fields(
+                    NAME, omit_fields(extra, {"summary", "tokensBefore", "firstKeptEntryId"})
+                )
             case "custom_message":
                 yield from _read_custom_message(record, omit_fields(extra, {"content"}))
             case "branch_summary" if target and summary is not None:
@@ -262,7 +263,6 @@ def _read_custom_message(message: JsonObject, extra: JsonObject) -> list[EntryPa
 
 
 def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayload]:
-    api = as_text(message.get("api")) or "unknown"
     calls = [
         block for block in as_objects(message.get("content")) if block.get("type") == "toolCall"
     ]
@@ -275,7 +275,9 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
         MessageEntry(
             message=Message(
                 role="assistant",
-                content=tuple(_read_parts(message.get("content"), api)),
+                content=tuple(
+                    _read_parts(message.get("content"), as_text(message.get("api")) or "unknown")
+                ),
                 tool_calls=tuple(
                     ToolCall(
                         id=as_text(call.get("id")) or "",

@@ -126,23 +126,8 @@ class RecordingSource:
         )
 
 
-class Readable(Protocol):
-    """The content of a recording.
-
-    Its methods raise TranscriptFormatError if compressed data is damaged or cut short.
-    """
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return some bytes; none at the end."""
-        ...
-
-    def readline(self, size: int = -1, /) -> bytes:
-        """Return a line with its end, or `size` bytes of it; none at the end."""
-        ...
-
-
 class _GzipReader:
-    """The content of a compressed file."""
+    """The content of a compressed file. TranscriptFormatError is raised if it is damaged or cut short."""
 
     def __init__(self, raw: BinaryIO, path: str) -> None:
         self._file = read_gzip(raw)
@@ -165,6 +150,9 @@ class _GzipReader:
                 f"the compressed data is damaged or cut short: {error}", file=self._path
             ) from error
 
+
+Readable: TypeAlias = BinaryIO | _GzipReader
+"""The content of a recording."""
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 """The path of a value: the index of the JSON text in the file, then the keys and list indices that
@@ -262,33 +250,21 @@ def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
         reader = _Utf8Reader(source.open())
         size, waiting = CHUNK_BYTES, 0
         while chunk := reader.read(size):
-            failure = _send(parser, chunk)
-            size, waiting = (
-                (CHUNK_BYTES, 0)
-                if events
-                else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
-            )
-            yield from _take(events)
-            if failure is not None:
-                raise failure
+            try:
+                parser.send(chunk)
+            finally:  # after an error, too: the events before it
+                size, waiting = (
+                    (CHUNK_BYTES, 0)
+                    if events
+                    else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
+                )
+                yield from _take(events)
             if waiting > MAX_LINE_BYTES:
                 raise TranscriptFormatError(
                     f"one value has more than {MAX_LINE_BYTES:,} bytes.", file=source.path
                 )
         parser.close()  # raises an error if the text ends too early
         yield from _take(events)
-
-
-def _send(parser: ijson.Parser, chunk: bytes) -> Exception | None:
-    """Give the parser a chunk.
-
-    Returns its error, which is raised when the events before it were taken.
-    """
-    try:
-        parser.send(chunk)
-    except (ijson.JSONError, ValueError) as error:
-        return error
-    return None
 
 
 def _take(events: list[ijson.Event]) -> Iterator[tuple[str, Json]]:
