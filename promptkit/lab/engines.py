@@ -173,17 +173,17 @@ def run_each(
     most = engine.workers * (1 + QUEUED_PER_WORKER)
     try:
         while True:
+            # Dask also counts the death of a worker against the tasks that waited there. The last
+            # attempt is with nothing beside it.
             while len(running) < most and (
-                part := apart.popleft() if apart else tuple(islice(numbered, chunk))
+                part := apart.popleft()
+                if apart
+                else tuple(islice(numbered, chunk))
+                or (alone.popleft() if alone and not running else ())
             ):
                 running[engine.submit(task, tuple(item for _, item in part))] = part
             if not running:
-                if not alone:
-                    return
-                # Dask also counts the death of a worker against the tasks that waited there. The
-                # last attempt is with nothing beside it.
-                part = alone.popleft()
-                running[engine.submit(task, tuple(item for _, item in part))] = part
+                return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 part = running.pop(future)
                 try:

@@ -415,13 +415,11 @@ def detect_format(source: RecordingSource) -> RecordingFormat:
     for make_format in FORMATS.values():
         if (recording_format := make_format()).matches(head):
             return recording_format
-    if not source.open().read(1):
-        problem = "the file is empty."
-    elif has_long_start(source):
-        problem = (
-            f"its first line has more than {MAX_RECORD_BYTES:,} bytes, so the format cannot be detected. "
-            f"`promptkit import --format NAME` reads it as one of {', '.join(FORMATS)}."
-        )
-    else:
-        problem = f"the file has no known format. Known formats are {', '.join(FORMATS)}. `promptkit import --format NAME` reads it as one of them."
-    raise TranscriptFormatError(problem, file=source.path)
+    raise TranscriptFormatError(
+        "the file is empty."
+        if not source.open().read(1)
+        else f"its first line has more than {MAX_RECORD_BYTES:,} bytes, so the format cannot be detected. `promptkit import --format NAME` reads it as one of {', '.join(FORMATS)}."
+        if has_long_start(source)
+        else f"the file has no known format. Known formats are {', '.join(FORMATS)}. `promptkit import --format NAME` reads it as one of them.",
+        file=source.path,
+    )

@@ -206,8 +206,9 @@ class TauBenchFormat(JsonFormat):
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages one by one."""
         listed = "item.traj.item.role" in read_head(source).json_paths
-        pattern = (None, "traj", None) if listed else ("traj", None)
-        return walk_members(source, [pattern], depth=int(listed))
+        return walk_members(
+            source, [(None, "traj", None) if listed else ("traj", None)], depth=int(listed)
+        )
 
     def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Keep a value in a custom entry. The task's id is the conversation's title."""

@@ -153,15 +153,15 @@ class ClaudeCodeFormat(LineFormat):
         elif operation in ("dequeue", "remove") and self._queue:
             taken = self._queue.pop(self._queue.index(content) if content in self._queue else 0)
             main = self._tree.main
-            is_shown = (
+            if (
                 operation == "remove"
                 and main is not None
                 and main.answer is not None
                 and not str(taken).startswith("/")
-            )
-            if is_shown and (
-                payload := read_queued_command(
-                    taken, is_prompt=not str(taken).startswith("<task-notification>")
+                and (
+                    payload := read_queued_command(
+                        taken, is_prompt=not str(taken).startswith("<task-notification>")
+                    )
                 )
             ):
                 self._taken.append(taken)
@@ -236,11 +236,10 @@ class ClaudeCodeFormat(LineFormat):
             return None
         tail = self._tree.flush(conversation)
         if parent_uuid is not None:
-            place = f"after {tail!r}" if tail else "at the beginning"
             self.batch.relocated.append(
                 ReadProblem(
                     line=self.number,
-                    detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {place}.",
+                    detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {f'after {tail!r}' if tail else 'at the beginning'}.",
                 )
             )
         return tail
@@ -365,12 +364,13 @@ class ClaudeCodeFormat(LineFormat):
             [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
         )
         answer = conversation.answer
-        follows_answer = answer and self._find_parent(record) == (conversation, answer)
         self._tree.place(
             uuid,
             conversation,
             payloads,
-            answer if follows_answer else self._parent_id(record, conversation, may_be_root=False),
+            answer
+            if answer and self._find_parent(record) == (conversation, answer)
+            else self._parent_id(record, conversation, may_be_root=False),
         )
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:

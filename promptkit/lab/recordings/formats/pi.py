@@ -131,11 +131,10 @@ class PiFormat(LineFormat):
         if isinstance(parent_id, str) and parent_id in self._by_line_id:
             return self._by_line_id[parent_id][1]
         if parent_id is not None:
-            place = f"after {self.chain.tail!r}" if self.chain.tail else "at the beginning"
             self.batch.relocated.append(
                 ReadProblem(
                     line=self.number,
-                    detail=f"its parent {parent_id!r} is not before it; it was placed {place}.",
+                    detail=f"its parent {parent_id!r} is not before it; it was placed {f'after {self.chain.tail!r}' if self.chain.tail else 'at the beginning'}.",
                 )
             )
         return self.chain.tail
@@ -229,14 +228,18 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
         case "assistant":
             return _read_reply(message, extra)
         case "toolResult":
-            result = Message(
-                role="tool",
-                content=tuple(_read_parts(content)),
-                tool_call_id=as_text(message.get("toolCallId")) or "",
-                name=as_text(message.get("toolName")),
-            )
             return [
-                MessageEntry(message=mark_error(result, failed=message.get("isError") is True)),
+                MessageEntry(
+                    message=mark_error(
+                        Message(
+                            role="tool",
+                            content=tuple(_read_parts(content)),
+                            tool_call_id=as_text(message.get("toolCallId")) or "",
+                            name=as_text(message.get("toolName")),
+                        ),
+                        failed=message.get("isError") is True,
+                    )
+                ),
                 *keep_fields(NAME, omit_fields(extra, {"toolCallId", "toolName"})),
             ]
         case "custom" | "hookMessage":

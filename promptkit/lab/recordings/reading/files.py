@@ -86,9 +86,6 @@ class RecordingSource:
         self.path = path
         self.name = name
         self.size = size
-        self.has_long_number: bool | None = None
-        """Whether the file contains more digits in a row than Python converts to a number; None if
-        it was not searched yet."""
 
     @property
     def position(self) -> int:
@@ -110,6 +107,20 @@ class RecordingSource:
         """Whether the file is compressed with gzip."""
         self._raw.seek(0)
         return self._raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+
+    @cached_property
+    def has_long_number(self) -> bool:
+        """Whether the file contains more digits in a row than Python converts to a number."""
+        if not (limit := sys.get_int_max_str_digits()):
+            return False
+        file, long_number, before = self.open(), b"0" * limit, b""
+        with suppress(TranscriptFormatError):  # the parser will report it
+            while chunk := file.read(SEARCH_CHUNK_BYTES):
+                searched = before + chunk.translate(_DIGITS)
+                if long_number in searched:
+                    return True
+                before = searched[-limit:]
+        return False
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, numbered from 1.
@@ -246,7 +257,13 @@ def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
     """
     with _translate_errors(source):
         events = ijson.sendable_list()
-        parser = _create_parser(source, events)
+        # The fast parser crashes on a run of digits that is longer than Python's limit.
+        create_parser = (
+            ijson.get_backend("python").basic_parse_coro
+            if source.has_long_number
+            else ijson.basic_parse_coro
+        )
+        parser = create_parser(events, multiple_values=True)
         reader = _Utf8Reader(source.open())
         size, waiting = CHUNK_BYTES, 0
         while chunk := reader.read(size):
@@ -272,31 +289,6 @@ def _take(events: list[ijson.Event]) -> Iterator[tuple[str, Json]]:
     for event, value in events:
         yield event, parse_number(value) if isinstance(value, Decimal) else value
     del events[:]
-
-
-def _create_parser(source: RecordingSource, events: list[ijson.Event]) -> ijson.Parser:
-    """Create the fast parser, or the pure Python one if a run of digits is longer than Python's limit: the fast one crashes on it."""
-    if source.has_long_number is None:
-        source.has_long_number = _has_long_number(source.open())
-    create = (
-        ijson.get_backend("python").basic_parse_coro
-        if source.has_long_number
-        else ijson.basic_parse_coro
-    )
-    return create(events, multiple_values=True)
-
-
-def _has_long_number(file: Readable) -> bool:
-    if not (limit := sys.get_int_max_str_digits()):
-        return False
-    long_number, before = b"0" * limit, b""
-    with suppress(TranscriptFormatError):  # the parser will report it
-        while chunk := file.read(SEARCH_CHUNK_BYTES):
-            searched = before + chunk.translate(_DIGITS)
-            if long_number in searched:
-                return True
-            before = searched[-limit:]
-    return False
 
 
 @contextmanager
@@ -531,14 +523,13 @@ class JsonFormat:
         writer = ConversationWriter(self.name)
         for member in self.find_members(source):
             writer.switch(member.conversation)
-            if member.pattern is None:
-                yield self.keep(writer, member)
-            else:
-                yield (
-                    self.read_record(writer, member)
-                    if isinstance(member.value, Mapping)
-                    else writer.keep_unreadable(member)
-                )
+            yield (
+                self.keep(writer, member)
+                if member.pattern is None
+                else self.read_record(writer, member)
+                if isinstance(member.value, Mapping)
+                else writer.keep_unreadable(member)
+            )
 
     def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Keep a value next to the messages, by default in a custom entry."""
