@@ -407,12 +407,12 @@ def _find_cut(messages: Sequence[Message]) -> int:
     )
 
 
-BASELINE_POLICIES = (
-    ReplayPolicy(name="drop_oldest", start=partial(_TrimmedRun, drop_oldest)),
-    ReplayPolicy(name="trim_last", start=partial(_TrimmedRun, trim_last)),
-    ReplayPolicy(name="prompt_poet", start=partial(_TrimmedRun, truncate_in_steps)),
-    ReplayPolicy(name="langchain", start=LangChainRun),
-)
+BASELINES: dict[str, Callable[[ReplayTerms], PolicyRun]] = {
+    "drop_oldest": partial(_TrimmedRun, drop_oldest),
+    "trim_last": partial(_TrimmedRun, trim_last),
+    "prompt_poet": partial(_TrimmedRun, truncate_in_steps),
+    "langchain": LangChainRun,
+}
 
 
 T = TypeVar("T")
@@ -421,18 +421,11 @@ T = TypeVar("T")
 class UnknownPolicyError(PromptKitError):
     """There is no policy with this name."""
 
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        close = difflib.get_close_matches(name, known, n=1)
-        suggestion = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(
-            f"there is no policy {name!r}.{suggestion} Use one of: {', '.join(known)}."
-        )
-
 
 POLICY_GROUPS: dict[str, tuple[str, ...]] = {
     "presets": tuple(PRESETS),
-    "naive": tuple(each.name for each in BASELINE_POLICIES),
-    "all": (*PRESETS, *(each.name for each in BASELINE_POLICIES)),
+    "naive": tuple(BASELINES),
+    "all": (*PRESETS, *BASELINES),
 }
 """Names for several policies together."""
 
@@ -536,10 +529,12 @@ def find_policy(name: str, *, known: tuple[str, ...] = POLICY_GROUPS["all"]) -> 
     if preset in PRESETS:
         made = attrs.evolve(make_preset(preset, pairs), name=name) if pairs else PRESETS[preset]()
         return ReplayPolicy(name=made.name, start=partial(PresetRun, made))
-    for policy in BASELINE_POLICIES:
-        if policy.name == name:
-            return policy
-    raise UnknownPolicyError(name, known)
+    if name in BASELINES:
+        return ReplayPolicy(name=name, start=BASELINES[name])
+    close = difflib.get_close_matches(name, known, n=1)
+    raise UnknownPolicyError(
+        f"there is no policy {name!r}.{f' Did you mean {close[0]!r}?' if close else ''} Use one of: {', '.join(known)}."
+    )
 
 
 WAITING_DECISIONS = frozenset({Wait.__name__, Compact.__name__})

@@ -167,9 +167,10 @@ class Simulation:
     @cached_property
     def bill(self) -> RecordedBill | None:
         """The provider's bills for the recorded requests, and the prices that a replay of them gives; None without bills."""
-        recording = self._recording
         return measure_bill(
-            recording.path, tools=recording.tools, skipped=recording.entry_ids[: recording.shared]
+            self._recording.path,
+            tools=self._recording.tools,
+            skipped=self._recording.entry_ids[: self._recording.shared],
         )
 
     def _find_fixed_tokens(self) -> int:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import attrs
@@ -226,7 +226,7 @@ class SweAgentFormat(JsonFormat):
     """Read SWE-agent's trajectories."""
 
     name = SWE_AGENT
-    patterns = (HISTORY, STEPS)
+    patterns: Sequence[PathPattern] = (HISTORY, STEPS)
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file contains a history and a trajectory, or steps with an action and an observation."""
@@ -237,27 +237,23 @@ class SweAgentFormat(JsonFormat):
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message; of a file without a history, step by step."""
-        has_history = "history.item" in read_head(source).json_paths or any(
+        if "history.item" not in read_head(source).json_paths and not any(
             member.pattern == HISTORY for member in walk_members(source, [HISTORY])
-        )
-        return super().read(source) if has_history else _StepFormat().read(source)
+        ):
+            self.patterns = (STEPS,)
+        return super().read(source)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
-        """Read a message. A step, which repeats messages of the history, becomes a custom entry."""
-        return (
-            writer.add([CustomEntry(name=f"{SWE_AGENT}.step", data=member.value)])
-            if member.pattern == STEPS
-            else super().read_record(writer, member)
-        )
+        """Read a message, or a step.
 
-
-class _StepFormat(JsonFormat):
-    """Read trajectories that have no history."""
-
-    name = SWE_AGENT
-    patterns = (STEPS,)
-
-    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        A step that repeats messages of the history becomes a custom entry.
+        """
+        if HISTORY in self.patterns:
+            return (
+                writer.add([CustomEntry(name=f"{SWE_AGENT}.step", data=member.value)])
+                if member.pattern == STEPS
+                else super().read_record(writer, member)
+            )
         said = [*_read_step(member.record)]
         extra = keep_fields(SWE_AGENT, omit_fields(member.record, {"response", "observation"}))
         return writer.add([*said, *extra], messages=len(said))

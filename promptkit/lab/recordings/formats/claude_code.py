@@ -689,8 +689,7 @@ class ConversationIndex:
         """Sessions that have begun. A session that continues another one is a part of that one."""
 
     def __iter__(self) -> Iterator[RecordedConversation]:
-        yield from self._sessions.values()
-        yield from self._subagents.values()
+        return iter([*self._sessions.values(), *self._subagents.values()])
 
     def first(self) -> RecordedConversation:
         """Return the conversation for lines before those of any session."""
