@@ -240,11 +240,12 @@ def read_props(path: Path | None) -> Mapping[str, object]:
         usage_error(f"{path}:{error.lineno}:{error.colno}: invalid JSON: {error.msg}.")
     except RecursionError:
         usage_error(f"{path}: the JSON is nested too deeply.")
+    fields = as_mapping(props)
     if not isinstance(props, dict):
         usage_error(
             f'{path} contains a JSON {type(props).__name__}: use an object, such as {{"query": "…"}}.'
         )
-    return as_mapping(props)
+    return fields
 
 
 def convert_prop(value: object, hint: object, where: str) -> object:
