@@ -396,6 +396,11 @@ def _unwrap(written: object) -> Mapping[str, object]:
     }
 
 
+def _is_union(hint: object) -> bool:
+    # A message reads its content itself, whatever parts of a provider it has.
+    return get_origin(hint) in (Union, UnionType) and hint != Part
+
+
 _converter = cattrs.Converter(forbid_extra_keys=True, use_alias=True)
 _converter.register_structure_hook_func(lambda _: True, _keep)
 for _kind in (bool, bytes, float, int, str):  # which cattrs would convert
@@ -408,8 +413,4 @@ _converter.register_structure_hook_factory(lambda hint: _has_items(hint, Sequenc
 _converter.register_structure_hook_factory(
     lambda hint: _has_items(hint, Mapping), _make_mapping_hook
 )
-_converter.register_structure_hook_factory(
-    # A message reads its content itself, whatever parts of a provider it has.
-    lambda hint: get_origin(hint) in (Union, UnionType) and hint != Part,
-    _make_union_hook,
-)
+_converter.register_structure_hook_factory(_is_union, _make_union_hook)
