@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import chain, pairwise
 from typing import Literal, TypeAlias
 
@@ -117,10 +118,10 @@ class LossMeter:
             facts: The facts of all that was dropped so far.
             before: The messages that a compaction drops.
         """
-        self._facts = list(_iter_facts(facts))
+        self._facts = _list_facts(facts)
         self._texts = list(chain.from_iterable(map(iter_texts, before)))
         self._whole = {text.strip() for text in self._texts if NAMES_TAG not in text}
-        self._earlier = _Shown(())
+        self._earlier = _Shown()
         # facts of which no text tells more, and those of them that no text shows, by identity
         self._searched, self._missing = set[int](), set[int]()
 
@@ -134,7 +135,8 @@ class LossMeter:
         Returns:
             The facts that the messages before showed, of each kind the newest first.
         """
-        shown, earlier = _Shown(self._facts), self._earlier
+        shown, earlier = _Shown(), self._earlier
+        shown.look_for(self._facts, whole=True)
         shown.add(chain.from_iterable(map(iter_texts, after)))
 
         def is_open(fact: _Fact) -> bool:
@@ -179,43 +181,54 @@ def find_left_out(measured: Iterable[MeasuredFact]) -> tuple[MeasuredFact, ...]:
 
 def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
     """Return whether messages show a fact, at least by its names."""
-    fact = _Fact(kind, text)
-    shown = _Shown((fact,))
+    (fact,) = _recognize(((kind, text),))
+    shown = _Shown()
+    shown.look_for((fact,), whole=True)
     shown.add(chain.from_iterable(map(iter_texts, messages)))
     return shown.shows(fact)
 
 
-def _iter_facts(facts: Facts) -> Iterator[_Fact]:
-    """Yield the facts that are measured, of each kind the newest first."""
-    for path in chain(reversed(facts.changed), reversed(facts.read)):
-        yield _Fact("paths", path)
-    for command in reversed(facts.commands):
-        if not command.what.startswith("{"):  # arguments of another tool, as JSON
-            yield _Fact("commands", command.what)
-    for figure in reversed(facts.figures):
-        yield _Fact("figures", figure)
-    for error in reversed(facts.errors):
-        yield _Fact("errors", error)
-    for request in reversed(facts.requests):
-        yield _Fact("requests", request)
+def _list_facts(facts: Facts) -> list[_Fact]:
+    """Return the facts that are measured, of each kind the newest first."""
+    texts = list[tuple[FactKind, str]]()
+    texts += (("paths", path) for path in chain(reversed(facts.changed), reversed(facts.read)))
+    texts += (
+        ("commands", command.what)
+        for command in reversed(facts.commands)
+        if not command.what.startswith("{")  # arguments of another tool, as JSON
+    )
+    texts += (("figures", figure) for figure in reversed(facts.figures))
+    texts += (("errors", error) for error in reversed(facts.errors))
+    texts += (("requests", request) for request in reversed(facts.requests))
+    return _recognize(texts)
+
+
+def _recognize(texts: Sequence[tuple[FactKind, str]]) -> list[_Fact]:
+    """Return facts by their kinds and texts. A word that several of them have is judged once."""
+    words = [find_words(text) for _, text in texts]
+    # words of small letters are neither names nor numbers
+    rare = [
+        word for word in set[str]().union(*words) if not (word.islower() and word.isalpha())
+    ]
+    numbers = {word for word in rare if not word.isalpha() and any(map(str.isdigit, word))}
+    names = numbers.union(filter(is_name, rare))
+    return [
+        _Fact(kind, text, found, numbers if kind == "figures" else names)
+        for (kind, text), found in zip(texts, words, strict=True)
+    ]
 
 
 class _Fact:
     """A fact, and the words in which it is recognized."""
 
-    def __init__(self, kind: FactKind, text: str) -> None:
+    def __init__(
+        self, kind: FactKind, text: str, words: Sequence[str], names: AbstractSet[str]
+    ) -> None:
+        """Recognize a fact by its words, in their order, of which these are `names` or numbers."""
         self.kind: FactKind = kind
         self.text = text
-        words = find_words(text)
         self.words = frozenset(words)
-        # words of small letters are neither names nor numbers
-        rare = [word for word in self.words if not (word.islower() and word.isalpha())]
-        self.names = frozenset(
-            word
-            for word in rare
-            if (kind != "figures" and is_name(word))
-            or (not word.isalpha() and any(map(str.isdigit, word)))
-        )
+        self.names = self.words & names
         pairs = frozenset(pairwise(words))
         if kind == "figures":
             pairs = frozenset(pair for pair in pairs if not self.names.isdisjoint(pair))
@@ -240,21 +253,21 @@ class _Fact:
 class _Shown:
     """The words of texts, as far as they can show facts."""
 
-    def __init__(self, facts: Sequence[_Fact]) -> None:
-        self.look_for(facts)
-        self._pairs = set[tuple[str, str]]().union(*(fact.pairs for fact in facts))
+    def __init__(self) -> None:
+        self._forms, self._wanted = set[str](), set[str]()
+        self._pairs = set[tuple[str, str]]()
         self.words = set[str]()
         self.pairs = set[tuple[str, str]]()
         self.beside = defaultdict[str, set[str]](set)
         """The words beside each spelling of a path."""
         self._texts, self._lines = list[str](), list[str]()
 
-    def look_for(self, facts: Sequence[_Fact]) -> None:
-        """Search texts from now on for whether they show these facts. What was found of others stays."""
+    def look_for(self, facts: Sequence[_Fact], *, whole: bool = False) -> None:
+        """Search texts from now on for whether they show these facts, and with `whole` at which level. What was found of others stays."""
         self._forms = {form for fact in facts for form in fact.forms}
         self._wanted = self._forms.union(*(fact.words for fact in facts))
         self._pairs = set[tuple[str, str]]().union(
-            *(fact.pairs for fact in facts if not fact.is_told_by_names)
+            *(fact.pairs for fact in facts if whole or not fact.is_told_by_names)
         )
 
     def add(self, texts: Iterable[str]) -> None:
