@@ -420,9 +420,7 @@ def _find_prohibitions(text: str) -> tuple[bool, tuple[str, ...]]:
     """Return whether a text has words that forbid something, and its constraints."""
     clued = _find_clued(text, _ASCII_PROHIBITIONS if text.isascii() else _PROHIBITIONS)
     # few that have a clue go on, and only a pattern with the end of a line matches less in the text
-    clued = [
-        each for each in clued if "$" in each.pattern or _compile(each.pattern).search(text)
-    ]
+    clued = [each for each in clued if "$" in each.pattern or _compile(each.pattern).search(text)]
     if not clued:
         return False, ()
     sentences = (
