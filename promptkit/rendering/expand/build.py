@@ -152,11 +152,11 @@ def show_message(message: Message) -> Message | None:
 
     Cache breakpoints are dropped: the prompt sets its own.
     """
-    role, call_id = message.role, message.tool_call_id
+    role, call_id, parts = message.role, message.tool_call_id, message.content
     # most messages are one text, or calls alone, and need no change
-    text = message.content[0] if message.content else message.tool_calls and "calls"
+    text = parts[0] if parts else message.tool_calls and "calls"
     if (
-        len(message.content) <= 1
+        len(parts) <= 1
         and isinstance(text, str)
         and text
         and not text.isspace()
