@@ -397,8 +397,7 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
 
 def _show(request: Request, issued: IssuedRequest) -> Request:
     """Return the request with the messages that a window shows."""
-    shown = issued.show(_rebuild)
-    return request.override(messages=_write_all(shown))
+    return request.override(messages=_write_all(issued.show(_rebuild)))
 
 
 def _find_thread() -> str:
@@ -440,9 +439,12 @@ class _ChatModel:
     ) -> Reply:
         """Ask the model. Its tokens are not streamed into the agent's own stream."""
         asked = self.model.bind_tools(tools_to_chat(tools)) if tools else self.model
-        given = convert_to_messages(to_chat(messages, cache=False))
         answer = await anyio.to_thread.run_sync(
-            partial(asked.invoke, given, config={"callbacks": []})
+            partial(
+                asked.invoke,
+                convert_to_messages(to_chat(messages, cache=False)),
+                config={"callbacks": []},
+            )
         )
         reason = answer.response_metadata.get("finish_reason") or answer.response_metadata.get(
             "stop_reason"

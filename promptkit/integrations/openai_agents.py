@@ -141,16 +141,18 @@ def compaction_input_filter(  # noqa: PLR0913  # what a window is made of, each 
     Returns:
         A function for `RunConfig.call_model_input_filter`.
     """
-    windows = ThreadWindows(
-        budget=budget,
-        model=model,
-        settings=WindowSettings(
-            preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
+    return _CompactionFilter(
+        ThreadWindows(
+            budget=budget,
+            model=model,
+            settings=WindowSettings(
+                preset=preset, summarizer=summarizer, tokenizer=tokenizer, events=events
+            ),
+            transcripts=transcripts,
+            max_threads=max_threads,
         ),
-        transcripts=transcripts,
-        max_threads=max_threads,
+        thread,
     )
-    return _CompactionFilter(windows, thread)
 
 
 async def _read_facts(data: Data, counting: Counting) -> ModelFacts:

@@ -120,8 +120,9 @@ class Fit(AbstractCapability[Any]):  # Any: the program's dependencies
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
         """Send what fits."""
-        facts = _read_facts(request_context, self._fitter)
-        fitted = self._fitter.fit(_split(request_context.messages), facts)
+        fitted = self._fitter.fit(
+            _split(request_context.messages), _read_facts(request_context, self._fitter)
+        )
         return replace(request_context, messages=_join(request_context.messages, fitted.messages))
 
     async def on_model_request_error(
@@ -210,8 +211,10 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         self._issued[ctx.run_id or ""] = issued
         if len(self._issued) > self._max_issued:  # of runs that were cancelled
             self._issued.popitem(last=False)
-        shown = issued.show(_rebuild)
-        return replace(request_context, messages=_join(request_context.messages, shown))
+        return replace(
+            request_context,
+            messages=_join(request_context.messages, issued.show(_rebuild)),
+        )
 
     async def after_model_request(
         self,

@@ -93,10 +93,13 @@ class IssuedRequest:
                 of calls of the changed message.
         """
         request = self.request
-        made = zip(request.origins, request.sources, request.messages, strict=True)
         return [
             message if own is None else own if origin is not None else rebuild(own, message)
-            for origin, source, message in islice(made, int(self.has_instructions), None)
+            for origin, source, message in islice(
+                zip(request.origins, request.sources, request.messages, strict=True),
+                int(self.has_instructions),
+                None,
+            )
             for own in [cast("T | None", source)]  # as the framework gave it
         ]
 
@@ -356,14 +359,17 @@ class RequestFitter(Counting, Generic[T]):
         return limit is not None and limit < fitted.tokens
 
     def _resolve(self, facts: ModelFacts) -> LearnedBudget:
-        budget = resolve_budget(
-            facts.budget,
-            model=facts.model if facts.budget is None else None,
-            tokenizer=self.tokenizer or tokenizer_for(facts.model),
-            tools=facts.tools,
+        return LearnedBudget(
+            given=attrs.evolve(
+                resolve_budget(
+                    facts.budget,
+                    model=facts.model if facts.budget is None else None,
+                    tokenizer=self.tokenizer or tokenizer_for(facts.model),
+                    tools=facts.tools,
+                ),
+                safety=1.0,  # so that a window that the provider names is a limit, too
+            )
         )
-        # so that a window that the provider names is a limit, too
-        return LearnedBudget(given=attrs.evolve(budget, safety=1.0))
 
 
 def find_overflow(

@@ -138,8 +138,11 @@ def _ask_google(
         "model": model if "/" in model else f"models/{model}",
         **options,
     }
-    vertex = bool(getattr(sdk, "vertexai", False))
-    body = {**beside, **options} if vertex else {"generateContentRequest": whole}
+    body = (
+        {**beside, **options}
+        if getattr(sdk, "vertexai", False)
+        else {"generateContentRequest": whole}
+    )
     return getattr(sdk, "aio", sdk).models.count_tokens(
         model=model, contents=contents, config={"http_options": {"extra_body": body}}
     )
@@ -187,13 +190,12 @@ def _write_part(part: Part, index: int) -> Json:
             if url is None:
                 kind = {"mimeType": part.media_type} if part.media_type else {}
                 return {"fileData": {"fileUri": part.url, **kind}}
-            data = (
-                url.data if url.is_base64 else base64.b64encode(unquote_to_bytes(url.data)).decode()
-            )
             return {
                 "inlineData": {
                     "mimeType": url.media_type or part.media_type or "image/png",
-                    "data": data,
+                    "data": url.data
+                    if url.is_base64
+                    else base64.b64encode(unquote_to_bytes(url.data)).decode(),
                 }
             }
         case _:

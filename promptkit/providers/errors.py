@@ -108,10 +108,10 @@ def error_from_failure(
         :_MAX_SENTENCE
     ]
     if status is None:
-        statuses = (
-            mark for mark in marks if isinstance(mark, int) and BAD_REQUEST <= mark < 2 * SERVER
+        status = next(
+            (mark for mark in marks if isinstance(mark, int) and BAD_REQUEST <= mark < 2 * SERVER),
+            None,
         )
-        status = next(statuses, None)
     else:
         sentence = f"HTTP {status}: {sentence}"
     texts = (*sentences, message[:_MAX_TEXT])

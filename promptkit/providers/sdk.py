@@ -247,8 +247,9 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
             if 0 <= seconds < float("inf"):
                 return seconds
     try:
-        until = parsedate_to_datetime(headers.get("retry-after", ""))
-        now = parsedate_to_datetime(headers.get("date", ""))
+        until, now = (
+            parsedate_to_datetime(headers.get(name, "")) for name in ("retry-after", "date")
+        )
         return max(0.0, (until - now).total_seconds())
     except (ValueError, TypeError):
         return None

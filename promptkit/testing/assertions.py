@@ -10,7 +10,6 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from heapq import nlargest
-from itertools import takewhile
 from typing import TYPE_CHECKING, Literal, Never, TypeAlias
 
 from promptkit import (
@@ -33,6 +32,7 @@ from promptkit.rendering.paths import PATH_SEPARATOR, Paths, format_label, forma
 from promptkit.rendering.prune.removals import PrunedTree
 from promptkit.rendering.subtree import assemble_messages
 from promptkit.rendering.tree import Item, Leaf, MessageItem, Node, is_item_alive
+from promptkit.testing.snapshots.markdown import count_shared
 from promptkit.tokens import NamedModel, Tokenizer
 from promptkit.tools import AnyTool
 from promptkit.transcript import Checkpoint, MessageEntry, Transcript
@@ -207,7 +207,7 @@ def assert_stable_prefix(earlier: Rendered, later: Rendered, *, min_tokens: int)
         AssertionError: Fewer tokens are shared. The message shows the first message that differs.
     """
     __tracebackhide__ = True
-    same = _count_equal(earlier.messages, later.messages)
+    same = count_shared(earlier.messages, later.messages)
     tools = [
         rendered._tools  # noqa: SLF001  # a Rendered has no public attribute for them  # pyright: ignore[reportPrivateUsage]
         for rendered in (earlier, later)
@@ -468,18 +468,8 @@ def _show_first_difference(
     ]
     if lines[0] == lines[1]:
         lines = list(map(repr, both))  # their texts are the same, so the difference is elsewhere
-    start = max(0, _count_equal(*lines) - CHARACTERS_BEFORE)
+    start = max(0, count_shared(*lines) - CHARACTERS_BEFORE)
     return [shorten(f"{'…' if start else ''}{line[start:]}") for line in lines]
-
-
-def _count_equal(one: Sequence[object], other: Sequence[object]) -> int:
-    """Count the leading items that two sequences share."""
-    return sum(
-        1
-        for _ in takewhile(
-            lambda pair: pair[0] is pair[1] or pair[0] == pair[1], zip(one, other, strict=False)
-        )
-    )
 
 
 def _quote(text: str) -> str:

@@ -27,7 +27,6 @@ from typing import get_args
 
 import attrs
 
-from promptkit import ContextBudget, Message, ToolCall, Transcript
 from promptkit.compaction import (
     ApplySummary,
     Compact,
@@ -50,8 +49,8 @@ from promptkit.compaction.planning.selection import select
 from promptkit.compaction.policy.rules import TOO_LARGE
 from promptkit.compaction.policy.state import Attempts, BackgroundState, Phase
 from promptkit.errors import SummaryError, TranscriptConflictError, TranscriptError
-from promptkit.messages import is_instance
-from promptkit.tokens import Tokenizer, tokenizer_for
+from promptkit.messages import Message, ToolCall, is_instance
+from promptkit.tokens import ContextBudget, Tokenizer, tokenizer_for
 from promptkit.tokens.encodings import EncodingEngine, get_encoding
 from promptkit.transcript import (
     ArchivingStore,
@@ -66,6 +65,7 @@ from promptkit.transcript import (
     Reset,
     SearchableStore,
     Setting,
+    Transcript,
     TranscriptStore,
     build_view,
     extract_words,
@@ -271,10 +271,14 @@ class StoreContract:
         for number in range(4):
             line = killed.stdout.readline()
             assert line, "the process ended before it was killed"
-            other = Message(role="user", name="other", content=(str(number),))
             acknowledged += [
                 *json.loads(line),
-                *(entry.id for entry in transcript.append_messages(other)),
+                *(
+                    entry.id
+                    for entry in transcript.append_messages(
+                        Message(role="user", name="other", content=(str(number),))
+                    )
+                ),
             ]
         killed.kill()
         acknowledged += [
@@ -392,9 +396,16 @@ def start_writer(
         pause: Seconds between them.
     """
     code = "import sys; from promptkit.testing.contracts import write_messages; write_messages(*sys.argv[1:])"
-    work = base64.b64encode(pickle.dumps(open_store)).decode()
     return subprocess.Popen(  # noqa: S603  # this interpreter
-        [sys.executable, "-c", code, work, name, str(batches), str(pause)],
+        [
+            sys.executable,
+            "-c",
+            code,
+            base64.b64encode(pickle.dumps(open_store)).decode(),
+            name,
+            str(batches),
+            str(pause),
+        ],
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},

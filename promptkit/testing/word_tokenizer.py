@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from promptkit import DocumentPart, ImagePart, OpaquePart, ToolCall
-from promptkit.messages import Role
+from promptkit.messages import DocumentPart, ImagePart, OpaquePart, Role, ToolCall
 from promptkit.tokens.tokenizer import Count, Tokenizer, count_opaque
 
 _EDGE_OF_SPACE = re.compile(r"(?=\s)|(?<=\s)")

@@ -492,11 +492,12 @@ class LearnedBudget:
         beside = math.ceil(max(0, least - given.tools) / given.safety)
         floor = max(given.tools + max(1, beside), 0 if given.window is None else given.window // 2)
         buffered = max(floor, int(refused * BUFFER_STEP))
-        most = max(refused, learned.refused)
         return (
             learned
             if buffered >= refused
-            else attrs.evolve(learned, buffered=buffered, refused=most, successes=0)
+            else attrs.evolve(
+                learned, buffered=buffered, refused=max(refused, learned.refused), successes=0
+            )
         )
 
     def after_success(self) -> LearnedBudget:

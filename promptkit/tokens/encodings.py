@@ -5,7 +5,6 @@ The bundled ones are built from this package's own data, once per process.
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections.abc import Mapping, Sequence
@@ -95,16 +94,9 @@ BUNDLED: Mapping[str, Bundle] = {
 }
 """Names of bundled encodings → what they are built from."""
 
-# tiktoken looks for a file named after the sha1 of its address in its cache folder.
-_FILES = {
-    "gpt2": (
-        "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
-        "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6",
-    ),
-    "r50k_base": ("0ea1e91bbb3a60f729a8dc8f777fd2fc07cd8df4",),
-    "p50k_base": ("ec7223a39ce59f226a68acc30dc1af2788490e15",),
-    "p50k_edit": ("ec7223a39ce59f226a68acc30dc1af2788490e15",),
-}
+OLDER = frozenset({"gpt2", "r50k_base", "p50k_base", "p50k_edit"})
+"""OpenAI's older encodings. tiktoken would download their vocabularies without a timeout, and
+counting must never hang."""
 
 
 class EncodingEngine(Protocol):
@@ -181,10 +173,10 @@ _lock = Lock()
 
 
 def get_encoding(name: str) -> Encoding:
-    """Return an encoding, built once per process: the one that tiktoken has loaded, else from bundled data, else from tiktoken's cache.
+    """Return an encoding, built once per process: the one that tiktoken has loaded, else from bundled data, else from a plugin of tiktoken.
 
-    `o200k_base`, `o200k_harmony` and `cl100k_base` never need a network. For OpenAI's older
-    encodings tiktoken's cache folder must hold the vocabulary.
+    `o200k_base`, `o200k_harmony` and `cl100k_base` never need a network. OpenAI's older encodings
+    must have been loaded by `tiktoken.get_encoding`.
 
     Raises TokenizerError if an encoding does not load; the message says how to provide it.
     """
@@ -225,7 +217,10 @@ def _build(name: str) -> Encoding:
             },
             special_tokens=dict(bundle.special),
         )
-    _refuse_download(name)
+    if name in OLDER:
+        raise TokenizerError(
+            f"The vocabulary of {name!r} is not bundled and promptkit downloads nothing: call tiktoken.get_encoding({name!r}) first, which loads it."
+        )
     try:
         return tiktoken.get_encoding(name)
     except Exception as error:  # a plugin of tiktoken may raise anything
@@ -258,24 +253,3 @@ def unpack_vocabulary(blob: bytes) -> tuple[bytes, ...]:
     return tuple(
         data[low:high] for low, high in pairwise(accumulate(data[_HEADER:start], initial=start))
     )
-
-
-def _refuse_download(name: str) -> None:
-    """Raise TokenizerError where tiktoken would download a vocabulary: it does so without a timeout, and counting must never hang."""
-    files = _FILES.get(name)
-    if files is None:
-        return
-    import tempfile
-    from pathlib import Path
-
-    configured = os.environ.get("TIKTOKEN_CACHE_DIR", os.environ.get("DATA_GYM_CACHE_DIR"))
-    folder = (
-        Path(tempfile.gettempdir(), "data-gym-cache") if configured is None else Path(configured)
-    )
-    # None and "" differ here
-    missing = [file for file in files if configured == "" or not (folder / file).is_file()]
-    if missing:
-        raise TokenizerError(
-            f"The vocabulary of {name!r} is not bundled and promptkit downloads nothing. Set TIKTOKEN_CACHE_DIR to a folder that holds "
-            f"{' and '.join(missing)}, which tiktoken.get_encoding({name!r}) writes there on a machine with a network."
-        )

@@ -117,10 +117,14 @@ class CalibratedTokenizer(Tokenizer):
         text: bool | None = None,
     ) -> Count:
         """Estimate the tokens of a message apart from its content: framing, role, name and tool calls."""
-        counted = self._base.count_framing(
-            role, name=name, tool_calls=tool_calls, tool_call_id=tool_call_id, text=text
+        return Count(
+            self.scale(
+                self._base.count_framing(
+                    role, name=name, tool_calls=tool_calls, tool_call_id=tool_call_id, text=text
+                ).tokens
+            ),
+            exact=False,
         )
-        return Count(self.scale(counted.tokens), exact=False)
 
     def count_part(self, part: ImagePart | DocumentPart | OpaquePart) -> Count:
         """Count the tokens of a part that is not text, as `base` does.
@@ -256,8 +260,11 @@ class HeuristicTokenizer(Tokenizer):
             case ImagePart():
                 tokens = IMAGE_TOKENS
             case DocumentPart():
-                estimate = math.ceil(len(part.data) / _BASE64_PER_TOKEN)
-                tokens = estimate if part.tokens is None else part.tokens
+                tokens = (
+                    math.ceil(len(part.data) / _BASE64_PER_TOKEN)
+                    if part.tokens is None
+                    else part.tokens
+                )
             case OpaquePart():
                 tokens = count_opaque(part, self.count).tokens
         return Count(tokens, exact=False)

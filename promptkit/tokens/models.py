@@ -262,8 +262,7 @@ def tokenizer_for(model: str | NamedModel | None, *, mean: bool = False) -> Toke
     """
     if model is None:
         return _tokenizer(DEFAULT_ENCODING, find_image_rule(""), exact=True)
-    name = model_name(model)
-    info = describe_model(name)
+    info = describe_model(model_name(model))
     margin = info.mean if mean else info.margin
     if margin != 1:
         return _calibrated(info.encoding, info.images, margin)
@@ -272,25 +271,22 @@ def tokenizer_for(model: str | NamedModel | None, *, mean: bool = False) -> Toke
 
 def _find(name: str) -> ModelInfo | None:
     base = _strip_provider(name)
-    if base in _registered:
-        return _registered[base]
-    table = _table()
     # From the whole name to its shortest prefix, so that the longest name wins.
-    ends = [len(base), *(place for place in range(len(base) - 1, 0, -1) if base[place] in _END)]
-    for end in ends:
+    for end in (len(base), *(at for at in range(len(base) - 1, 0, -1) if base[at] in _END)):
         start = base[:end]
         if start in _registered:
             return _registered[start]
-        if start in table:
-            return _describe(start, table[start])
+        if start in _table():
+            return _describe(start, _table()[start])
     return None
 
 
 def _describe(name: str, row: Row = _NO_ROW) -> ModelInfo:
     """Return what the table and the name tell of a model."""
     is_openai = _OPENAI.match(name) is not None
-    margins = ((margin, mean) for family, margin, mean in MARGINS if family.search(name.lower()))
-    margin, mean = (1.0, 1.0) if is_openai else next(margins, (1.0, 1.0))
+    margin, mean = next(
+        (row[1:] for row in MARGINS if not is_openai and row[0].search(name.lower())), (1.0, 1.0)
+    )
     return ModelInfo(
         name=name,
         window=row[0],
@@ -328,8 +324,12 @@ def _table() -> Mapping[str, Row]:
     import json
     from importlib.resources import files
 
-    text = files("promptkit.tokens").joinpath("models.json").read_text(encoding="utf-8")
-    return {name: (row[0], row[1], row[2]) for name, row in json.loads(text)["models"].items()}
+    return {
+        name: (row[0], row[1], row[2])
+        for name, row in json.loads(
+            files("promptkit.tokens").joinpath("models.json").read_text(encoding="utf-8")
+        )["models"].items()
+    }
 
 
 @cache

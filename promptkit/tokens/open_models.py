@@ -37,6 +37,7 @@ from promptkit.tokens.tokenizer import (
     count_opaque,
     truncate_by_counting,
 )
+from promptkit.tokens.tool_schemas import read_object
 
 if TYPE_CHECKING:
     import re
@@ -168,8 +169,12 @@ class _TemplateTokenizer(Tokenizer):
             case "system" if self._has_system:
                 return self._measure([_SYSTEM, _USER]) - self._measure([_USER]) - text
             case _:
-                both = self._measure([_USER, _ASSISTANT, _USER]) - self._measure([_USER])
-                return both - self._measure_assistant() - 2 * text
+                return (
+                    self._measure([_USER, _ASSISTANT, _USER])
+                    - self._measure([_USER])
+                    - self._measure_assistant()
+                    - 2 * text
+                )
 
 
 class HuggingFaceTokenizer(_TemplateTokenizer):
@@ -257,14 +262,10 @@ class HuggingFaceTokenizer(_TemplateTokenizer):
         )
 
     def _measure_result(self) -> int:
-        call: Json = {
-            "id": "call00000",
-            "type": "function",
-            "function": {"name": _TEXT, "arguments": {}},
-        }
+        call = ToolCall(id="call00000", name=_TEXT)
         asked: list[Mapping[str, Json]] = [
             _USER,
-            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "assistant", "content": "", "tool_calls": [_write_call(call)]},
         ]
         result: Mapping[str, Json] = {
             "role": "tool",
@@ -394,8 +395,8 @@ class MistralTokenizer(_TemplateTokenizer):
         ]
         message: dict[str, Json] = {"role": "assistant", "content": "", "tool_calls": named}
         started = self._measured.setdefault("", self._measure([_USER]))
-        answered = (self._measure_result() + self.count(_TEXT)) * len(calls)
-        return max(0, self._measure([_USER, message, *results]) - started - answered)
+        answered = self._measure_result() + self.count(_TEXT)
+        return max(0, self._measure([_USER, message, *results]) - started - answered * len(calls))
 
     def _measure_result(self) -> int:
         # both are framed by two tokens; what is left counts with the call
@@ -417,22 +418,17 @@ def _write_call(call: ToolCall) -> dict[str, Json]:
 
 def _write_arguments(call: Mapping[str, Json]) -> dict[str, Json]:
     """Return a tool call with its arguments as text."""
-    function = call["function"]
-    if not isinstance(function, Mapping):
-        return dict(call)
+    function = read_object(call["function"])
     return {**call, "function": {**function, "arguments": json.dumps(function.get("arguments"))}}
 
 
 def _write_definition(tool: ToolDefinition) -> dict[str, Json]:
-    parameters: Json = (
-        dict(tool.parameters) if tool.parameters else {"type": "object", "properties": {}}
-    )
     return {
         "type": "function",
         "function": {
             "name": tool.name,
             "description": tool.description or "",
-            "parameters": parameters,
+            "parameters": dict(tool.parameters or {"type": "object", "properties": {}}),
         },
     }
 
@@ -522,7 +518,6 @@ def _cuts_before_spaces(definition: Mapping[str, Any]) -> bool:  # Any: JSON
     byte_level = [step for step in steps if step.get("type") == "ByteLevel"]
     if not byte_level or any(step.get("add_prefix_space") for step in byte_level):
         return False
-    patterns = [str(step["pattern"]) for step in steps if step.get("type") == "Split"]
     return any(step.get("use_regex", True) for step in byte_level) or any(
-        r"\\s+(?!\\S)" in pattern for pattern in patterns
+        r"\\s+(?!\\S)" in str(step["pattern"]) for step in steps if step.get("type") == "Split"
     )

@@ -26,6 +26,7 @@ from promptkit.messages import (
 )
 from promptkit.tokens.encodings import (
     BUNDLED,
+    OLDER,
     EncodingEngine,
     find_longest_token,
     get_encoding,
@@ -55,7 +56,6 @@ SAFE_CUT = re.compile(r"(?<=\S)(?= \S)|(?<=\n)(?=[^\s/])")
 # The older patterns take a run of white space at the end of a text as one word, so a line break
 # alone is no safe place.
 CUT_BEFORE_SPACE = re.compile(r"(?<=\S)(?= \S)")
-_OLDER = frozenset({"gpt2", "r50k_base", "p50k_base", "p50k_edit"})
 
 _LONG = 4_096  # characters; a longer text is counted in pieces
 # A piece ends before a word that begins with one of these characters, and after a line that ends
@@ -108,7 +108,7 @@ class OpenAITokenizer(Tokenizer):
         self._encoding_name = encoding
         self._max_text_bytes = max_text_bytes
         self._safe_cut = (
-            SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in _OLDER else None
+            SAFE_CUT if encoding in BUNDLED else CUT_BEFORE_SPACE if encoding in OLDER else None
         )
         self._cache = cache or CountCache(CACHE_BYTES)
         self._find_count = self._cache.counts.get
@@ -154,13 +154,17 @@ class OpenAITokenizer(Tokenizer):
 
         The engine is fastest if nothing else uses the processor's caches in between.
         """
+        known, longest = self._cache.counts, self._long
         texts = [part for each in messages for part in each.content if isinstance(part, str)]
-        arguments = [call.arguments for each in messages for call in each.tool_calls]
-        texts += [compact_arguments(each) for each in arguments if len(each) <= self._long]
-        known, encode = self._cache.counts, self.encoding.encode_ordinary
-        texts = [text for text in dict.fromkeys(texts) if text not in known]
-        new = [text for text in texts if len(text) <= self._long]
-        self._cache.put_all(dict(zip(new, [len(encode(text)) for text in new], strict=True)))
+        texts += [
+            compact_arguments(call.arguments)
+            for each in messages
+            for call in each.tool_calls
+            if len(call.arguments) <= longest
+        ]
+        new = [text for text in dict.fromkeys(texts) if text not in known and len(text) <= longest]
+        counts = map(len, map(self.encoding.encode_ordinary, new))
+        self._cache.put_all(dict(zip(new, counts, strict=True)))
 
     def add_count(self, text: str, tokens: int) -> None:
         """Cache the tokens of a text."""
@@ -347,8 +351,11 @@ class OpenAITokenizer(Tokenizer):
         return tokens
 
     def _encode(self, piece: str) -> Sequence[int]:
-        is_run = len(piece) > _PANIC and _RUN.search(piece)
-        return self._encode_words(piece) if is_run else self.encoding.encode_ordinary(piece)
+        return (
+            self._encode_words(piece)
+            if len(piece) > _PANIC and _RUN.search(piece)
+            else self.encoding.encode_ordinary(piece)
+        )
 
     def _encode_words(self, text: str) -> list[int]:
         """Encode a text with a run of white space that is too long for tiktoken's splitter: split here, merge in tiktoken."""

@@ -64,14 +64,18 @@ class Price:
         write = self.input if self.cache_write is None else self.cache_write
         write_1h = write if self.cache_write_1h is None else self.cache_write_1h
         uncached = tokens.input_tokens - tokens.cached_tokens - tokens.written_tokens
-        products = (
-            uncached * self.input,
-            tokens.cached_tokens * cached,
-            (tokens.written_tokens - tokens.written_1h_tokens) * write,
-            tokens.written_1h_tokens * write_1h,
-            tokens.output_tokens * self.output,
+        return (
+            sum(
+                (
+                    uncached * self.input,
+                    tokens.cached_tokens * cached,
+                    (tokens.written_tokens - tokens.written_1h_tokens) * write,
+                    tokens.written_1h_tokens * write_1h,
+                    tokens.output_tokens * self.output,
+                )
+            )
+            / MILLION
         )
-        return sum(products) / MILLION
 
 
 @attrs.frozen(kw_only=True)

@@ -535,7 +535,8 @@ class CappedView:
             elif (
                 message.role == "user"
                 and item.kind == "message"
-                and any(map(is_user_request, items[at + 1 : at + 2]))
+                and at + 1 < len(items)
+                and is_user_request(items[at + 1])
             ):
                 capped[at] = self._cap_request(item)
         return attrs.evolve(source, items=tuple(capped))
@@ -596,6 +597,9 @@ class CappedView:
 def _fits(message: Message, limit: int, tokenizer: Tokenizer) -> bool:
     """Return whether the texts of a message have at most `limit` tokens. Most are too short to have more, and are not counted."""
     texts = [part for part in message.content if isinstance(part, str)]
+    # a character has at most four bytes, and no margin that is learned is above three
+    if 12 * sum(map(len, texts)) <= limit:
+        return True
     bounds = list(map(tokenizer.upper_bound, texts))
     return (None not in bounds and sum(filter(None, bounds)) <= limit) or (
         sum(map(tokenizer.count, texts)) <= limit

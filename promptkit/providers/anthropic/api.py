@@ -43,8 +43,7 @@ from promptkit.providers.model import (
     parse_call,
 )
 from promptkit.tokens.models import describe_model
-from promptkit.wire import to_anthropic, tools_to_anthropic
-from promptkit.wire.anthropic import mark_prefix, mark_tools
+from promptkit.wire.anthropic import mark_prefix, mark_tools, to_anthropic, tools_to_anthropic
 from promptkit.wire.parts import (
     AssistantContent,
     begin_with_user,
@@ -461,8 +460,10 @@ class MessageStream:
     def _build_message(self) -> Message:
         """Build the message from the blocks, in their order."""
         answer = AssistantContent("anthropic")
-        blocks = (block.build() for _, block in sorted(self._blocks.items()))
-        for is_call, run in groupby(blocks, key=lambda fields: fields.get("type") == "tool_use"):
+        for is_call, run in groupby(
+            (block.build() for _, block in sorted(self._blocks.items())),
+            key=lambda fields: fields.get("type") == "tool_use",
+        ):
             if not is_call:
                 content: list[Json] = [*run]
                 answer.add_parts(read_content(content, "anthropic", "the reply", attachments=False))

@@ -34,13 +34,6 @@ from promptkit.wire.parts import Payload, name_media, replace_lone_surrogates
 # Any: the SDK declares the values as TypedDicts, and tests check each body against these
 Body: TypeAlias = dict[str, Any]
 
-PHASE = "responses.phase"
-"""The `provider` of an opaque part with the phase of its message, which OpenAI expects to get back:
-`{"phase": "commentary"}`.
-
-No emitter knows it, so other providers do not receive it.
-"""
-
 _TOOL_CHOICES = ("auto", "none", "required")
 """Values of `tool_choice` that are not the name of a tool."""
 
@@ -100,11 +93,9 @@ def build_responses_body(
     Raises:
         EmitError: The format cannot hold a message.
     """
-    items = _write_messages(to_responses, name, messages, options)
-    _set_phases(items, messages)
     return {
         "model": name,
-        "input": items,
+        "input": _write_messages(to_responses, name, messages, options),
         "store": False,
         **_build_options(_RESPONSES, name, tools, options),
     }
@@ -182,29 +173,6 @@ def _reasons(name: str, options: ModelOptions) -> bool:
     return effort != "none" and (
         _REASONING_MODEL.match(name) is not None
         or (effort is not None and not _PLAIN_MODEL.match(name))
-    )
-
-
-def _set_phases(items: list[Any], messages: Sequence[Message]) -> None:  # Any: as in Body
-    """Set the phase on the items of each message that has one."""
-    phases = [_find_phase(message) for message in messages]
-    start = 0
-    for message, phase in zip(messages, phases, strict=True) if any(phases) else ():
-        end = start + len(to_responses([message], cache=False))
-        for item in items[start:end] if phase else ():
-            if item.get("type") == "message":
-                item["phase"] = phase
-        start = end
-
-
-def _find_phase(message: Message) -> object:
-    return next(
-        (
-            as_mapping(part.value).get("phase")
-            for part in reversed(message.content)
-            if isinstance(part, OpaquePart) and part.provider == PHASE
-        ),
-        None,
     )
 
 
@@ -348,12 +316,18 @@ def _parse_parts(items: Sequence[Mapping[str, Json]], reasoning_tokens: int) -> 
     for item in items:
         kind = item.get("type")
         if kind == "message":
-            if phase := item.get("phase"):
-                yield OpaquePart(value={"phase": str(phase)}, tokens=0, provider=PHASE)
-            for part in as_sequence(item.get("content")):
-                yield from _keep_texts(
-                    [as_mapping(part).get("text"), as_mapping(part).get("refusal")]
+            texts = _keep_texts(
+                [
+                    as_mapping(part).get(name)
+                    for part in as_sequence(item.get("content"))
+                    for name in ("text", "refusal")
+                ]
+            )
+            if texts and (phase := item.get("phase")):  # OpenAI expects to get it back
+                yield OpaquePart(
+                    value={"phase": str(phase)}, tokens=0, provider="responses.message"
                 )
+            yield from texts
         elif kind != "function_call" and isinstance(kind, str):
             kept = _keep_fields(item, kind)
             if kind == "reasoning" and not (kept.get("encrypted_content") or kept.get("content")):
@@ -365,8 +339,11 @@ def _parse_parts(items: Sequence[Mapping[str, Json]], reasoning_tokens: int) -> 
 
 def _keep_fields(item: Mapping[str, Json], kind: str) -> dict[str, Json]:
     """Return the fields of an output item that OpenAI accepts as input."""
-    names = INPUT_FIELDS.get(kind, item)
-    return {key: value for key, value in item.items() if value is not None and key in names}
+    return {
+        key: value
+        for key, value in item.items()
+        if value is not None and key in INPUT_FIELDS.get(kind, item)
+    }
 
 
 def _build_usage(usage: Mapping[str, object], names: tuple[str, str, str]) -> Usage:

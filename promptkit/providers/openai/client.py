@@ -103,8 +103,9 @@ class OpenAIModel(SdkModel["AsyncOpenAI"]):
         Raises as `complete` does, and ModelRequestError where `api` is Chat Completions or the
         SDK's version has no such request.
         """
-        items = build_responses_body(self.name, messages, (), self.options)["input"]
-        answer, request_id = await self._await_json(self._compact(items))
+        answer, request_id = await self._await_json(
+            self._compact(build_responses_body(self.name, messages, (), self.options)["input"])
+        )
         return attrs.evolve(summary_from_compaction(answer, self.name), request_id=request_id)
 
     async def _await_json(

@@ -202,9 +202,12 @@ def _append_item(messages: list[dict[str, Any]], item: Mapping[str, Any]) -> Non
                 }
             )
         case _:  # reasoning and compaction items
-            text = extract_text(item.get("summary")) + extract_text(item.get("content"))
-            sealed = _decode_encrypted(item.get("encrypted_content"))
-            messages.append({"role": "assistant", "content": text + sealed})
+            texts = (
+                extract_text(item.get("summary")),
+                extract_text(item.get("content")),
+                _decode_encrypted(item.get("encrypted_content")),
+            )
+            messages.append({"role": "assistant", "content": "".join(texts)})
 
 
 def convert_content(content: object) -> object:
@@ -237,12 +240,14 @@ def _convert_part(part: Mapping[str, Any]) -> Mapping[str, Any]:  # Any: as abov
 
 def extract_text(content: object) -> str:
     """Extract the text of a message's content, in the form of either API."""
-    if isinstance(content, str):
-        return content
-    return "".join(
-        text
-        for part in map(as_mapping, as_sequence(content))
-        if isinstance(text := part.get("text", part.get("refusal")), str)
+    return (
+        content
+        if isinstance(content, str)
+        else "".join(
+            text
+            for part in map(as_mapping, as_sequence(content))
+            if isinstance(text := part.get("text", part.get("refusal")), str)
+        )
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any, Literal, NoReturn, TypeAlias
 import attrs
 
 from promptkit.messages import Json, Message, OpaquePart, Usage, as_mapping, as_sequence
-from promptkit.providers.openai.api import PHASE
 from promptkit.testing.server.journal import Exchange, HttpAnswer, api_error, list_items
 
 
@@ -263,8 +262,9 @@ class _ResponsesItems:
 
 
 def _check_call_id(item: Mapping[str, Any], place: int) -> str:  # Any: as above
-    call_id = _check_text(item, "call_id", place)
-    return _check_length(call_id, MAX_RESPONSES_CALL_ID, f"input[{place}].call_id")
+    return _check_length(
+        _check_text(item, "call_id", place), MAX_RESPONSES_CALL_ID, f"input[{place}].call_id"
+    )
 
 
 def _check_length(text: str, maximum: int, param: str) -> str:
@@ -724,7 +724,7 @@ def _iter_output_items(reply: ServerReply) -> Iterator[JsonObject]:
         elif isinstance(part, OpaquePart) and isinstance(part.value, Mapping):
             yield from message()
             count += 1
-            if part.provider == PHASE:
+            if part.provider == "responses.message":
                 phase = part.value.get("phase")
             elif part.provider == "responses":
                 yield {"id": f"item_{reply.number}_{count}", **part.value}
@@ -776,8 +776,10 @@ def _refuse_response(tokens: int, reserved: int, window: int) -> HttpAnswer | No
 
 def _write_chat_events(exchange: Exchange, reply: ServerReply) -> Iterator[bytes]:
     options = as_mapping(exchange.body.get("stream_options"))
-    include_usage = options.get("include_usage") is True
-    yield from map(_encode_event, encode_chat_chunks(reply, include_usage=include_usage))
+    yield from map(
+        _encode_event,
+        encode_chat_chunks(reply, include_usage=options.get("include_usage") is True),
+    )
     yield b"data: [DONE]\n\n"
 
 

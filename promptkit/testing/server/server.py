@@ -22,7 +22,7 @@ import time
 from array import array
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache, partial
 from hashlib import blake2b
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,12 +30,11 @@ from itertools import accumulate, chain, takewhile
 from socketserver import BaseServer, TCPServer
 from threading import Condition, Event, Lock, Thread
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 from zlib import crc32
 
 import attrs
 
-from promptkit import count_request
 from promptkit.messages import ImagePart, Json, Message, Usage, as_mapping, as_sequence
 from promptkit.reprs import describe
 from promptkit.testing.network_guard import parse_ip_address
@@ -73,7 +72,7 @@ from promptkit.testing.server.openai_api import (
     ServerReply,
     encode_compaction,
 )
-from promptkit.tokens import Tokenizer, tokenizer_for
+from promptkit.tokens import Tokenizer, count_request, tokenizer_for
 from promptkit.tokens.encodings import get_encoding
 from promptkit.tokens.models import CACHE_MINIMUM, describe_model
 from promptkit.tokens.tool_schemas import compact_arguments, format_declarations
@@ -145,7 +144,7 @@ def serve(  # noqa: PLR0913  # the settings of a server
     )
 
 
-class Server:
+class Server(AbstractContextManager["Server"]):
     """A running server. As a context manager it closes at the end of the block.
 
     >>> with serve(script=["Hello."]) as server:
@@ -213,9 +212,6 @@ class Server:
         for connection in remaining:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self,
@@ -427,12 +423,11 @@ class Handler(BaseHTTPRequestHandler):
 
 def _refuse_path(exchange: Exchange, *known: str) -> HttpResponse:
     method, path = exchange.method, exchange.path
-    answer = (
+    return encode_answer(
         api_error(405, f"Not allowed to {method} on {path}.", code="method_not_supported")
         if path in (MODELS, *POSTS) and path not in known
         else api_error(404, f"Unknown request URL: {method} {path}.", code="unknown_url")
     )
-    return encode_answer(answer)
 
 
 BLOCK_TOKENS = 128
@@ -544,12 +539,15 @@ def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
         for tool in as_sequence(chat.get("tools"))
         if (definition := read_definition(tool))
     ]
-    messages = map(as_mapping, as_sequence(chat.get("messages")))
     return array(
         "I",
         chain(
-            (TOOLS, TOOLS, *encode(format_declarations(tools, "tools"))) if tools else (),
-            *(part for message in messages for part in _encode_message(message, tokenizer, encode)),
+            (TOOLS, TOOLS, *encode(format_declarations(tools))) if tools else (),
+            *(
+                part
+                for message in map(as_mapping, as_sequence(chat.get("messages")))
+                for part in _encode_message(message, tokenizer, encode)
+            ),
             (START, *encode("assistant"), SEPARATOR),
         ),
     )
@@ -598,8 +596,10 @@ def _encode_part(
 @lru_cache(maxsize=4096)
 def _encode_text(encoding: str, text: str) -> array[int]:
     vocabulary = get_encoding(encoding)
-    starts = range(0, len(text), _CHARACTERS_AT_ONCE)
-    pieces = (text[start : start + _CHARACTERS_AT_ONCE] for start in starts)
+    pieces = (
+        text[start : start + _CHARACTERS_AT_ONCE]
+        for start in range(0, len(text), _CHARACTERS_AT_ONCE)
+    )
     return array("I", chain.from_iterable(map(vocabulary.encode_ordinary, pieces)))
 
 
@@ -851,14 +851,14 @@ class Backend:
                 body.get("prompt_cache_key"),
             ]
         )
-        if exchange.path == MESSAGES:
-            return attrs.evolve(
-                self._caches.use(scope, exchange.body, tokens), output_tokens=output_tokens
+        return (
+            attrs.evolve(self._caches.use(scope, body, tokens), output_tokens=output_tokens)
+            if exchange.path == MESSAGES
+            else Usage(
+                input_tokens=tokens,
+                output_tokens=output_tokens,
+                cached_tokens=min(self._caches.read(scope, exchange.chat), tokens),
             )
-        return Usage(
-            input_tokens=tokens,
-            output_tokens=output_tokens,
-            cached_tokens=min(self._caches.read(scope, exchange.chat), tokens),
         )
 
     def _encode(

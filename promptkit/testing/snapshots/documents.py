@@ -21,7 +21,7 @@ from difflib import SequenceMatcher
 from importlib.metadata import version
 from itertools import groupby
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Any, Literal, TypeAlias, TypeGuard
 
 import attrs
 
@@ -99,8 +99,14 @@ def format_receipt(levels: Sequence[BudgetLevel], stabilizer: Stabilizer) -> str
     sections = [f"promptkit {version('promptkit')}"]
     for level in levels:
         lines = _list_receipt_lines(level.rendered, stabilizer) if level.rendered else [level.error]
-        shown = (escape_json(re.sub("[\n\t]", " ", line)).rstrip(" ") for line in lines)
-        sections.append("\n".join([*([f"== {level.label} =="] if level.label else []), *shown]))
+        sections.append(
+            "\n".join(
+                [
+                    *([f"== {level.label} =="] if level.label else []),
+                    *(escape_json(re.sub("[\n\t]", " ", line)).rstrip(" ") for line in lines),
+                ]
+            )
+        )
     return "{}\n".format("\n\n".join(sections))
 
 
@@ -518,21 +524,6 @@ class HttpRequest:
     headers: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
 
-class _Url(Protocol):
-    path: str
-
-
-@runtime_checkable
-class _ClientRequest(Protocol):
-    """A request of `httpx` or `httpx2`, which have the same form."""
-
-    method: str
-    url: _Url
-    headers: Mapping[str, str]
-
-    def read(self) -> bytes: ...
-
-
 def read_request(value: object) -> HttpRequest:
     """Read a request of the test server or of an HTTP client, or the arguments of an SDK's call.
 
@@ -542,9 +533,16 @@ def read_request(value: object) -> HttpRequest:
     arguments = as_mapping(value)
     if isinstance(value, Exchange):
         title, headers, content = f"{value.method} {value.path}", value.headers, value.raw
-    elif isinstance(value, _ClientRequest):
-        title, headers = f"{value.method} {value.url.path}", value.headers
-        content = _read_content(value)
+    elif all(hasattr(value, name) for name in ("method", "url", "headers", "read")):
+        request: Any = value  # Any: of httpx or httpx2, whose requests have the same form
+        title, headers = f"{request.method} {request.url.path}", request.headers
+        try:
+            content = request.read()
+        except (AssertionError, RuntimeError) as error:
+            # of an asynchronous stream, or one that was sent and is gone
+            raise TypeError(
+                f"the body of {title} is a stream that cannot be read here: give the request after read() or aread()."
+            ) from error
     elif isinstance(value, dict):
         given = {
             name: each
@@ -571,16 +569,6 @@ def read_request(value: object) -> HttpRequest:
     except (ValueError, RecursionError):
         body = content.decode(errors="replace")
     return HttpRequest(title=title, headers=shown, body=body)
-
-
-def _read_content(request: _ClientRequest) -> bytes:
-    try:
-        return request.read()
-    except (AssertionError, RuntimeError) as error:
-        # of an asynchronous stream, or one that was sent and is gone
-        raise TypeError(
-            f"the body of {request.method} {request.url.path} is a stream that cannot be read here: give the request after read() or aread()."
-        ) from error
 
 
 def format_request(

@@ -129,8 +129,13 @@ def format_title(message: Message, tools: Mapping[str, str]) -> str:
             f"({quote_inline(call_id)})",
         ]
     )
-    name = [] if message.name is None else [quote_inline(message.name)]
-    return " ".join([message.role.capitalize(), *called, *name])
+    return " ".join(
+        [
+            message.role.capitalize(),
+            *called,
+            *([] if message.name is None else [quote_inline(message.name)]),
+        ]
+    )
 
 
 def format_headline(message: Message) -> str:
@@ -320,8 +325,8 @@ def show_first(lines: Sequence[str], limit: int) -> Sequence[str]:
 def _iter_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     # Equal lines at both ends are cut off first, because difflib's time grows with the square of
     # the number of lines.
-    start = _count_shared(before, after)
-    end = _count_shared(before[start:][::-1], after[start:][::-1])
+    start = count_shared(before, after)
+    end = count_shared(before[start:][::-1], after[start:][::-1])
     first = max(start - CONTEXT_LINES, 0)
     last = max(end - CONTEXT_LINES, 0)
     headings = [
@@ -344,15 +349,22 @@ def _iter_diff(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
             yield line
 
 
-def _count_shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """Count the leading lines that are the same."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def count_shared(one: Sequence[object], other: Sequence[object]) -> int:
+    """Count the leading items that two sequences share, such as lines."""
+    return sum(
+        1
+        for _ in takewhile(
+            lambda pair: pair[0] is pair[1] or pair[0] == pair[1], zip(one, other, strict=False)
+        )
+    )
 
 
 def _enter_heading(current: list[str], heading: str) -> None:
     """Append a heading to the path of headings, in place of those of its level and below."""
-    level = _heading_level(heading)
-    current[:] = [*takewhile(lambda each: _heading_level(each) < level, current), heading]
+    current[:] = [
+        *takewhile(lambda each: _heading_level(each) < _heading_level(heading), current),
+        heading,
+    ]
 
 
 def _heading_level(heading: str) -> int:

@@ -196,12 +196,13 @@ class Transcript:
 
     def settings(self, leaf: str | None = None) -> dict[str, Json]:
         """Return the settings that apply at `leaf`: for each name the latest value on the path."""
-        newest_first = [
-            (entry.payload.name, entry.payload.value)
-            for entry in find_kinds(self.path(leaf), "setting")
-            if isinstance(entry.payload, Setting)
-        ]
-        return dict(reversed(newest_first))
+        return dict(
+            [
+                (entry.payload.name, entry.payload.value)
+                for entry in find_kinds(self.path(leaf), "setting")
+                if isinstance(entry.payload, Setting)
+            ][::-1]  # oldest first
+        )
 
     def leaves(self) -> list[Entry]:
         """Return the entries without children, oldest first: one for each branch."""
@@ -486,8 +487,10 @@ class Transcript:
             if self._tree.parents[entry.id] in continuing:
                 continuing.add(entry.id)
                 end = entry.id
-        walked = takewhile(lambda entry_id: entry_id != leaf, self._tree.walk_to_root(end))
-        return [self._by_id[entry_id] for entry_id in walked][::-1]
+        return [
+            self._by_id[entry_id]
+            for entry_id in takewhile(lambda each: each != leaf, self._tree.walk_to_root(end))
+        ][::-1]
 
     def _set_leaf(self, leaf: str | None) -> None:
         self._stem, path = (None, ()) if leaf is None else self._walk(leaf)

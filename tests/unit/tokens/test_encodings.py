@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-import tempfile
 from itertools import chain, product
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +14,10 @@ from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # tiktok
 
 from benchmarks.maintenance.build_vocabularies import SHA256
 from promptkit.errors import TokenizerError
-from promptkit.tokens import encodings
 from promptkit.tokens.encodings import BUNDLED, find_longest_token, get_encoding, load_vocabulary
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.mark.parametrize("name", sorted(BUNDLED))
@@ -93,35 +89,13 @@ def test_the_longest_token_of_another_encoding_is_found_in_its_vocabulary(
 
 
 @pytest.mark.parametrize("name", ["gpt2", "r50k_base", "p50k_base", "p50k_edit"])
-def test_an_older_encoding_says_how_to_provide_its_file(
-    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", str(tmp_path))
-    with pytest.raises(
-        TokenizerError, match=r"TIKTOKEN_CACHE_DIR to a folder that holds [0-9a-f]{40}"
-    ):
+def test_an_older_encoding_is_not_downloaded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str) -> tiktoken.Encoding:
+        raise AssertionError(f"{name} would be downloaded")
+
+    monkeypatch.setattr(tiktoken, "get_encoding", refuse)
+    with pytest.raises(TokenizerError, match=rf"call tiktoken.get_encoding\('{name}'\) first"):
         get_encoding(name)
-
-
-def test_the_file_of_an_older_encoding_is_looked_for_where_tiktoken_would_keep_it(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv("TIKTOKEN_CACHE_DIR", raising=False)
-    monkeypatch.delenv("DATA_GYM_CACHE_DIR", raising=False)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(TokenizerError, match="is not bundled") as raised:
-        get_encoding("r50k_base")
-    (file,) = re.findall("[0-9a-f]{40}", str(raised.value))
-    (tmp_path / "data-gym-cache").mkdir()
-    (tmp_path / "data-gym-cache" / file).touch()
-    found = tiktoken.Encoding("found", pat_str=r"\S", mergeable_ranks={b"a": 0}, special_tokens={})
-    monkeypatch.setattr(encodings, "_encodings", {})
-    monkeypatch.setattr(tiktoken, "get_encoding", {"r50k_base": found}.__getitem__)
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")  # tiktoken keeps nothing then
-    with pytest.raises(TokenizerError, match="is not bundled"):
-        get_encoding("r50k_base")
-    monkeypatch.delenv("TIKTOKEN_CACHE_DIR")
-    assert get_encoding("r50k_base") is found
 
 
 def test_an_encoding_that_nobody_has_is_named() -> None:

@@ -406,9 +406,10 @@ class IndexedEntries:
                     entry_id if row.parent is None else self._find_parent(row),
                 )
                 end, entry_id = row.end, row.id
-        starts = [(row.number, row.parent) for row in found if row.parent is not None]
         _expect(
-            self._find_starts(found[0].number, stop) == starts, "its runs are not those of its rows"
+            self._find_starts(found[0].number, stop)
+            == [(row.number, row.parent) for row in found if row.parent is not None],
+            "its runs are not those of its rows",
         )
         self._compared = found[0].number
 
@@ -771,8 +772,10 @@ def _connect(path: Path, *, is_new: bool = False) -> sqlite3.Connection:
             for table in TABLES:
                 db.execute(table)
         tables = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL LIMIT ?"
-        found = tuple(sql for (sql,) in db.execute(tables, (len(TABLES) + 1,)))
-        _expect(found == TABLES, "it is not an index")
+        _expect(
+            tuple(sql for (sql,) in db.execute(tables, (len(TABLES) + 1,))) == TABLES,
+            "it is not an index",
+        )
         _expect(
             is_new or db.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete",
             "its journal is another one",

@@ -259,8 +259,11 @@ def scan_archive(lines: Iterator[bytes], name: str) -> Iterator[StoredEntry | Re
     line = next(lines, b"")
     header = header_from_line(line, name)
     check_version(header.version, name)
-    start = ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1)
-    return scan_lines(lines, start, start_migration(header.version))
+    return scan_lines(
+        lines,
+        ReadPosition(identity=(0, 0), header=header, end=len(line), line_count=1),
+        start_migration(header.version),
+    )
 
 
 @attrs.define

@@ -89,8 +89,9 @@ class JsonlStore:
         """The absolute path of the file."""
         self._read_archives = read_archives
         # elsewhere an archiver could not replace an open file; some builds of Python have no sqlite3
-        has_index = os.name == "posix" and find_spec("_sqlite3") is not None
-        self._index_from = index_from if has_index else None
+        self._index_from = (
+            index_from if os.name == "posix" and find_spec("_sqlite3") is not None else None
+        )
         self._position: ReadPosition | None = None
         # entries of other processes that were read while appending
         self._unreported: list[LoadedEntries] = []
@@ -153,8 +154,14 @@ class JsonlStore:
             return self.load()
         if self._position is None or self._position.identity != entries.position.identity:
             return self.load()  # the file was replaced meanwhile
-        new = [problem for problem in latest.problems if problem not in entries.problems]
-        return attrs.evolve(latest, problems=(*entries.problems, *new), earlier=entries)
+        return attrs.evolve(
+            latest,
+            problems=(
+                *entries.problems,
+                *(problem for problem in latest.problems if problem not in entries.problems),
+            ),
+            earlier=entries,
+        )
 
     def refresh(self) -> LoadedEntries:
         """Read what other processes appended since the last read.

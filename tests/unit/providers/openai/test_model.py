@@ -167,7 +167,7 @@ class TestBothWays:
             Message(
                 role="assistant",
                 content=(
-                    OpaquePart(value={"phase": "commentary"}, provider="responses.phase"),
+                    OpaquePart(value={"phase": "commentary"}, provider="responses.message"),
                     "Looking.",
                 ),
                 tool_calls=CALLS,
@@ -307,7 +307,7 @@ class TestOpaqueItems:
         said = Message(
             role="assistant",
             content=(
-                OpaquePart(value={"phase": "commentary"}, provider="responses.phase"),
+                OpaquePart(value={"phase": "commentary"}, provider="responses.message"),
                 "I look.",
             ),
             tool_calls=CALLS[:1],

@@ -30,7 +30,7 @@ THOUGHT = OpaquePart(
     provider="responses",
 )
 REFUSAL = OpaquePart(value={"type": "refusal", "refusal": "No."})
-PHASE = OpaquePart(value={"phase": "commentary"}, provider="responses.phase")
+PHASE = OpaquePart(value={"phase": "commentary"}, provider="responses.message")
 SAID = [
     Message(role="assistant", content=("Hello.",)),
     Message(role="assistant"),
