@@ -38,6 +38,11 @@ def describe_fields(self: attrs.AttrsInstance) -> str:
     return describe(self, **shown)
 
 
+def clip(text: str, most: int) -> str:
+    """Return the first characters of a text, with an ellipsis behind them if it has more."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def _show(value: object) -> str:
     if isinstance(value, str):
         text = " ".join(value.split())

@@ -1,8 +1,11 @@
-"""Sizes in tokens that are written as text."""
+"""Sizes that a caller gives: tokens that are written as text, and the lowest value of a size."""
 
 from __future__ import annotations
 
 import re
+from typing import Any
+
+import attrs
 
 from promptkit.errors import InvalidArgumentError
 
@@ -38,3 +41,18 @@ def read_tokens(value: int | str) -> int:
 def read_limit(value: float | str | None) -> float | None:
     """Return a limit in tokens that may be missing or infinite, or is text such as `"8k"`."""
     return parse_tokens(value) if isinstance(value, str) else value
+
+
+@attrs.frozen
+class AtLeast:
+    """The validator of a field that has a lowest value."""
+
+    minimum: int
+
+    # Any: of whatever type
+    def __call__(self, owner: object, field: attrs.Attribute[Any], value: float) -> None:
+        """Refuse a lower value. Raises InvalidArgumentError."""
+        if not value >= self.minimum:
+            raise InvalidArgumentError(
+                f"{field.name} of {type(owner).__name__} must be at least {self.minimum}, not {value}."
+            )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
 
-from promptkit.bench.results import Element, Point, Run, Sweep
+from promptkit.bench.results import Element, Run, Sweep
 from promptkit.bench.sweep import PATH_SEPARATOR
 from promptkit.errors import PromptKitError
 
@@ -78,8 +78,10 @@ def draw_picture(
     check_drawable(suffix)
     import matplotlib as mpl
 
-    style = mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9})
-    with style, warnings.catch_warnings():
+    with (
+        mpl.rc_context({"svg.hashsalt": "promptkit", "svg.fonttype": "path", "font.size": 9}),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("ignore")  # characters that the font lacks are drawn as boxes
         if suffix == ".png":
             file = io.BytesIO()
@@ -160,10 +162,9 @@ def format_page(
     """
     from jinja2 import Environment
 
-    template = Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8")
     return (
         Environment(autoescape=True, keep_trailing_newline=True)
-        .from_string(template)
+        .from_string(Path(__file__).with_name("page.html.j2").read_text(encoding="utf-8"))
         .render(
             title=title,
             drawings=zip(("wide", "narrow"), drawings, strict=True),
@@ -454,8 +455,13 @@ def _heat_map(
         axes.figure.colorbar(cells, ax=axes, format="{x:.0%}", fraction=0.02, pad=0.01)
     for row, element in enumerate(elements):
         for column, (point, kept) in enumerate(zip(sweep.points, element.kept, strict=True)):
-            at = f"{element.path}: {'too small a budget' if kept is None else f'{kept:,}'} of {element.whole:,} tokens at {point.budget:,}"
-            add_hover(axes, column, column + 1, at, row=row)
+            add_hover(
+                axes,
+                column,
+                column + 1,
+                f"{element.path}: {'too small a budget' if kept is None else f'{kept:,}'} of {element.whole:,} tokens at {point.budget:,}",
+                row=row,
+            )
 
 
 def _curves(run: Run, panels: Sequence[Axes]) -> None:
@@ -482,16 +488,19 @@ def _curves(run: Run, panels: Sequence[Axes]) -> None:
         )
         times += [
             Curve(
-                f"cold{model}",
-                _over_floor(sweep, [(point, point.cold) for point in points]),
+                f"{name}{model}",
+                [
+                    (point.budget, ratio)
+                    for point, seconds in zip(points, taken, strict=True)
+                    if (ratio := sweep.over_floor(seconds)) is not None
+                ],
                 colour,
-            ),
-            Curve(
-                f"warm{model}",
-                _over_floor(sweep, [(point, point.warm) for point in points]),
-                colour,
-                "--",
-            ),
+                style,
+            )
+            for name, taken, style in (
+                ("cold", [point.cold for point in points], "-"),
+                ("warm", [point.warm for point in points], "--"),
+            )
         ]
     _panel(panels[0], "Tokens", used, run.budgets, lambda tokens: format_size(round(tokens)))
     panels[0].set_yscale(panels[0].get_xscale())
@@ -502,16 +511,6 @@ def _curves(run: Run, panels: Sequence[Axes]) -> None:
     for panel in panels[2:]:
         _panel(panel, "Time over tokenising alone", times, run.budgets, "{:.3g}x".format)
         panel.set_ylim(bottom=0)
-
-
-def _over_floor(
-    sweep: Sweep, times: Sequence[tuple[Point, float | None]]
-) -> list[tuple[int, float]]:
-    return [
-        (point.budget, ratio)
-        for point, seconds in times
-        if (ratio := sweep.over_floor(seconds)) is not None
-    ]
 
 
 def _panel(

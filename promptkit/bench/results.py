@@ -150,9 +150,6 @@ points. A point is one line."""
 class UnreadableRunError(PromptKitError):
     """A file cannot be read as a run."""
 
-    def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path} {why}.")
-
 
 def run_to_json(run: Run) -> str:
     """Return a run as JSON in ASCII, with one line for each point and each element.
@@ -172,28 +169,27 @@ def read_run(path: Path) -> Run:
     try:
         found: Value = json.loads(path.read_bytes())
     except OSError as error:
-        raise UnreadableRunError(path, f"cannot be read: {error.strerror}") from error
+        raise UnreadableRunError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, RecursionError) as error:
-        raise UnreadableRunError(path, "is not JSON") from error
+        raise UnreadableRunError(f"{path} is not JSON.") from error
     if not isinstance(found, dict) or "schema" not in found:
-        raise UnreadableRunError(path, "is not a run of promptkit bench")
+        raise UnreadableRunError(f"{path} is not a run of promptkit bench.")
     if found["schema"] != SCHEMA:
         raise UnreadableRunError(
-            path,
-            f"has schema {found['schema']!r}, but this version of promptkit reads {SCHEMA}: write a new baseline",
+            f"{path} has schema {found['schema']!r}, but this version of promptkit reads {SCHEMA}: write a new baseline."
         )
     try:
         run = structure(found, Run)
     except BaseValidationError as error:
         raise UnreadableRunError(
-            path, f"is damaged: {transform_error(error, path='run')[0]}"
+            f"{path} is damaged: {transform_error(error, path='run')[0]}."
         ) from error
     if any(
         tuple(point.budget for point in sweep.points) != run.budgets
         or any(len(each.kept) != len(run.budgets) for each in sweep.elements)
         for sweep in run.sweeps
     ):
-        raise UnreadableRunError(path, "is damaged: its figures are not those of its budgets")
+        raise UnreadableRunError(f"{path} is damaged: its figures are not those of its budgets.")
     return run
 
 
@@ -343,21 +339,17 @@ def _worse(
         before, now = was.utilisation or 0, point.utilisation or 0
         if new.dropped_tokens(at) and before - now > tolerance + ROUNDING:
             yield change(kind="utilisation", before=before, now=now)
-        for kind, before, now in _times(old, new, at) if time_tolerance is not None else ():
-            if now > before * (1 + (time_tolerance or 0)):
-                yield change(kind=kind, before=before, now=now)
-
-
-def _times(old: Sweep, new: Sweep, at: int) -> Iterator[tuple[Kind, float, float]]:
-    """Yield the times over the floor that both sweeps have at a budget."""
-    was, point = old.points[at], new.points[at]
-    times: Sequence[tuple[Kind, float | None, float | None]] = (
-        ("cold", old.over_floor(was.cold), new.over_floor(point.cold)),
-        ("warm", old.over_floor(was.warm), new.over_floor(point.warm)),
-    )
-    for kind, before, now in times:
-        if before is not None and now is not None:
-            yield kind, before, now
+        times: Sequence[tuple[Kind, float | None, float | None]] = (
+            ("cold", old.over_floor(was.cold), new.over_floor(point.cold)),
+            ("warm", old.over_floor(was.warm), new.over_floor(point.warm)),
+        )
+        for kind, earlier, later in times if time_tolerance is not None else ():
+            if (
+                earlier is not None
+                and later is not None
+                and later > earlier * (1 + (time_tolerance or 0))
+            ):
+                yield change(kind=kind, before=earlier, now=later)
 
 
 def _notes(before: Run, now: Run, *, timed: bool) -> Iterator[str]:

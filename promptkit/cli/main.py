@@ -20,11 +20,10 @@ import click
 from click.shell_completion import BashComplete, FishComplete, ZshComplete
 
 from promptkit.cli.chat.command import chat
-from promptkit.cli.commands.bench import bench
 from promptkit.cli.commands.compact import compact
 from promptkit.cli.commands.mcp import mcp
 from promptkit.cli.commands.recordings import export, fit, import_
-from promptkit.cli.commands.render import render, trace
+from promptkit.cli.commands.render import bench, render, trace
 from promptkit.cli.commands.replay import replay
 from promptkit.cli.commands.transcript import transcript
 from promptkit.cli.demo.command import demo

@@ -111,10 +111,10 @@ from .summarizers.model_summarizers import (
     FullSummarizer as FullSummarizer,
     InlineSummarizer as InlineSummarizer,
     SimpleSummarizer as SimpleSummarizer,
+    SplitTurnSummarizer as SplitTurnSummarizer,
 )
 from .summarizers.native import NativeSummarizer as NativeSummarizer
 from .summarizers.remote import RemoteSummarizer as RemoteSummarizer
-from .summarizers.split_turn import SplitTurnSummarizer as SplitTurnSummarizer
 from .summarizers.summarizer import Summarizer as Summarizer
 
 __all__: list[str]

@@ -54,7 +54,17 @@ from promptkit.transcript.stores.jsonl.format import (
 
 
 @attrs.frozen(eq=False, repr=False)
-class ArchiveDirectory:
+class _Directory:
+    """What folders of archives and of memories have in common."""
+
+    folder: Path
+
+    def __repr__(self) -> str:
+        return describe(self, folder=str(self.folder))
+
+
+@attrs.frozen(eq=False, repr=False)
+class ArchiveDirectory(_Directory):
     """A folder of archives.
 
     The same entries are archived once. Several processes may share the folder.
@@ -62,11 +72,6 @@ class ArchiveDirectory:
     Args:
         folder: The folder. It is created when the first archive is written.
     """
-
-    folder: Path
-
-    def __repr__(self) -> str:
-        return describe(self, folder=str(self.folder))
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -288,26 +293,17 @@ class SummarizingMemoryExtractor:
             known_memories=tuple(known),
             seconds=WAIT_SECONDS,
         )
-        redactor = self.redactor
-        summary = await summarize_within_limits(
-            self.summarizer, task if redactor is None else redact_task(task, redactor)
-        )
-        facts = (summary if redactor is None else redact_summary(summary, redactor)).facts
-        return parse_bullets(facts.memories or "")
+        summary = await summarize_within_limits(self.summarizer, redact_task(task, self.redactor))
+        return parse_bullets(redact_summary(summary, self.redactor).facts.memories or "")
 
 
 @attrs.frozen(eq=False, repr=False)
-class MemoryDirectory:
+class MemoryDirectory(_Directory):
     """A folder of memories. Several processes may share it.
 
     Args:
         folder: The folder. It is created when the first memory is written.
     """
-
-    folder: Path
-
-    def __repr__(self) -> str:
-        return describe(self, folder=str(self.folder))
 
     def has(self, key: str) -> bool:
         """Return whether memories with this key were written, on any day. Raises OSError."""

@@ -10,7 +10,6 @@ import ast
 import dataclasses
 import dis
 import inspect
-import textwrap
 from collections.abc import Awaitable, Callable, Mapping
 from difflib import get_close_matches
 from functools import partial, update_wrapper
@@ -38,6 +37,7 @@ from promptkit.elements.element import (
     Sizing,
     describe_props,
     make_element,
+    parse_source,
 )
 from promptkit.errors import BadPropError, InvalidArgumentError, TreeError
 
@@ -161,10 +161,9 @@ def _make_class(cls: type[PromptElement], *, pure: bool) -> type[PromptElement]:
         refuse_misspelt_render(cls)
     elif "render" in cls.__dict__:
         refuse_forgotten_return(f"{cls.__name__}.render", cls.render)
-    own = get_annotations(cls)
     element = make_element(cls, pure=pure)
     for field in element.__attrs_attrs__:
-        if field.name in own:
+        if field.name in get_annotations(cls):
             check_default(f"{cls.__name__}.{field.name}", field.default)
     return element
 
@@ -323,24 +322,19 @@ def refuse_async(name: str, render: object, *, pure: bool) -> None:
 
 def check_parameter(name: str, parameter: Parameter) -> None:
     """Refuse a parameter that cannot be a prop."""
-    prop = parameter.name
-    if prop == "self":
-        raise InvalidArgumentError(
-            f"{name} takes self, but a method is no component: write a function outside of the class, which takes the object as a prop."
-        )
-    if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
-        raise InvalidArgumentError(
-            f"{name} takes {parameter}, but each prop has a name: take a sequence or a mapping."
-        )
-    if parameter.kind is Parameter.POSITIONAL_ONLY:
-        raise InvalidArgumentError(
-            f"{name} takes {prop} by position alone, but each prop has a name: remove the `/`."
-        )
-    if prop.startswith("_") or hasattr(PromptElement, prop):
-        raise InvalidArgumentError(
-            f"{name} cannot have a prop {prop}, since each element has an attribute of this name: take another name."
-        )
-    check_default(f"{name}({prop}=…)", parameter.default)
+    match parameter:
+        case Parameter(name="self"):
+            problem = "takes self, but a method is no component: write a function outside of the class, which takes the object as a prop"
+        case Parameter(kind=Parameter.VAR_POSITIONAL | Parameter.VAR_KEYWORD):
+            problem = f"takes {parameter}, but each prop has a name: take a sequence or a mapping"
+        case Parameter(name=prop, kind=Parameter.POSITIONAL_ONLY):
+            problem = f"takes {prop} by position alone, but each prop has a name: remove the `/`"
+        case Parameter(name=prop) if prop.startswith("_") or hasattr(PromptElement, prop):
+            problem = f"cannot have a prop {prop}, since each element has an attribute of this name: take another name"
+        case _:
+            check_default(f"{name}({parameter.name}=…)", parameter.default)
+            return
+    raise InvalidArgumentError(f"{name} {problem}.")
 
 
 _CHILDREN = (Child, Children, "Child", "Children", "promptkit.Child")
@@ -373,13 +367,13 @@ def refuse_misspelt_render(cls: type[PromptElement]) -> None:
 
 def refuse_forgotten_return(name: str, render: object) -> None:
     """Refuse a function that ends without a `return` statement; `return None` is one."""
-    if not isinstance(render, FunctionType) or _returns_something(render):
+    if (
+        not isinstance(render, FunctionType)
+        or _returns_something(render)
+        or (source := parse_source(render)) is None
+    ):
         return
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(render)))
-    except (OSError, TypeError, SyntaxError):  # typed into an interpreter, or a part of a line
-        return
-    nodes: list[ast.AST] = list(ast.iter_child_nodes(tree.body[0]))
+    nodes: list[ast.AST] = list(ast.iter_child_nodes(source))
     while nodes:
         node = nodes.pop()
         if isinstance(node, ast.Return | ast.Raise | ast.Yield | ast.YieldFrom):
@@ -393,9 +387,8 @@ def refuse_forgotten_return(name: str, render: object) -> None:
 
 def _returns_something(render: FunctionType) -> bool:
     """Return whether the code has a `return` of anything but None, or yields. The source is read only if it has not."""
-    if render.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
-        return True
-    return any(
+    yields = render.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
+    return bool(yields) or any(
         step.argval is not None
         if step.opname == "RETURN_CONST"
         else step.opname == "RETURN_VALUE"

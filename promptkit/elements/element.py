@@ -26,6 +26,7 @@ from difflib import get_close_matches
 from functools import partial, wraps
 from inspect import Parameter, Signature
 from itertools import pairwise, zip_longest
+from types import FunctionType
 from typing import (
     TYPE_CHECKING,
     ClassVar,
@@ -42,7 +43,8 @@ from typing import (
 import attrs
 
 from promptkit.errors import BadChildError, BadPropError, NotProvidedError, TreeError
-from promptkit.messages import Message
+from promptkit.messages import Message, as_mapping, is_instance
+from promptkit.reprs import clip
 from promptkit.tokens.tokenizer import Tokenizer, count_message
 
 Child: TypeAlias = "str | PromptElement | Sequence[Child] | Iterator[Child] | bool | None"
@@ -135,31 +137,24 @@ def make_element(cls: type[T], *, pure: bool = False) -> type[T]:
     return element
 
 
+@attrs.frozen
 class ElementDocs:
     """The docstring of an element's class, with those of its own props behind it.
 
     The source of the class is read when something asks for the docstring, such as `help`.
     """
 
-    def __init__(self, text: str | None) -> None:
-        self.text = text
-        self._whole: str | None = None
+    text: str | None
 
     def __get__(self, element: object, cls: type) -> str | None:
         """Return the whole docstring."""
-        if self._whole is None:
-            docs = (inspect.cleandoc(self.text or ""), _read_prop_docs(cls))
-            self._whole = "\n\n".join(filter(None, docs))
-        return self._whole or None
+        docs = (inspect.cleandoc(self.text or ""), _read_prop_docs(cls))
+        return "\n\n".join(filter(None, docs)) or None
 
 
 def _read_prop_docs(cls: type) -> str:
     """Return a section with the docstrings under the props of a class; empty without any, or without its source."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
-    except (OSError, TypeError, SyntaxError):  # typed into an interpreter, or made of a function
-        return ""
-    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    body = source.body if isinstance(source := parse_source(cls), ast.ClassDef) else []
     names = {field.name: prop_name(field) for field in getattr(cls, "__attrs_attrs__", ())}
     entries = [
         f"    {names.get(prop.target.id, prop.target.id)}: {' '.join(str(below.value.value).split())}"
@@ -172,10 +167,18 @@ def _read_prop_docs(cls: type) -> str:
     return "\n".join(["Props:", *entries]) if entries else ""
 
 
+def parse_source(definition: type | FunctionType) -> ast.stmt | None:
+    """Return the statement that defines a class or a function; None without its source."""
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(definition))).body[0]
+    except (OSError, TypeError, SyntaxError):
+        return None  # typed into an interpreter, or a part of a line, or a class made of a function
+
+
 def _order_props(cls: type[PromptElement]) -> Signature:
     """Return the signature of a class, with its own props before the layout props."""
     signature = inspect.signature(cls.__init__)
-    parameters = list(signature.parameters.values())[1:]  # without self
+    _, *parameters = signature.parameters.values()  # without self
     layout = () if cls.__base__ is object else signature_names(PromptElement)
     return signature.replace(
         parameters=sorted(parameters, key=lambda parameter: parameter.name in layout)
@@ -259,9 +262,7 @@ def describe_props(
     """
     layout = signature_names(PromptElement)
     known = [prop for prop in signature_names(cls) if not own or prop not in layout]
-    for prop in props:
-        if prop in known:
-            continue
+    for prop in [prop for prop in props if prop not in known]:
         if prop in layout:
             return f"{name} takes its own props alone: write {name}(…).layout({prop}=…)."
         if prop == "children":
@@ -297,8 +298,7 @@ def _advise(cls: type[PromptElement], values: Sequence[object], *, brackets: boo
 
 
 def _shorten(value: object) -> str:
-    shown = repr(value)
-    return f"{shown[:MAX_SHOWN]}…" if len(shown) > MAX_SHOWN else shown
+    return clip(repr(value), MAX_SHOWN)
 
 
 MAX_SHOWN = 80
@@ -568,14 +568,15 @@ _MAX_REPEATED = 100_000
 many places for few elements."""
 
 
+@attrs.define(eq=False)
 class _EqualValues:
     """Pairs of values that are equal unless their items differ, as disjoint sets of ids: `a = b` and `b = c` imply `a = c`.
 
     So trees whose elements are at many places, or inside themselves, are compared in linear time.
     """
 
-    def __init__(self) -> None:
-        self._links: dict[int, int] = {}  # towards the id that represents the set
+    _links: dict[int, int] = attrs.field(factory=dict[int, int], init=False)
+    """Leads from each id towards the one that represents its set."""
 
     def add(self, one: object, other: object) -> bool:
         """Add a pair. Return whether it is new, so that its items must be compared."""
@@ -648,10 +649,13 @@ def _repr_element(element: PromptElement) -> list[object]:
         for field in fields
         if field.name != "children" and not _is_default(getattr(element, field.name), field)
     ]
-    parts: list[object] = [_Verbatim(f"{type(element).__name__}("), *_join(given), _Verbatim(")")]
-    if element.children:
-        parts += [_Verbatim("["), *_join([[child] for child in element.children]), _Verbatim("]")]
-    return parts
+    children = _join([[child] for child in element.children])
+    return [
+        _Verbatim(f"{type(element).__name__}("),
+        *_join(given),
+        _Verbatim(")"),
+        *((_Verbatim("["), *children, _Verbatim("]")) if element.children else ()),
+    ]
 
 
 def _join(groups: Iterable[Sequence[object]]) -> Iterator[object]:
@@ -796,12 +800,8 @@ def _is_false(value: object) -> bool:
 
 def _is_wire_message(value: object) -> bool:
     """Return whether a value is a message of a provider: a dict or an SDK object with a role, or an item of the Responses API."""
-    if isinstance(value, Mapping):
-        data = cast("Mapping[object, object]", value)  # the types of the items are unknown
-        return isinstance(data.get("role"), str) or data.get("type") in _ITEM_TYPES
-    return (
-        isinstance(getattr(value, "role", None), str) or getattr(value, "type", None) in _ITEM_TYPES
-    )
+    read = as_mapping(value).get if is_instance(value, Mapping) else partial(getattr, value)
+    return isinstance(read("role", None), str) or read("type", None) in _ITEM_TYPES
 
 
 _ITEM_TYPES = ("message", "function_call", "function_call_output", "reasoning")

@@ -67,20 +67,18 @@ class Fitted(Generic[T]):
     def explain(self) -> str:
         """Describe the result as text for a terminal: tokens, budget, and the indices of kept, changed and removed messages."""
         share = f" ({self.tokens / self.budget:.0%})" if self.budget else ""
-        lines = [
-            f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {_count(len(self.messages))}"
-        ]
-        lines += [
-            f"{name} {_count(len(indices))}: {format_ranges(indices)}"
-            for name, indices in (
-                ("kept", self.kept),
-                ("changed", self.changed),
-                ("removed", self.removed),
-            )
-            if indices
-        ]
-        lines += [f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs]
-        return "\n".join(lines)
+        named = {"kept": self.kept, "changed": self.changed, "removed": self.removed}
+        return "\n".join(
+            [
+                f"{self.tokens:,} of {self.budget:,} tokens{share}{'' if self.exact else ', estimated'} in {_count(len(self.messages))}",
+                *(
+                    f"{name} {_count(len(indices))}: {format_ranges(indices)}"
+                    for name, indices in named.items()
+                    if indices
+                ),
+                *(f"repaired: {repair.kind}: {repair.detail}" for repair in self.repairs),
+            ]
+        )
 
 
 def fit(  # noqa: PLR0913  # keywords
@@ -271,10 +269,9 @@ def _read(
             _Group([at], messages_from_chat([record])) for at, record in enumerate(records)
         ], to_chat
     if form == "anthropic":
-        groups = [
+        return [
             _Group([at], messages_from_anthropic([record])) for at, record in enumerate(records)
-        ]
-        return groups, lambda left: to_anthropic(left)["messages"] if left else []
+        ], lambda left: to_anthropic(left)["messages"] if left else []
     runs = [
         list(run)
         for _, run in groupby(
@@ -319,10 +316,7 @@ def _count(messages: int) -> str:
 
 def format_ranges(indices: Sequence[int]) -> str:
     """Format sorted indices as ranges: `0, 3-7`."""
-    ranges: list[list[int]] = []
-    for at in indices:
-        if ranges and ranges[-1][1] == at - 1:
-            ranges[-1][1] = at
-        else:
-            ranges.append([at, at])
-    return ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in ranges)
+    # neighbours are equally far from their places
+    runs = groupby(enumerate(indices), key=lambda placed: placed[1] - placed[0])
+    ranges = [[at for _, at in run] for _, run in runs]
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in ranges)

@@ -262,7 +262,7 @@ class RecordedMessages(PromptElement):
         fitted: FittedHistory | None,
     ) -> Child:
         """Return the rounds with their changed messages, in the order from the first that is pruned to the last."""
-        starts, order = recording.starts, [*recording.order]
+        starts, order = recording.starts, recording.order
         if not starts:
             return None
         rounds = [*recording.rounds]
@@ -278,15 +278,8 @@ class RecordedMessages(PromptElement):
         if self.keep_request:
             required.update(_find_request(recording.messages, starts))
         if required:
-            prunable = [
-                (priority, place)
-                for priority, place in enumerate(order)
-                if starts[place] not in required
-            ]
-            priorities, order = (
-                [priority for priority, _ in prunable],
-                [place for _, place in prunable],
-            )
+            priorities = [at for at, place in enumerate(order) if starts[place] not in required]
+        order = list(map(order.__getitem__, priorities))
         unspent, dropped = 0, 0
         if fitted is not None and fitted.unspent:
             unspent = fitted.unspent

@@ -120,22 +120,15 @@ def open_engine(name: str = "local", *, workers: int | None = None) -> Generator
     ...     results = replay(files, options, executor=engine)
     """
     kind, mark, place = name.partition("://")
-    if kind not in ("local", "dask", "ray") or (mark and (kind == "local" or not place)):
+    engines = {"local": _open_local, "dask": _open_dask, "ray": _open_ray}
+    if kind not in engines or (mark and (kind == "local" or not place)):
         raise InvalidArgumentError(f"there is no engine {name!r}: write {_NAMES}.")
     if mark and workers is not None:
         raise InvalidArgumentError(
             f"the cluster {name} has its own number of workers: leave out --workers."
         )
-    count = workers or os.cpu_count() or 1
-    if kind == "dask":
-        with _open_dask(place, count) as engine:
-            yield engine
-    elif kind == "ray":
-        with _open_ray(f"ray://{place}" if mark else "", count) as engine:
-            yield engine
-    else:
-        with _LocalExecutor(count) if count > 1 else _InlineExecutor() as executor:
-            yield Engine(executor, workers=count, lost=(BrokenProcessPool,))
+    with engines[kind](place, workers or os.cpu_count() or 1) as engine:
+        yield engine
 
 
 def run_each(
@@ -173,17 +166,17 @@ def run_each(
     most = engine.workers * (1 + QUEUED_PER_WORKER)
     try:
         while True:
+            # Dask also counts the death of a worker against the tasks that waited there. The last
+            # attempt is with nothing beside it.
             while len(running) < most and (
-                part := apart.popleft() if apart else tuple(islice(numbered, chunk))
+                part := apart.popleft()
+                if apart
+                else tuple(islice(numbered, chunk))
+                or (alone.popleft() if alone and not running else ())
             ):
                 running[engine.submit(task, tuple(item for _, item in part))] = part
             if not running:
-                if not alone:
-                    return
-                # Dask also counts the death of a worker against the tasks that waited there. The
-                # last attempt is with nothing beside it.
-                part = alone.popleft()
-                running[engine.submit(task, tuple(item for _, item in part))] = part
+                return
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 part = running.pop(future)
                 try:
@@ -205,6 +198,12 @@ def run_each(
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def _open_local(_place: str, workers: int) -> Generator[Engine]:
+    with _LocalExecutor(workers) if workers > 1 else _InlineExecutor() as executor:
+        yield Engine(executor, workers=workers, lost=(BrokenProcessPool,))
 
 
 class _InlineExecutor(Executor):
@@ -345,7 +344,7 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
             with warnings.catch_warnings():
                 # that it cannot be reached, which the error also says
                 warnings.simplefilter("ignore")
-                ray.init(place, log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(f"ray://{place}", log_to_driver=False, logging_level=logging.ERROR)
         else:
             ray.init(
                 "local",
@@ -356,7 +355,7 @@ def _open_ray(place: str, workers: int) -> Generator[Engine]:
             )
     except (ConnectionError, RuntimeError, ImportError) as error:
         raise EngineError(
-            f"there is no Ray cluster at {place}, or it refuses this process: {_first_line(error)}. "
+            f"there is no Ray cluster at ray://{place}, or it refuses this process: {_first_line(error)}. "
             "If it asks for a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN."
             if place
             else f"Ray cannot be started: {_first_line(error)}"

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from itertools import takewhile
 from typing import NamedTuple
 
+import attrs
+
 from promptkit.elements.builtin import Chunk, Group, KeepWith, Rounds, Tag
 from promptkit.elements.element import ElementDocs, PromptElement
 from promptkit.rendering.tree import Item, Leaf, Node, iter_upwards
@@ -46,17 +48,19 @@ class Path(NamedTuple):
         return PATH_SEPARATOR.join((*self.first, *middle, *self.last))
 
 
+@attrs.define(eq=False)
 class Paths:
     """Formats the paths of many items of one tree, in full and in short.
 
     Each step is formatted once.
     """
 
-    def __init__(self, *, described: bool = False) -> None:
-        """Create a formatter. With `described`, short paths show a component with its first prop, or else its docstring."""
-        self._described = described
-        # by the function that appends a step
-        self._known: defaultdict[Callable[[Path, Node], Path], dict[Node, Path]] = defaultdict(dict)
+    _described: bool = attrs.field(alias="described", default=False, kw_only=True)
+    """Whether short paths show a component with its first prop, or else its docstring."""
+    _known: defaultdict[Callable[[Path, Node], Path], dict[Node, Path]] = attrs.field(
+        factory=lambda: defaultdict(dict), init=False
+    )
+    """By the function that appends a step."""
 
     def format(self, parent: Node, position: int | None = None) -> str:
         """Format the path of a node, or of the item at `position` in it, with every step."""
@@ -189,15 +193,15 @@ _MOST_SHOWN = 30  # characters of a prop or a docstring in a label
 
 def _find_labelled_around(node: Node) -> Node | None:
     """Return the labelled grouping element around an only child: the child takes its label."""
-    while (
-        len(node.items) == 1
-        and node.parent is not None
-        and (node.element is None or passes_on(node.element))
-    ):
-        if node.element is not None and node.element.label:
-            return node
-        node = node.parent
-    return None
+    around = takewhile(
+        lambda above: (
+            len(above.items) == 1
+            and above.parent is not None
+            and (above.element is None or passes_on(above.element))
+        ),
+        iter_upwards(node),
+    )
+    return next((above for above in around if above.element and above.element.label), None)
 
 
 def _passes_on(node: Node) -> bool:

@@ -105,14 +105,14 @@ class Renderer:
             raise InvalidArgumentError(
                 f'defaults is {defaults!r}: write "promptkit" or "prompt-tsx".'
             )
-        definitions = tool_definitions(tools)
+        self._tools = tool_definitions(tools)
         self.model = None if model is None else model_name(model)
         self.tokenizer = tokenizer or tokenizer_for(self.model)
         self.context = resolve_render_budget(
             budget,
             model=self.model,
             tokenizer=self.tokenizer,
-            tools=definitions,
+            tools=self._tools,
             reserved_output_tokens=reserved_output_tokens,
         )
         self.budget = self.context.tokens
@@ -124,13 +124,12 @@ class Renderer:
         self._cache = RenderCache(self.tokenizer.base.safe_cut)
         self._sizer = Sizer(self.tokenizer, prompt_tsx=self._prompt_tsx)
         counts = (
-            self.tokenizer.count_overhead(definitions),
-            self.tokenizer.count_overhead(definitions, system=True),
+            self.tokenizer.count_overhead(self._tools),
+            self.tokenizer.count_overhead(self._tools, system=True),
         )
         self._overhead = Overhead(
-            counts[0].tokens if definitions else 0, counts[0].tokens, counts[1].tokens
+            counts[0].tokens if self._tools else 0, counts[0].tokens, counts[1].tokens
         )
-        self._tools = definitions
         self._earlier: tuple[Message, ...] = ()
         self._dropped: frozenset[RemovalKey] = frozenset()
 
@@ -188,9 +187,8 @@ class Renderer:
 
         None: the prompt is not static, or it does not fit.
         """
-        if self._trace or self.prune_step or self._prompt_tsx:
-            return None
-        plan = self._cache.plans.plan(children)
+        is_planned = not (self._trace or self.prune_step or self._prompt_tsx)
+        plan = self._cache.plans.plan(children) if is_planned else None
         if plan is None:
             return None
         system = next((message.text for message in plan.fixed if message.role == "system"), None)
@@ -283,7 +281,7 @@ class Renderer:
             if node.limit is None:
                 continue
             if (yield from grow_expandables(expansion, node, node.limit)):
-                pruner.forget_order()
+                pruner.order.reset()  # the tree has grown
                 pruner = self._build_pruner(root, pruner.limit_steps)
             pruner.prune_limit(node)
         if (
@@ -291,7 +289,7 @@ class Renderer:
                 expansion, root, budget - self._overhead.with_system - pruner.tree.reserved
             )
         ):
-            pruner.forget_order()
+            pruner.order.reset()  # the tree has grown
             pruner = self._build_pruner(root, pruner.limit_steps)
         pruner.check_limits(budget)
         return pruner

@@ -138,16 +138,16 @@ def to_json(
     return {"version": _VERSION, "nodes": writer.nodes}
 
 
+@attrs.define(eq=False)
 class _Writer:
-    """Collects the nodes of a tree.
+    """Collects the nodes of a tree."""
 
-    `waiting` holds the nodes whose children are still to be written.
-    """
-
-    def __init__(self) -> None:
-        self.nodes: list[Json] = []
-        self.waiting: list[tuple[Node, dict[str, Json]]] = []
-        self._groups: dict[Hashable, int] = {}
+    nodes: list[Json] = attrs.field(factory=list["Json"], init=False)
+    waiting: list[tuple[Node, dict[str, Json]]] = attrs.field(
+        factory=list["tuple[Node, dict[str, Json]]"], init=False
+    )
+    """The nodes whose children are still to be written."""
+    _groups: dict[Hashable, int] = attrs.field(factory=dict["Hashable", int], init=False)
 
     def add(self, record: dict[str, Json], node: Node | None = None) -> int:
         """Add a node and return its index. The children of `node` are written later."""

@@ -441,14 +441,9 @@ class Run:
         index = len(self.order) - 1 - self.order[::-1].index(position)
         del self.order[index], self.priorities[index]
 
-    @property
-    def final(self) -> int:
-        """The number of entries that limits have removed."""
-        return bisect_left(self.steps, 0)
-
-    def settle(self, entries: int) -> None:
-        """Make the first entries of the order final, which limits removed, and put the others back."""
-        self.steps = [-1] * entries
+    def settle(self, state: int) -> None:
+        """Make the entries final that are removed in a state, which limits removed, and put the others back."""
+        self.steps = [-1] * bisect_left(self.steps, state)
 
     def take(self, step: int) -> EntryTaken:
         """Take the next entry by a step that removes more."""

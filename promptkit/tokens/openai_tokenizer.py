@@ -154,17 +154,17 @@ class OpenAITokenizer(Tokenizer):
 
         The engine is fastest if nothing else uses the processor's caches in between.
         """
+        known, longest = self._cache.counts, self._long
         texts = [part for each in messages for part in each.content if isinstance(part, str)]
         texts += [
             compact_arguments(call.arguments)
             for each in messages
             for call in each.tool_calls
-            if len(call.arguments) <= self._long
+            if len(call.arguments) <= longest
         ]
-        known, encode = self._cache.counts, self.encoding.encode_ordinary
-        texts = [text for text in dict.fromkeys(texts) if text not in known]
-        new = [text for text in texts if len(text) <= self._long]
-        self._cache.put_all(dict(zip(new, [len(encode(text)) for text in new], strict=True)))
+        new = [text for text in dict.fromkeys(texts) if text not in known and len(text) <= longest]
+        counts = map(len, map(self.encoding.encode_ordinary, new))
+        self._cache.put_all(dict(zip(new, counts, strict=True)))
 
     def add_count(self, text: str, tokens: int) -> None:
         """Cache the tokens of a text."""

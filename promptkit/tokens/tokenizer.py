@@ -171,11 +171,11 @@ class Tokenizer(Protocol):
 
 def count_message(message: Message, tokenizer: Tokenizer) -> int:
     """Count the tokens of a message, framing included."""
-    count, texts, others, has_text = tokenizer.base.count, 0, 0, False
+    base, texts, others, has_text = tokenizer.base, 0, 0, False
     for part in message.content:
         if isinstance(part, str):
             has_text = True
-            texts += count(part)
+            texts += base.count(part)
         else:
             others += count_part(part, tokenizer)
     frame = tokenizer.count_framing(
@@ -185,7 +185,7 @@ def count_message(message: Message, tokenizer: Tokenizer) -> int:
         tool_call_id=message.tool_call_id,
         text=has_text,
     )
-    return frame.tokens + tokenizer.scale(texts) + others
+    return frame.tokens + (texts if base is tokenizer else tokenizer.scale(texts)) + others
 
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:

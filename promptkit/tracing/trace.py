@@ -10,7 +10,7 @@ returns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import attrs
@@ -71,16 +71,10 @@ class Trace:
         None if no state fits.
         """
         room = budget - self.reserved
-        costs = self.costs
-        states = range(len(costs))
-        first = next((state for state in states if costs[state] <= room), None)
-        if first is None:
-            return None
-        if self.prune_step:
-            first = self._round_up_to_step(first, room)
+        fitting = [state for state, cost in enumerate(self.costs) if cost <= room]
+        first = self._round_up_to_step(fitting, room) if fitting and self.prune_step else 0
         return next(
-            (state for state in states[first:] if state not in self.unfit and costs[state] <= room),
-            None,
+            (state for state in fitting if state >= first and state not in self.unfit), None
         )
 
     def kept(self, state: int) -> Iterator[TraceItem]:
@@ -95,15 +89,14 @@ class Trace:
             yield child
             at = child.end
 
-    def _round_up_to_step(self, first: int, room: int) -> int:
-        """Return the state that removes the next multiple of `prune_step` tokens, or `first` if no state does."""
-        costs, states = self.costs, range(first, len(self.costs))
+    def _round_up_to_step(self, fitting: Sequence[int], room: int) -> int:
+        """Return the first of the fitting states that removes the next multiple of `prune_step` tokens, or the first of all if none does."""
+        costs, first = self.costs, fitting[0]
         surplus = costs[0] - room
         if surplus <= 0:
             return first
         target = costs[0] - -(-surplus // self.prune_step) * self.prune_step
-        rounded = next((state for state in states if costs[state] <= target), first)
-        return next((state for state in states if state >= rounded and costs[state] <= room), first)
+        return next((state for state in fitting if costs[state] <= target), first)
 
 
 @attrs.frozen(kw_only=True)

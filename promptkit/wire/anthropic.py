@@ -7,8 +7,8 @@ of a conversation has them, and nothing stays in a request because of them.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby, islice
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, groupby, islice
 from typing import NotRequired, Protocol, TypedDict
 
 import attrs
@@ -104,8 +104,9 @@ def to_anthropic(messages: Sequence[Message], *, cache: bool = True) -> Anthropi
             builder.add_result(index, message)
         else:
             builder.add(index, message)
-    _limit_breakpoints(list(builder.blocks()), builder.marked)
     turns = [{"role": turn.role, "content": turn.results + turn.content} for turn in builder.turns]
+    blocks = chain(builder.system, *(turn["content"] for turn in turns))
+    _limit_breakpoints(list(blocks), builder.marked)
     return {"system": builder.system, "messages": turns} if builder.system else {"messages": turns}
 
 
@@ -218,9 +219,10 @@ class _RequestBuilder:
 
     def add_result(self, index: int, message: Message) -> None:
         parts = select_parts(message, "anthropic", cache=self.cache)
-        end = len(parts)
-        while end and isinstance(parts[end - 1], CacheBreakpointPart):
-            end -= 1
+        contents = [
+            at for at, part in enumerate(parts) if not isinstance(part, CacheBreakpointPart)
+        ]
+        end = contents[-1] + 1 if contents else 0
         for part in parts[:end]:
             self._add_breakpoint(part)
         result = _to_tool_result_block(
@@ -232,12 +234,6 @@ class _RequestBuilder:
         self.breakpoint_target = result
         for part in parts[end:]:
             self._add_breakpoint(part)
-
-    def blocks(self) -> Iterator[WireDict]:
-        yield from self.system
-        for turn in self.turns:
-            yield from turn.results
-            yield from turn.content
 
     def _open_turn(self, role: str) -> _Turn:
         if not self.turns or self.turns[-1].role != role:
@@ -429,10 +425,9 @@ def _read_turn(where: str, record: WireRecord) -> list[Message]:
         raise InvalidArgumentError(
             f"{where} must have the role user, assistant or system, not {role!r:.80}: write a system prompt as system=…"
         )
-    blocks = content if isinstance(content, list | tuple) else None
-    if blocks is None:
+    if not isinstance(content, list | tuple):
         return [Message(role="user", content=read_content(content, "anthropic", where))]
-    records: list[Json] = [as_wire_object(block) or block for block in blocks]
+    records: list[Json] = [as_wire_object(block) or block for block in content]
     results = [
         _read_result(where, record)
         for record in records

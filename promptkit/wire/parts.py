@@ -28,6 +28,7 @@ from promptkit.messages import (
     read_part,
     read_tool_call,
 )
+from promptkit.reprs import clip
 from promptkit.tokens.encodings import replace_surrogates
 from promptkit.tokens.tokenizer import find_texts
 
@@ -194,8 +195,8 @@ def is_media(part: Part) -> bool:
 
 def have_media(messages: Iterable[Message]) -> bool:
     """Return whether messages have an image or a document."""
-    contents = chain.from_iterable([message.content for message in messages])
-    return not _MEDIA.isdisjoint(map(type, contents))  # faster than a look at each part
+    # faster than a look at each part
+    return not _MEDIA.isdisjoint(map(type, chain(*[message.content for message in messages])))
 
 
 _MEDIA = frozenset({ImagePart, DocumentPart})
@@ -368,8 +369,7 @@ def parse_arguments(text: str) -> dict[str, Json]:
         raise ValueError("they are nested too deeply") from None
     if isinstance(value, dict):
         return value
-    more = "…" if len(text) > _SHOWN else ""
-    raise ValueError(f"they are JSON but not an object: {text[:_SHOWN]}{more}")
+    raise ValueError(f"they are JSON but not an object: {clip(text, _SHOWN)}")
 
 
 _SHOWN = 40  # characters of wrong arguments that an error shows
@@ -554,6 +554,7 @@ def fields_part(fields: Mapping[str, Json], provider: str) -> tuple[Part, ...]:
     )
 
 
+@attrs.define(eq=False)
 class AssistantContent:
     """The parts and tool calls of an assistant message in the order of the wire.
 
@@ -561,12 +562,11 @@ class AssistantContent:
     fields, an opaque part keeps their place.
     """
 
-    def __init__(self, target: WireFormat) -> None:
-        self.target = target
-        self.parts: list[Part] = []
-        self.calls: list[ToolCall] = []
-        self.unplaced: list[str] = []
-        """The ids of the calls that have no place in `parts` yet."""
+    target: WireFormat
+    parts: list[Part] = attrs.field(factory=list["Part"], init=False)
+    calls: list[ToolCall] = attrs.field(factory=list[ToolCall], init=False)
+    unplaced: list[str] = attrs.field(factory=list[str], init=False)
+    """The ids of the calls that have no place in `parts` yet."""
 
     def add_parts(self, parts: Iterable[Part]) -> None:
         """Append content."""

@@ -281,7 +281,9 @@ def test_a_file_cannot_end_its_block() -> None:
 
 @pytest.mark.parametrize("name", ["max_files", "max_tokens", "max_file_tokens", "seconds"])
 def test_a_cap_below_zero_is_refused(name: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"{name}=-1 must be at least 0"):
+    with pytest.raises(
+        InvalidArgumentError, match=f"{name} of RecentFiles must be at least 0, not -1"
+    ):
         RecentFiles(read=fail, **{name: -1})
 
 

@@ -162,9 +162,8 @@ def parse_attachment(name: str, data: bytes) -> str | ImagePart | DocumentPart:
 
 
 def _decode(name: str, data: bytes) -> str:
-    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
     try:
-        text = data.decode(encoding)
+        text = data.decode("utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig")
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:

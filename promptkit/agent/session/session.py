@@ -28,7 +28,6 @@ from promptkit.agent.session.subagents import (
     SubagentResult,
     SubagentTask,
     build_result,
-    check_task,
     entering_subagent,
     find_fork_point,
     link,
@@ -90,7 +89,7 @@ from promptkit.errors import (
     SummaryError,
     TurnInProgressError,
 )
-from promptkit.messages import Message, Part, ToolDefinition, Usage
+from promptkit.messages import Message, Part, ToolDefinition, Usage, is_instance
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.model import is_anthropic_name
 from promptkit.rendering import Rendered
@@ -611,15 +610,19 @@ class AgentSession:
             ContextWindowFullError, MaxStepsExceededError, ModelError: As `run` raises them. The
                 transcript is kept.
         """
-        check_task(task)
+        if not is_instance(task, (Isolated, Forked, Handoff)):
+            raise TypeError(
+                f"a sub-agent takes Isolated(task=…), Forked(task=…) or Handoff(task=…), not {task!r:.80}."
+            )
         with entering_subagent():
             leaf = find_fork_point(self.transcript)
             child = await self._open_child(task, store or open_beside(self.transcript.store), leaf)
             link(self.transcript, child.transcript, task, leaf)
             start = child.transcript.leaf
-            note = FORK_NOTE if isinstance(task, Forked) else ""
             async with child:
-                turn = await child.run(f"{note}{task.task}")
+                turn = await child.run(
+                    f"{FORK_NOTE if isinstance(task, Forked) else ''}{task.task}"
+                )
         return build_result(child.transcript, start, turn)
 
     async def _open_child(
@@ -809,21 +812,24 @@ class AgentSession:
             )
             try:
                 # the model may be changed during a turn
-                observed = ObservedModel(
-                    model=self.model,
-                    events=self.compaction.compactor.events,
-                    conversation=get_conversation_id(self.transcript),
-                    compacted=self.window.view.checkpoint_id is not None,
-                    tokens=request.tokens,
+                model = with_options(
+                    ObservedModel(
+                        model=self.model,
+                        events=self.compaction.compactor.events,
+                        conversation=get_conversation_id(self.transcript),
+                        compacted=self.window.view.checkpoint_id is not None,
+                        tokens=request.tokens,
+                    ),
+                    on_text=on_text,
+                    cache_messages=request.lasting,
                 )
-                model = with_options(observed, on_text=on_text, cache_messages=request.lasting)
                 reply = await model.complete(request.messages, tools=request.tools)
             except ContextLengthExceededError as error:
                 if not await self.window.recover(error):
                     raise
-                continue
-            self.window.add_reply(reply)
-            return reply
+            else:
+                self.window.add_reply(reply)
+                return reply
 
     def _is_pending(self) -> bool:
         """Return whether the last message waits for a reply.
@@ -833,12 +839,14 @@ class AgentSession:
         results when it was killed.
         """
         path = self.transcript.path()
-        messages = (
-            entry.message
-            for entry in reversed(path)
-            if entry.message is not None or isinstance(entry.payload, Reset)
+        last = next(
+            (
+                entry.message
+                for entry in reversed(path)
+                if entry.message is not None or isinstance(entry.payload, Reset)
+            ),
+            None,
         )
-        last = next(messages, None)
         return last is not None and (
             last.role in {"user", "tool"} or bool(find_pending_calls(path))
         )

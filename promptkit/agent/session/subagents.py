@@ -107,14 +107,6 @@ class SubagentResult:
         )
 
 
-def check_task(task: object) -> None:
-    """Refuse a value that is no task for a sub-agent. Raises TypeError."""
-    if not isinstance(task, SubagentTask):
-        raise TypeError(
-            f"a sub-agent takes Isolated(task=…), Forked(task=…) or Handoff(task=…), not {task!r:.80}."
-        )
-
-
 _RUNNING: ContextVar[bool] = ContextVar("promptkit_subagent", default=False)
 
 

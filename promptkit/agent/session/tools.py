@@ -88,7 +88,6 @@ class TurnHooks:
             The request to send instead, such as `attrs.evolve(request, messages=…)`. None sends the
             request as it is.
         """
-        return None
 
     def before_tool(self, call: ToolCall) -> MaybeAsync[ToolDecision | None]:
         """Decide about a tool call: approve it, change its arguments, or refuse it.
@@ -104,7 +103,6 @@ class TurnHooks:
         Returns:
             The decision. None approves the call.
         """
-        return None
 
     def after_tool(self, call: ToolCall, result: ToolResult) -> MaybeAsync[ToolResult | None]:
         """Handle the result of a call that was run, when all calls of its reply are finished, in their order.
@@ -118,7 +116,6 @@ class TurnHooks:
         Returns:
             The result to record and to show instead. None keeps the result.
         """
-        return None
 
 
 async def run_before_request(hooks: TurnHooks, request: WindowRequest) -> WindowRequest:

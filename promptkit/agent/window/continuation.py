@@ -132,12 +132,10 @@ def _may_go_on(path: Sequence[Entry]) -> bool:
         match entry.payload:
             case CustomMessage(name=name) if name == AUTO_CONTINUE:
                 return called_tools
-            case MessageEntry(message=message) if message.role == "user":
+            case MessageEntry(message=Message(role="user")) | Reset():
                 return True
             case MessageEntry(message=message):
                 called_tools = called_tools or message.role == "tool"
-            case Reset():
-                return True
             case _:
                 continue
     return True
@@ -159,11 +157,12 @@ def fills_window(
     usage = reply.usage
     if usage is not None and usage.input_tokens:
         request_tokens, reply_tokens = usage.input_tokens, usage.output_tokens
-    if budget.window is None or (
-        budget.max_output_tokens is not None and reply_tokens >= budget.max_output_tokens
-    ):
-        return False
-    return request_tokens + reply_tokens >= FULL_SHARE * budget.window
+    is_limited = budget.max_output_tokens is not None and reply_tokens >= budget.max_output_tokens
+    return (
+        budget.window is not None
+        and not is_limited
+        and request_tokens + reply_tokens >= FULL_SHARE * budget.window
+    )
 
 
 def _iter_last_replies(path: Sequence[Entry]) -> Iterator[tuple[Entry, MessageEntry]]:

@@ -19,7 +19,6 @@ from typing import Self
 import attrs
 
 from promptkit.agent.settings import WindowSettings, check_types
-from promptkit.agent.window.branches import find_branch
 from promptkit.agent.window.cache_misses import CacheMonitor, find_answered
 from promptkit.agent.window.continuation import find_pending_calls, join_reply_text, retry_cut_reply
 from promptkit.agent.window.prompt import ContextUsage, Prompt
@@ -36,7 +35,13 @@ from promptkit.agent.window.tool_list import (
     describe_tool_changes,
     find_asked,
 )
-from promptkit.agent.window.wire import AnyMessage, AnyReply, read_messages, read_reply
+from promptkit.agent.window.wire import (
+    AnyMessage,
+    AnyReply,
+    find_branch,
+    read_messages,
+    read_reply,
+)
 from promptkit.compaction import (
     ArchiveDirectory,
     CacheMissed,
@@ -295,11 +300,14 @@ class ContextWindow:
         self._media_checkpoint: str | None = None
         """The checkpoint for which the oldest pictures were left out."""
         tokenizer = settings.tokenizer or tokenizer_for(model_name(model))
-        resolved = _resolve_budget(budget, model, tokenizer, settings.definitions)
         self.compaction: CompactionController = settings.build_controller(
             self.transcript,
             model,
-            settings.build_context(model, resolved, tokenizer),
+            settings.build_context(
+                model,
+                _resolve_budget(budget, model, tokenizer, settings.definitions),
+                tokenizer,
+            ),
             self._count_fixed,
         )
         self._learned = LearnedBudget(given=self.budget)
@@ -978,18 +986,16 @@ class ContextWindow:
             )
         sent = self.compaction.state.pending
         self.compaction.state = attrs.evolve(self.compaction.state, pending=None)
-        model = None if sent is None else model_name(sent.model)
         budget = RequestBudget(window=self.budget.window, limit=self.budget.limit)
         missed = None if sent is None else self._explain_miss(sent, usage)
-        tools = None if sent is None else self._find_unwritten_tools(sent.content.tools)
         (entry,) = self.transcript.append(
             MessageEntry(
                 message=message,
                 usage=usage,
-                model=model,
+                model=None if sent is None else model_name(sent.model),
                 finish=finish,
                 budget=None if budget == self._written_budget else budget,
-                tools=tools,
+                tools=None if sent is None else self._find_unwritten_tools(sent.content.tools),
                 cache_miss=missed,
             )
         )
@@ -1268,12 +1274,13 @@ class ContextWindow:
                 tools, announced=tools.given, announcement=None if entry is None else entry.id
             )
         if tools.sent:
-            waits = "requests up to the next checkpoint begin with the tools of before"
             self._settings.events.emit(
                 ToolsChanged(
                     change=describe_tool_changes(tools.offered, tools.given),
                     offered=why is not None,
-                    why=waits if why is None else why,
+                    why="requests up to the next checkpoint begin with the tools of before"
+                    if why is None
+                    else why,
                 )
             )
 
@@ -1444,8 +1451,7 @@ def _resolve_budget(
     """
     name = model_name(model)
     resolved = resolve_budget(budget, model=name, tokenizer=tokenizer, tools=tools)
-    is_unknown = budget is None and resolved.limit is None
-    if is_unknown and getattr(model, "provider", model) is not None:
+    if budget is None and resolved.limit is None and getattr(model, "provider", model) is not None:
         _warn_of_unknown(name)
     return resolved
 

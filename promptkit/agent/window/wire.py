@@ -1,9 +1,9 @@
-"""Read the messages and replies that a program passes to a window as dicts or SDK objects of a provider."""
+"""Read what a program passes to a window: messages and replies as dicts or SDK objects of a provider, and the branch that a list of messages continues."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, TypeAlias
 
 import attrs
@@ -14,6 +14,17 @@ from promptkit.providers import Reply
 from promptkit.providers.anthropic.api import FINISHES, count_thinking, read_usage
 from promptkit.providers.model import as_tokens, count_reasoning
 from promptkit.providers.openai.api import parse_chat_reply, parse_responses_reply
+from promptkit.transcript import (
+    Checkpoint,
+    Edit,
+    Entry,
+    MessageEntry,
+    Reset,
+    Setting,
+    Transcript,
+)
+from promptkit.transcript.log.quotes import restore_quotes
+from promptkit.transcript.log.transcript import LEAF_SETTING
 from promptkit.wire import messages_from_anthropic, messages_from_chat, messages_from_responses
 from promptkit.wire.parts import WireMessage, find_format
 
@@ -45,8 +56,11 @@ def read_messages(
             `origins`.
         TypeError: A value is neither a message nor one of these.
     """
-    groups = groupby(values, _find_format)
-    messages = [message for name, group in groups for message in _READERS[name](group)]
+    messages = [
+        message
+        for name, group in groupby(values, _find_format)
+        for message in _READERS[name](group)
+    ]
     if (
         origins is None
         and len(messages) == len(values)
@@ -104,8 +118,12 @@ def read_reply(
             reply = parse_responses_reply(record, model)
             if _are_accepted(items, stored=record.get("store") is True):
                 details = as_mapping(as_mapping(record.get("usage")).get("output_tokens_details"))
-                reasoning = as_tokens(details.get("reasoning_tokens"))
-                reply = _keep_all(reply, "responses", items, reasoning=reasoning)
+                reply = _keep_all(
+                    reply,
+                    "responses",
+                    items,
+                    reasoning=as_tokens(details.get("reasoning_tokens")),
+                )
         case {"role": "assistant"}:
             messages, _ = read_messages([record], None)
             reason, reported = record.get("stop_reason"), as_mapping(record.get("usage"))
@@ -175,3 +193,88 @@ def _forget_tokens(message: Message) -> Message:
             for part in message.content
         ],
     )
+
+
+@attrs.frozen(kw_only=True)
+class Branch:
+    """The part of a list of messages with which one branch of a transcript begins."""
+
+    leaf: str | None
+    """The entry to continue from: the branch's last entry if all of its messages match, or the last
+    message that matches."""
+    entries: tuple[Entry, ...]
+    """The branch's message entries."""
+    matched: int
+    """The number of messages that match, from the beginning on."""
+    summaries: tuple[Checkpoint, ...] = ()
+    """The last summary after `leaf`, if it is of messages that match. It is valid in another branch
+    from `leaf` on, too."""
+
+    @property
+    def is_whole(self) -> bool:
+        """True if all messages of the branch match."""
+        return self.matched == len(self.entries)
+
+
+def find_branch(transcript: Transcript, messages: Sequence[Message]) -> Branch:
+    """Find the branch of a transcript that begins with the most of these messages.
+
+    As a rule it is the current one.
+    """
+    path = transcript.path()
+    best = _match_branch(path, messages)
+    rewound = any(
+        isinstance(entry.payload, Setting) and entry.payload.name == LEAF_SETTING
+        for entry in takewhile(
+            lambda entry: not isinstance(entry.payload, MessageEntry), reversed(path)
+        )
+    )
+    if best.is_whole and not (rewound and best.matched < len(messages)):
+        return best  # messages were appended, or none
+    for leaf in transcript.leaves():
+        branch = _match_branch(transcript.path(leaf.id), messages)
+        if branch.matched > best.matched or (
+            branch.matched == best.matched and branch.is_whole and not best.is_whole
+        ):
+            best = branch
+    return best
+
+
+def _match_branch(path: Sequence[Entry], messages: Sequence[Message]) -> Branch:
+    """Compare a branch with a list of messages."""
+    entries = tuple(entry for entry in path if isinstance(entry.payload, MessageEntry))
+    by_id = {entry.id: entry for entry in path}
+    recorded = (
+        restore_quotes(entry.payload, by_id.get)
+        for entry in path
+        if isinstance(entry.payload, MessageEntry)
+    )
+    matched = sum(takewhile(bool, map(is_recorded, recorded, messages)))
+    if matched == len(entries) or not matched:
+        return Branch(
+            leaf=path[-1].id if path and matched == len(entries) else None,
+            entries=entries,
+            matched=matched,
+        )
+    departure = path.index(entries[matched])
+    return Branch(
+        leaf=path[departure - 1].id,
+        entries=entries,
+        matched=matched,
+        summaries=_find_valid_summary(path[:departure], path[departure:]),
+    )
+
+
+def _find_valid_summary(before: Sequence[Entry], after: Sequence[Entry]) -> tuple[Checkpoint, ...]:
+    """Return the last checkpoint in `after` if it summarizes nothing of `after`: what it keeps begins in `before`, or with `after`."""
+    hidden = {entry.payload.target for entry in after if isinstance(entry.payload, Edit)}
+    known = {entry.id for entry in (*before, after[0])}
+    last: tuple[Checkpoint, ...] = ()
+    for entry in after:
+        payload = entry.payload
+        if isinstance(payload, Reset):
+            last = ()
+        elif isinstance(payload, Checkpoint) and entry.id not in hidden:
+            kept = None if payload.first_kept == after[0].id else payload.first_kept
+            last = (attrs.evolve(payload, first_kept=kept),) if payload.first_kept in known else ()
+    return last

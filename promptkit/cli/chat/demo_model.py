@@ -71,8 +71,10 @@ class ScriptedChatModel:
     ) -> Usage:
         same = sum(takewhile(bool, map(eq, self._last, messages)))
         self._last = tuple(messages)
-        system = next((message.text for message in messages if message.role == "system"), False)
-        overhead = self._sizer.tokenizer.count_overhead(tools, system=system).tokens
+        overhead = self._sizer.tokenizer.count_overhead(
+            tools,
+            system=next((message.text for message in messages if message.role == "system"), False),
+        ).tokens
         sizes = [self._sizer.count_message(message) for message in messages]
         return Usage(
             input_tokens=overhead + sum(sizes),
@@ -145,5 +147,6 @@ def _describe_result(call: ToolCall | None, text: str) -> str:
     lines = text.splitlines()
     quoted = [line.strip() for line in lines if line.strip()][:MAX_QUOTED_LINES]
     begin = ", which begin with" if len(lines) > len(quoted) else ""
-    excerpt = "\n".join(f"    {line[:MAX_QUOTED_CHARACTERS].rstrip()}" for line in quoted)
-    return f"{what} gave {count_nouns(len(lines), 'line')}{begin}:\n\n{excerpt}"
+    return f"{what} gave {count_nouns(len(lines), 'line')}{begin}:\n\n" + "\n".join(
+        f"    {line[:MAX_QUOTED_CHARACTERS].rstrip()}" for line in quoted
+    )

@@ -306,8 +306,6 @@ def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]
     answers, results = (
         sum(item.message.role == role for item in view.items) for role in ("assistant", "tool")
     )
-    asked = sum(map(is_user_request, view.items))
-    summary = ", after a summary" if view.checkpoint_id else ""
     return [
         ("model", session.model.name),
         ("window", session.compaction.budget.explain()),
@@ -323,7 +321,7 @@ def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]
         ),
         (
             "contents",
-            f"{count_nouns(asked, 'user message')}, {count_nouns(answers, 'assistant message')}, {count_nouns(results, 'tool result')}{summary}",
+            f"{count_nouns(sum(map(is_user_request, view.items)), 'user message')}, {count_nouns(answers, 'assistant message')}, {count_nouns(results, 'tool result')}{', after a summary' if view.checkpoint_id else ''}",
         ),
         ("summary", _summary(session, usage.threshold)),
         (
@@ -334,10 +332,9 @@ def _context(session: AgentSession, usage: ContextUsage) -> list[tuple[str, str]
 
 
 def _summary(session: AgentSession, threshold: int | None) -> str:
-    state = {"running": "in progress", "ready": "ready, will be used in the next request"}.get(
+    return {"running": "in progress", "ready": "ready, will be used in the next request"}.get(
         session.compaction.background.state
-    )
-    return state or (
+    ) or (
         "made with /compact, or when the model rejects a request as too large"
         if threshold is None
         else f"started at about {threshold:,} tokens"
@@ -453,10 +450,16 @@ def draw_context(usage: ContextUsage, *, width: int, colours: bool) -> list[Text
     parts = _list_parts(usage)
     whole = sum(part.tokens for part in parts)
     cells = max(MIN_WIDTH, min(MAX_WIDTH, width - 1))
-    filled = zip(parts, split_cells([part.tokens for part in parts], cells), strict=True)
     lines = [
         Text("tokens of the next request:"),
-        Text.assemble(*(_draw_cells(part, count, colours=colours) for part, count in filled)),
+        Text.assemble(
+            *(
+                _draw_cells(part, count, colours=colours)
+                for part, count in zip(
+                    parts, split_cells([part.tokens for part in parts], cells), strict=True
+                )
+            )
+        ),
     ]
     if usage.threshold is not None and usage.threshold <= whole:
         lines += _draw_mark(
@@ -531,14 +534,16 @@ def _draw_cells(part: _Part, count: int, *, colours: bool) -> tuple[str, str]:
 
 def _draw_mark(words: str, cell: int, cells: int, *, mark: str) -> list[Text]:
     """Draw a mark below a cell of the bar, with words where they have room: before it, behind it, or in a line of their own."""
-    lines = (
-        [f"{words:>{cell - 1}} {mark}"]
-        if cell > len(words)
-        else [f"{' ' * cell}{mark} {words}"]
-        if cell + 2 + len(words) <= cells
-        else [f"{' ' * cell}{mark}", words]
-    )
-    return [Text(line, style=MUTED) for line in lines]
+    return [
+        Text(line, style=MUTED)
+        for line in (
+            [f"{words:>{cell - 1}} {mark}"]
+            if cell > len(words)
+            else [f"{' ' * cell}{mark} {words}"]
+            if cell + 2 + len(words) <= cells
+            else [f"{' ' * cell}{mark}", words]
+        )
+    ]
 
 
 WINDOW = 6_000
@@ -727,9 +732,8 @@ class _ChatLoop:
                 "This conversation is not kept: name a file to keep it, or use /fork FILE.", ""
             )
         if self._interactive:
-            tools = "may write in" if options.write else "may read"
             screen.print_note(
-                f"{self._chat.session.model.name} {tools} {options.folder}. /help lists commands, Ctrl-D leaves."
+                f"{self._chat.session.model.name} may {'write in' if options.write else 'read'} {options.folder}. /help lists commands, Ctrl-D leaves."
             )
         if self._chat.session.compaction.budget.base is None:
             screen.print_note(
@@ -916,9 +920,10 @@ class Screen:
 
         Waits until the current line of the model ends.
         """
-        shown = text if isinstance(text, Text) else Text(escape_control_chars(text), style=style)
         with self._lock:
-            self._waiting.append(shown)
+            self._waiting.append(
+                text if isinstance(text, Text) else Text(escape_control_chars(text), style=style)
+            )
             if not self._column and not self._word:
                 self._flush()
 

@@ -173,9 +173,11 @@ def _read(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[s
     notes = [f"line {last} has {rest:,} more characters: search finds text in it"] if rest else []
     if last < min(number, end or number):
         notes.append(f"lines {start} to {last} of {number:,}; read on with start={last + 1}")
-    note = f"\n({'; '.join(notes)})" if notes else ""
-    outcome = count_nouns(len(shown), "line") + (f" of {number:,}" if len(shown) < number else "")
-    return path, outcome, "\n".join(shown) + note or "(empty)"
+    return (
+        path,
+        count_nouns(len(shown), "line") + (f" of {number:,}" if len(shown) < number else ""),
+        "\n".join(shown) + (f"\n({'; '.join(notes)})" if notes else "") or "(empty)",
+    )
 
 
 def _search(folder: Folder, most: int, arguments: Mapping[str, object]) -> tuple[str, str, str]:
@@ -440,10 +442,12 @@ class Folder:
         if self.transcript is None:
             return False
         named = self.root.joinpath(*steps)
-        lock = self.transcript.with_name(f".{self.transcript.name}.lock")
         return any(
             named == ours or (ours.exists() and named.exists() and named.samefile(ours))
-            for ours in (self.transcript, lock)
+            for ours in (
+                self.transcript,
+                self.transcript.with_name(f".{self.transcript.name}.lock"),
+            )
         )
 
     def _kind_of(self, steps: list[str], path: str) -> str:
@@ -482,8 +486,9 @@ def _replace(folder: int, name: str, data: bytes, mode: int | None) -> None:
 
 
 def _kind(mode: int) -> str:
-    kinds = {stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFREG: "file"}
-    return kinds.get(stat.S_IFMT(mode), "other")
+    return {stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFREG: "file"}.get(
+        stat.S_IFMT(mode), "other"
+    )
 
 
 def _not_a_file(path: str) -> str:

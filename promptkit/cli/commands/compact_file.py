@@ -146,11 +146,6 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
             return nothing
         entry = None if options.dry_run else await compactor.commit(draft)
     built = replacement.build(plan, draft.summary, tokenizer)
-    shown = (
-        build_view(transcript.path()).messages
-        if entry
-        else (*built.messages, *(item.message for item in plan.kept))
-    )
     _, _, beside = built.messages[built.generated[0]].text.partition(
         build_summary_message(draft.summary.text).text
     )
@@ -159,7 +154,14 @@ async def _compact(options: CompactOptions, transcript: Transcript) -> Outcome:
         draft=draft,
         entry=entry,
         before=before,
-        after=sum(map(count, shown)),
+        after=sum(
+            map(
+                count,
+                build_view(transcript.path()).messages
+                if entry
+                else (*built.messages, *(item.message for item in plan.kept)),
+            )
+        ),
         beside=beside.strip(),
         limit=budget.limit,
     )
@@ -199,9 +201,8 @@ def _print_outcome(
     dropped = (*plan.dropped, *plan.prefix)
     sizer = Sizer(tokenizer_for(options.model))
     kept = len(plan.pinned) + len(plan.replayed) + len(plan.kept)
-    would = "would be replaced" if options.dry_run else "replaced"
     echo_wrapped(
-        f"{count_nouns(len(dropped), 'message')} {would} by a summary, {kept:,} kept. Each with its id, role, tokens and text:"
+        f"{count_nouns(len(dropped), 'message')} {'would be ' if options.dry_run else ''}replaced by a summary, {kept:,} kept. Each with its id, role, tokens and text:"
     )
     width = read_width(UNLIMITED)
     for index, item in enumerate(dropped):

@@ -132,18 +132,19 @@ def import_(  # noqa: PLR0913  # one argument for each option of the command
     if force and output is None and rows is None:
         usage_error("--force needs --output OUT, the file to replace.")
     if len(files) > 1 or rows is not None or corpus.is_pattern(files[0]):
-        succeeded = _import_all(
-            files,
-            output,
-            rows,
-            codec,
-            force=force,
-            as_json=as_json,
-            engine=engine,
-            workers=workers,
-            state=state,
+        ctx.exit(
+            _import_all(
+                files,
+                output,
+                rows,
+                codec,
+                force=force,
+                as_json=as_json,
+                engine=engine,
+                workers=workers,
+                state=state,
+            )
         )
-        ctx.exit(0 if succeeded else 1)
     if state is not None:
         usage_error("--state is for several files, or with --rows.")
     _import_one(files[0], output, codec, force=force, as_json=as_json)
@@ -174,8 +175,8 @@ def _import_all(  # noqa: PLR0913  # keywords
     engine: str,
     workers: int | None,
     state: Path | None,
-) -> bool:
-    """Import several files, print the sum of their counts, and return whether all could be read."""
+) -> int:
+    """Import several files, print the sum of their counts, and return the exit status: 1 if some could not be read."""
     check_inputs(files)
     state = state or corpus.find_state(rows or output or "import")
     if isinstance(output, str) and "#" in output:
@@ -216,10 +217,13 @@ def _import_all(  # noqa: PLR0913  # keywords
         click.echo(count_nouns(summary.files, "file"))
         _print_counts(sums)
         if output is not None:
-            written = count_nouns(summary.files - summary.failures, "transcript")
-            click.echo(escape_control_chars(f"{written} written to {output}."))
+            click.echo(
+                escape_control_chars(
+                    f"{count_nouns(summary.files - summary.failures, 'transcript')} written to {output}."
+                )
+            )
     report_failures(summary)
-    return not summary.failures
+    return 1 if summary.failures else 0
 
 
 def _name(file: Path | str) -> str:

@@ -1,4 +1,4 @@
-"""`promptkit render` and `promptkit trace`: render a component or a template within a budget, and show it as text, JSON or a page."""
+"""`promptkit render`, `promptkit trace` and `promptkit bench`: render a component or a template within a budget, and show it as text, JSON or a page, or measure it at many budgets."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 import promptkit
-from promptkit import tracing
+from promptkit import bench as benches, tracing
 from promptkit.cli.input.params import (
+    MODELS,
+    SHARE,
+    SHARE_OR_OFF,
     TARGET,
+    ParsedType,
     budget_option,
     defaults_option,
     force_option,
@@ -164,3 +168,169 @@ def trace(  # noqa: PLR0913  # one argument for each option of the command
         print_note(
             f"{output}: {record.counts[record.state]:,} of {record.budget:,} tokens, {removed:,} of {len(record.removals):,} removals"
         )
+
+
+def _parse_budgets(text: str) -> tuple[int, ...]:
+    return benches.parse_budgets(text)
+
+
+@click.command(
+    short_help="Measure a prompt at many budgets.",
+    epilog="""
+    Examples:
+      promptkit bench prompt.py:Review --props props.json
+      promptkit bench prompt.py:Review --budgets 1k:32k:log12 --models gpt-5,gpt-4.1
+      promptkit bench prompt.py:Review --plot review.svg
+      promptkit bench prompt.py:Review --repeat 0 -o baseline.json
+      promptkit bench prompt.py:Review --repeat 0 --baseline baseline.json
+    """,
+)
+@click.argument("target", type=TARGET, metavar="FILE.py:COMPONENT|TEMPLATE.j2")
+@props_option
+@click.option(
+    "--budgets",
+    type=ParsedType("budgets", _parse_budgets),
+    default="1k:128k:log16",
+    show_default=True,
+    metavar="LIST",
+    help="Token counts such as 2k,8k, and ranges: A:B:log16 is 16 budgets in equal ratios, A:B:lin16 in equal steps, A:B:STEP in that step.",
+)
+@click.option(
+    "--models",
+    type=MODELS,
+    default="",
+    metavar="LIST",
+    help="Measure once for each of these models, such as gpt-5,gpt-4.1.",
+)
+@defaults_option
+@click.option(
+    "--repeat",
+    type=click.IntRange(0, 1_000),
+    default=5,
+    show_default=True,
+    help="Timed renders per budget; 0 takes no times.",
+)
+@click.option(
+    "--depth",
+    type=click.IntRange(1, 20),
+    default=3,
+    show_default=True,
+    help="Length of the element paths in the results; deeper elements are added to the element that contains them.",
+)
+@json_option
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the run as JSON, to be the --baseline of a later one.",
+)
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw the run to an .svg, .png or .html file.",
+)
+@force_option
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Compare with this earlier run; exit with 1 if the run is worse.",
+)
+@click.option(
+    "--tolerance",
+    type=SHARE,
+    default="5%",
+    show_default=True,
+    help="Largest decrease of a kept share or of the utilisation, in percentage points, that is not worse.",
+)
+@click.option(
+    "--time-tolerance",
+    type=SHARE_OR_OFF,
+    default="50%",
+    show_default=True,
+    help="Largest increase of a render time, relative to tokenising alone, that is not worse; off compares no times.",
+)
+@click.pass_context
+def bench(  # noqa: PLR0913  # one argument for each option of the command
+    ctx: click.Context,
+    *,
+    target: str,
+    props: Path | None,
+    budgets: tuple[int, ...],
+    models: str,
+    defaults: Defaults,
+    repeat: int,
+    depth: int,
+    as_json: bool,
+    output: Path | None,
+    plot: Path | None,
+    force: bool,
+    baseline: Path | None,
+    tolerance: float,
+    time_tolerance: float | None,
+) -> None:
+    """Render a prompt at many budgets, and print what it uses, what it drops and how long it takes.
+
+    Exits with 1 if --baseline is given and the run is worse. To make a run the new baseline, write
+    it to that file with --output.
+    """
+    from promptkit.cli.input.target import load_target, read_props
+    from promptkit.cli.output.tables import print_run
+
+    model_names = tuple(dict.fromkeys(name.strip() for name in models.split(",") if name.strip()))
+    earlier = benches.read_run(baseline) if baseline else None
+    if earlier:
+        benches.check_comparable(
+            earlier, budgets=budgets, models=model_names or (None,), depth=depth
+        )
+    _check_files(output, plot, baseline, force=force)
+    element = load_target(target, read_props(props))
+    with show_spinner(f"Measuring {target} at {len(budgets):,} budgets"):
+        run = benches.measure(
+            element,
+            budgets=budgets,
+            models=model_names,
+            repeat=repeat,
+            depth=depth,
+            target=target,
+            defaults=defaults,
+        )
+    text = benches.run_to_json(run)
+    if output:
+        write_file(output, text.encode(), mode=0o666)
+    if plot:
+        with show_spinner(f"Drawing {plot}"):
+            write_file(plot, benches.draw_run(run, plot.suffix), mode=0o666)
+    if as_json:
+        click.echo(text, nl=False)
+    else:
+        print_run(run)
+    if earlier and baseline:
+        comparison = benches.compare(
+            run, earlier, tolerance=tolerance, time_tolerance=time_tolerance
+        )
+        report = benches.format_comparison(comparison)
+        click.echo(report if as_json else f"\n{report}", err=as_json)
+        if comparison.worse:
+            click.echo(
+                f"If that is intended, replace the baseline: run the same command with -o {baseline} --force and without --baseline.",
+                err=as_json,
+            )
+            ctx.exit(1)
+
+
+def _check_files(
+    output: Path | None, plot: Path | None, baseline: Path | None, *, force: bool
+) -> None:
+    """Check, before anything is measured, that the output files can be written."""
+    if output and baseline and output.resolve() == baseline.resolve():
+        usage_error(
+            f"--output and --baseline both name {baseline}: leave out --baseline to replace it."
+        )
+    if plot:
+        benches.check_drawable(plot.suffix)
+        if plot.resolve() in [path.resolve() for path in (output, baseline) if path]:
+            usage_error(f"--plot and --output or --baseline both name {plot}: name two files.")
+    check_output(output, plot, force=force)

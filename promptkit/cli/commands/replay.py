@@ -297,8 +297,10 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         ctx.exit(1 if summary.failures else 0)
     found = expand_inputs(files)
     _check_outputs(found, results_file, plot, views=views, force=force)
-    local = min(workers or os.cpu_count() or 1, len(found))
-    with open_engine(engine, workers=local if engine == "local" else workers) as executor:
+    with open_engine(
+        engine,
+        workers=min(workers or os.cpu_count() or 1, len(found)) if engine == "local" else workers,
+    ) as executor:
         if give_advice:
             _show_advice(
                 [_advise(found, options, window, executor) for window in windows],
@@ -320,7 +322,11 @@ def replay(  # noqa: PLR0913  # one argument for each option of the command
         write_file(results_file, text.encode(), mode=0o666)
     if plot:
         pages = _write_views(views, results, policy_names, table, force=force) if views else {}
-        _draw(plot, results, pages)
+        links = {
+            key: quote(Path(os.path.relpath(page, plot.parent)).as_posix())
+            for key, page in pages.items()
+        }
+        write_file(plot, replays.draw_timeline(results, plot.suffix, links), mode=0o666)
     if as_json:
         click.echo(text, nl=False)
     else:
@@ -466,17 +472,6 @@ def _write_views(
             )
             write_file(path, replays.conversation_to_html(log, title=title).encode())
     return pages
-
-
-def _draw(
-    plot: Path, results: list[replays.FileResult], pages: dict[tuple[str, str], Path]
-) -> None:
-    """Draw the timeline, with links to the pages of its files and policies."""
-    links = {
-        key: quote(Path(os.path.relpath(page, plot.parent)).as_posix())
-        for key, page in pages.items()
-    }
-    write_file(plot, replays.draw_timeline(results, plot.suffix, links), mode=0o666)
 
 
 def _check_outputs(

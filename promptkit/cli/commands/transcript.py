@@ -229,10 +229,10 @@ def stats(*, file: Path | str, model: str | None, as_json: bool) -> None:
             figures, log = collect_recording_stats(file, model=model)
     if as_json:
         print_json(figures | {"requests": None if log is None else requests_to_json(log)})
-        return
-    print_stats(figures)
-    if log is not None:
-        print_requests(log)
+    else:
+        print_stats(figures)
+        if log is not None:
+            print_requests(log)
 
 
 @transcript.command(short_help="Write a page that shows each request of a conversation.")
@@ -297,11 +297,17 @@ def view(  # noqa: PLR0913  # one argument for each option of the command
     if isinstance(file, Path) and str(output) != "-" and output.resolve() == file.resolve():
         usage_error(f"{output} is the recording itself: name another file.")
     check_output(output, force=force)
-    options = replays.LogOptions(
-        prices=tokens.read_prices(), sources=names, model=model, window=window, branch=branch
-    )
     with show_spinner(f"Reading {escape_control_chars(str(file))}"):
-        log = replays.log_conversation(file, options)
+        log = replays.log_conversation(
+            file,
+            replays.LogOptions(
+                prices=tokens.read_prices(),
+                sources=names,
+                model=model,
+                window=window,
+                branch=branch,
+            ),
+        )
         page = replays.conversation_to_html(
             log, title=file.name if isinstance(file, Path) else file
         )
@@ -348,9 +354,9 @@ def list_(*, place: Path | str, as_json: bool) -> None:
     addresses = transcripts.list_transcripts(place)
     if as_json:
         print_json(addresses)
-        return
-    for address in addresses:
-        click.echo(escape_control_chars(address))
+    else:
+        for address in addresses:
+            click.echo(escape_control_chars(address))
 
 
 def _check_exists(file: Path | str) -> Path | str:

@@ -76,7 +76,9 @@ class DemoReplay:
         self.session = AgentSession(
             model=self,
             transcript=Transcript(
-                _NamedStore(), clock=lambda: 0.0, new_id=lambda: f"e{next(numbers)}"
+                InMemoryStore(address=TRANSCRIPT_NAME),
+                clock=lambda: 0.0,
+                new_id=lambda: f"e{next(numbers)}",
             ),
             tools=[Tool(definition=each, run=self._next_result) for each in self._definitions],
             budget=ContextBudget(window=window),
@@ -173,14 +175,6 @@ class DemoReplay:
         The calls of a reply are started in the order in which it contains them.
         """
         return next(self._results, END_OF_RECORDING)
-
-
-class _NamedStore(InMemoryStore):
-    """A store in memory that has a file name."""
-
-    @property
-    def address(self) -> str | None:
-        return TRANSCRIPT_NAME
 
 
 BAR = 20

@@ -239,7 +239,14 @@ def open_model(name: str) -> tuple[providers.Model, Callable[[], Coroutine[objec
         )
     # The SDKs require a key even where a server does not.
     if key_name == ANTHROPIC[0]:
-        return _open_anthropic(name, key or "none")
+        try:
+            from anthropic import AsyncAnthropic
+        except ImportError:
+            usage_error(
+                f"{name} needs the package anthropic: install promptkit's extra of that name, or set {OPENAI[1]} to a server that has the model."
+            )
+        claude = AsyncAnthropic(api_key=key or "none")
+        return providers.AnthropicModel(name, client=claude), claude.close
     from openai import AsyncOpenAI
 
     client = AsyncOpenAI(api_key=key or "none")
@@ -248,19 +255,6 @@ def open_model(name: str) -> tuple[providers.Model, Callable[[], Coroutine[objec
         providers.OpenAIModel(name, api="chat" if address else "responses", client=client),
         client.close,
     )
-
-
-def _open_anthropic(
-    name: str, key: str
-) -> tuple[providers.Model, Callable[[], Coroutine[object, object, None]]]:
-    try:
-        from anthropic import AsyncAnthropic
-    except ImportError:
-        usage_error(
-            f"{name} needs the package anthropic: install promptkit's extra of that name, or set {OPENAI[1]} to a server that has the model."
-        )
-    client = AsyncAnthropic(api_key=key)
-    return providers.AnthropicModel(name, client=client), client.close
 
 
 def _find_variables(name: str) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from promptkit.cli.output.terminal import (
     print_table,
 )
 from promptkit.lab.replay import FileResult, PolicyResult, ReplayOptions
+from promptkit.lab.replay.results import SHOWN
 
 LEGEND = (
     ("budget", "tokens that the prompt may have"),
@@ -221,8 +222,13 @@ def print_replay(
 
 
 def _print(console: Console, file: FileResult, options: ReplayOptions) -> None:
-    counts = f": {count_nouns(file.conversations, 'conversation')}, {count_nouns(file.messages, 'message')}"
-    console.print(Text.assemble((escape_control_chars(file.file), "bold"), counts), soft_wrap=True)
+    console.print(
+        Text.assemble(
+            (escape_control_chars(file.file), "bold"),
+            f": {count_nouns(file.conversations, 'conversation')}, {count_nouns(file.messages, 'message')}",
+        ),
+        soft_wrap=True,
+    )
     if file.bill is not None:
         console.print(
             f"{file.bill.describe()} At the prices of {escape_control_chars(file.model)} it is ${file.bill.model_price:,.2f}.",
@@ -249,8 +255,6 @@ cells of a policy."""
 
 
 def _columns(file: FileResult, options: ReplayOptions) -> tuple[Column, ...]:
-    from promptkit.lab.replay.results import SHOWN
-
     return (
         ("policy", "", True, lambda each: (each.policy,)),
         ("req", "requests", True, lambda each: (f"{each.totals.requests:,}",)),

@@ -65,8 +65,9 @@ def escape_control_chars(text: str) -> str:
 
 def show_text(text: str) -> str:
     """Return a text as it is printed to stdout: for a terminal, and with `--color always`, with control characters escaped, for a pipe or a file as it is."""
-    is_shown = sys.stdout.isatty() or "FORCE_COLOR" in os.environ
-    return escape_control_chars(text) if is_shown else text
+    return (
+        escape_control_chars(text) if sys.stdout.isatty() or "FORCE_COLOR" in os.environ else text
+    )
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -140,9 +141,8 @@ def print_legend(entries: Sequence[tuple[str, str]], *, width: int, indent: int 
     """
     column = indent + max(len(name) for name, _ in entries) + 2
     for name, meaning in entries:
-        start = f"{'':{indent}}{name}".ljust(column)
         lines = wrap(meaning, max(width - column, 20), break_on_hyphens=False)
-        click.echo(start + f"\n{'':{column}}".join(lines))
+        click.echo(f"{'':{indent}}{name}".ljust(column) + f"\n{'':{column}}".join(lines))
 
 
 def print_table(

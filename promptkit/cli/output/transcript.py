@@ -296,8 +296,8 @@ def show_tree(address: str, *, as_json: bool) -> None:
     _read_conversation(root, set())
     if as_json:
         print_json(attrs.asdict(root))
-        return
-    click.echo("\n".join(_format_conversation(root, "")))
+    else:
+        click.echo("\n".join(_format_conversation(root, "")))
 
 
 def _read_conversation(conversation: Conversation, seen: set[str]) -> None:
@@ -326,12 +326,13 @@ def _read_conversation(conversation: Conversation, seen: set[str]) -> None:
             case Observation(name=name, data=data) if name in {SUBAGENT, HANDOFF}:
                 about = {key: value for key, value in as_mapping(data).items() if value is not None}
                 place = about.get("transcript")
-                child = Conversation(
-                    transcript=None if place is None else _find_moved(str(place), address),
-                    mode=str(about.get("mode", name)),
-                    task=str(about.get("task", about.get("goal", ""))),
+                conversation.children.append(
+                    Conversation(
+                        transcript=None if place is None else _find_moved(str(place), address),
+                        mode=str(about.get("mode", name)),
+                        task=str(about.get("task", about.get("goal", ""))),
+                    )
                 )
-                conversation.children.append(child)
             case _:
                 continue
     for child in conversation.children:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 import attrs
@@ -220,7 +220,16 @@ def thinking_from_json(facts: Mapping[str, Json]) -> OpaquePart | None:
     return part if is_thinking(part) else None
 
 
+_ROWS: Mapping[type, Sequence[str]] = {
+    row: tuple(attrs.fields_dict(row)) for row in (Command, Skill, Pin, Name)
+}
+"""The fields of each class of facts, which are texts and numbers."""
+
+
 def _to_json(value: _Fact) -> Json:
+    fields = _ROWS.get(type(value))
+    if fields is not None:  # a list of names has 1,500
+        return {field: getattr(value, field) for field in fields}
     if isinstance(value, Command | Skill | Pin | Name | OpaquePart):
         return attrs.asdict(value)
     return value if isinstance(value, str | int | None) else [_to_json(each) for each in value]

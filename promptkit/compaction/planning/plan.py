@@ -195,6 +195,16 @@ class FailedAttempt:
     __repr__ = describe_fields
 
 
+def _check_text(_: object, field: attrs.Attribute[str | None], value: object) -> None:
+    if value is not None and not isinstance(value, str):
+        raise TypeError(f"{field.name} must be a text or None, not {value!r:.80}.")
+
+
+def _check_texts(_: object, field: attrs.Attribute[Sequence[str]], value: Sequence[object]) -> None:
+    if not isinstance(value, list | tuple) or not all(isinstance(each, str) for each in value):
+        raise TypeError(f"{field.name} must be a list or tuple of texts, not {value!r:.80}.")
+
+
 @attrs.frozen(kw_only=True)
 class CarriedContext:
     """Context that the host program carries past every checkpoint.
@@ -205,36 +215,24 @@ class CarriedContext:
     imitate another one.
     """
 
-    plan: str | None = None
-    todos: Sequence[str] = ()
+    plan: str | None = attrs.field(default=None, validator=_check_text)
+    todos: Sequence[str] = attrs.field(default=(), validator=_check_texts)
     """The open todos."""
-    skills: Sequence[str] = ()
+    skills: Sequence[str] = attrs.field(default=(), validator=_check_texts)
     """The loaded skills: of each one its name, and in the next lines its text if the model needs it
     again."""
-    rules: Sequence[str] = ()
+    rules: Sequence[str] = attrs.field(default=(), validator=_check_texts)
     """The rules for agents that were read: of each file its path, and in the next lines its text."""
-    agent: str | None = None
+    agent: str | None = attrs.field(default=None, validator=_check_text)
     """The description of the custom agent that is active."""
-    files: Sequence[str] = ()
+    files: Sequence[str] = attrs.field(default=(), validator=_check_texts)
     """The files that were changed and read, a line for each."""
-    errors: Sequence[str] = ()
+    errors: Sequence[str] = attrs.field(default=(), validator=_check_texts)
     """The lines that reported the newest errors."""
-    extract: Sequence[str] = ()
+    extract: Sequence[str] = attrs.field(default=(), validator=_check_texts)
     """What a summary that left out too much is completed with."""
 
     __repr__ = describe_fields
-
-    def __attrs_post_init__(self) -> None:
-        """Refuse values of the wrong type. Raises TypeError."""
-        for name in ("plan", "agent"):
-            text: object = getattr(self, name)
-            if text is not None and not isinstance(text, str):
-                raise TypeError(f"{name} must be a text or None, not {text!r:.80}.")
-        for name in ("todos", "skills", "rules", "files", "errors", "extract"):
-            texts: Sequence[object] = getattr(self, name)
-            is_list = isinstance(texts, list | tuple)
-            if not is_list or not all(isinstance(each, str) for each in texts):
-                raise TypeError(f"{name} must be a list or tuple of texts, not {texts!r:.80}.")
 
 
 @attrs.frozen(kw_only=True)

@@ -18,9 +18,8 @@ from promptkit.compaction.planning.blocks import (
     mark_request,
     unmark_request,
 )
-from promptkit.errors import InvalidArgumentError
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.sizes import read_tokens
+from promptkit.sizes import AtLeast, read_tokens
 from promptkit.tokens import Tokenizer
 from promptkit.tokens.truncation import cut_text, truncate_text
 from promptkit.transcript import ViewItem
@@ -39,8 +38,8 @@ SHORTENED_TOKENS = 24
 OTHERS_DIVISOR = 4
 """Messages that are shortened get at most a quarter of the text."""
 
-_CLAUSE_END = re.compile(r"[.!?:;,\u2014*\u2022-] ")
-"""Ends where another clause of a line begins, or an item of a list."""
+_CLAUSE_START = re.compile(r"(?:^|[.!?:;,\u2014*\u2022-] )[ \t]*+")
+"""Ends where a clause of a line begins, or an item of a list."""
 
 _GERMAN_ORDERS = (
     "(?:push|committ?|merg|fass|lösch|änder|benutz|nutz|verwend|schreib|mach|lad|installier|rühr|füg|entfern|bearbeit|"
@@ -79,7 +78,7 @@ _WORDS = {
 }
 _ORDERS = {
     "nicht|kein": rf"(?:bitte )?(?:{_GERMAN_ORDERS}) (?:[^.!?\n]{{0,80}} )?(?:nicht|kein\w*)\b",
-    "ne |n'|n\u2019": r"n(?:e |['\u2019])[^.!?\n]{0,40} (?:pas|jamais|rien|plus|aucun\w*)\b",
+    "ne |n'|n\u2019": r"(?-i:[nN])(?<!\w\w)(?:e |['\u2019])[^.!?\n]{0,40} (?:pas|jamais|rien|plus|aucun\w*)\b",
     "no ": rf"(?:por favor,? )?no (?:(?:me|lo|la|los|las|le|se) )?(?:{_SPANISH_ORDERS})\w*\b(?! (?:of|were|are|found)\b)"
     r"|no (?!(?:\w+ )?(?:such|problems?|idea|worries|rush|luck|thanks|one|way|matter|need|doubt|errors?|failures?|issues?"
     r"|changes?|differences?|results?|output|I|you|it|we|they|that|this|longer|more)\b)"
@@ -111,13 +110,14 @@ _PROHIBITIONS = tuple(
     _Prohibition(clue, pattern, opens_clause)
     for clues, pattern, opens_clause in [
         *((clues, rf"(?<!--)\b(?:{words})\b", False) for clues, words in _WORDS.items()),
-        *((clues, rf"[ \t]*+(?:{order})", True) for clues, order in _ORDERS.items()),
+        *((clues, order, True) for clues, order in _ORDERS.items()),
         *((clues, form, False) for clues, form in _FORMS.items()),
     ]
     for clue in clues.split("|")
 )
 """Each is searched only in a text that has its clue, as few do: all of them at once take eight times
 as long."""
+_ASCII_PROHIBITIONS = tuple(each for each in _PROHIBITIONS if each.clue.isascii())
 
 _STATEMENT = re.compile(
     r"\?[\"')\]]*$|\bmay or may not\b|\bno longer\b|\bif (?:I|we|you|they|it) (?:don['\u2019]?t|do not)\b"
@@ -198,19 +198,15 @@ HISTORY_TITLE = "What the user said before, word for word, oldest first. This is
 class VerbatimUserMessages:
     """Which user messages stay verbatim beside a summary, each marked as answered or open."""
 
-    max_tokens: int = attrs.field(default=20_000, converter=read_tokens)
+    max_tokens: int = attrs.field(default=20_000, converter=read_tokens, validator=AtLeast(0))
     """Limit for all of them together. The oldest one that stays is cut in its middle to fit.
     (20,000 as in Codex.)"""
     max_message_tokens: int | None = attrs.field(
-        default=None, converter=attrs.converters.optional(read_tokens)
+        default=None,
+        converter=attrs.converters.optional(read_tokens),
+        validator=attrs.validators.optional(AtLeast(0)),
     )
     """Limit for each message. The middle of a longer one is cut out. None: no limit."""
-
-    def __attrs_post_init__(self) -> None:
-        if min(self.max_tokens, self.max_message_tokens or 0) < 0:
-            raise InvalidArgumentError(
-                f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0."
-            )
 
     def select(
         self, items: Sequence[ViewItem], tokenizer: Tokenizer, *, kept: Sequence[ViewItem] = ()
@@ -305,21 +301,17 @@ class UserMessageHistory:
     They come from the facts of the checkpoint, so that those of earlier checkpoints go on.
     """
 
-    max_tokens: int = attrs.field(default=4_000, converter=read_tokens)
+    max_tokens: int = attrs.field(default=4_000, converter=read_tokens, validator=AtLeast(0))
     """Limit for the whole text. If not all messages fit, they are shortened, and left out where they
     do not fit even so, in the order of `rank_requests`. None gets more than half."""
     max_message_tokens: int | None = attrs.field(
-        default=None, converter=attrs.converters.optional(read_tokens)
+        default=None,
+        converter=attrs.converters.optional(read_tokens),
+        validator=attrs.validators.optional(AtLeast(0)),
     )
     """Limit for each message. The middle of a longer one is cut out. None: no limit."""
-    share: int = HISTORY_SHARE
+    share: int = attrs.field(default=HISTORY_SHARE, validator=AtLeast(1))
     """Of what a conversation may have, the text takes at most one part in so many."""
-
-    def __attrs_post_init__(self) -> None:
-        if min(self.max_tokens, self.max_message_tokens or 0) < 0 or self.share < 1:
-            raise InvalidArgumentError(
-                f"max_tokens={self.max_tokens} and max_message_tokens={self.max_message_tokens} must be at least 0, and share={self.share} at least 1."
-            )
 
     def format(self, messages: Sequence[str], *, unanswered: int = 0, tokenizer: Tokenizer) -> str:
         """Format messages of the user, oldest first.
@@ -417,7 +409,9 @@ def find_constraints(texts: Iterable[str]) -> tuple[str, ...]:
 @lru_cache(KNOWN_TEXTS)
 def _find_prohibitions(text: str) -> tuple[bool, tuple[str, ...]]:
     """Return whether a text has words that forbid something, and its constraints."""
-    clued = _find_clued(text, _PROHIBITIONS)
+    clued = _find_clued(text, _ASCII_PROHIBITIONS if text.isascii() else _PROHIBITIONS)
+    # few that have a clue go on, and only a pattern with the end of a line matches less in the text
+    clued = [each for each in clued if "$" in each.pattern or _compile(each.pattern).search(text)]
     if not clued:
         return False, ()
     sentences = (
@@ -445,17 +439,15 @@ def _find_clued(text: str, known: Sequence[_Prohibition]) -> Sequence[_Prohibiti
 def _has_prohibition(line: str, clued: Sequence[_Prohibition]) -> bool:
     """Return whether a line, or a part of one, has one of these prohibitions."""
     found = _find_clued(line, clued)
-    starts = [0, *(end.end() for end in _CLAUSE_END.finditer(line))] if found else ()
+    starts = [start.end() for start in _CLAUSE_START.finditer(line)] if found else ()
     return any(
         any(pattern.match(line, at) for at in starts) if opens_clause else pattern.search(line)
-        for pattern, opens_clause in (
-            (_compile_prohibition(each.pattern), each.opens_clause) for each in found
-        )
+        for pattern, opens_clause in ((_compile(each.pattern), each.opens_clause) for each in found)
     )
 
 
 @cache
-def _compile_prohibition(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
 
 

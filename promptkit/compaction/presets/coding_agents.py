@@ -78,10 +78,12 @@ from promptkit.compaction.summarizers.defaults import (
 from promptkit.compaction.summarizers.extractive import PlaceholderSummarizer
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
 from promptkit.compaction.summarizers.file_lists import FileListSummarizer
-from promptkit.compaction.summarizers.model_summarizers import ChunkedSummarizer
+from promptkit.compaction.summarizers.model_summarizers import (
+    ChunkedSummarizer,
+    SplitTurnSummarizer,
+)
 from promptkit.compaction.summarizers.native import NativeSummarizer, can_compact
 from promptkit.compaction.summarizers.remote import RemoteSummarizer
-from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.compaction.summarizers.summarizer import Summarizer
 from promptkit.errors import InvalidArgumentError
 from promptkit.tokens import ContextBudget

@@ -15,9 +15,8 @@ from typing import NamedTuple, TypeAlias
 import attrs
 
 from promptkit.compaction.planning.blocks import find_last_user_request
-from promptkit.errors import InvalidArgumentError
 from promptkit.messages import DocumentPart, ImagePart, Message, OpaquePart, Part
-from promptkit.sizes import read_tokens
+from promptkit.sizes import AtLeast, read_tokens
 from promptkit.transcript import Edit, Transcript, TranscriptView, ViewItem
 from promptkit.wire.parts import is_media, replace_media
 
@@ -96,24 +95,20 @@ class MediaLimits:
     """
 
     max_tokens: int | None = attrs.field(
-        default=None, converter=attrs.converters.optional(read_tokens)
+        default=None,
+        converter=attrs.converters.optional(read_tokens),
+        validator=attrs.validators.optional(AtLeast(0)),
     )
     """The most tokens. None: the context window alone is the limit."""
-    max_bytes: int | None = None
+    max_bytes: int | None = attrs.field(
+        default=None, validator=attrs.validators.optional(AtLeast(0))
+    )
     """The most bytes as they are sent, in base64. None: what the model's provider accepts, which is
     never exceeded."""
     describe: Callable[[Media], str | None] = lambda _: None
     """Returns what a picture or document shows, in a sentence; None: it is not known.
 
     An exception is logged, and nothing is known then."""
-
-    def __attrs_post_init__(self) -> None:
-        for name in ("max_tokens", "max_bytes"):
-            value: int | None = getattr(self, name)
-            if value is not None and value < 0:
-                raise InvalidArgumentError(
-                    f"{name} of MediaLimits must be at least 0, not {value}."
-                )
 
     def plan(
         self,

@@ -29,11 +29,10 @@ from promptkit.compaction.planning.tool_calls import (
     is_skill_tool,
     parse_arguments,
 )
-from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import HEAD_SHARE, find_level
 from promptkit.messages import Message, Part, ToolCall
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.sizes import read_tokens
+from promptkit.sizes import AtLeast, read_tokens
 from promptkit.tokens import Tokenizer
 from promptkit.tokens.tokenizer import count_part
 from promptkit.tokens.truncation import truncate_text
@@ -76,11 +75,11 @@ class ReduceToolResults:
     >>> AgentSession(model=model, reduce=ReduceToolResults(protected_tools=("read_plan",)))
     """
 
-    protect_tokens: int = attrs.field(default=40_000, converter=read_tokens)
+    protect_tokens: int = attrs.field(default=40_000, converter=read_tokens, validator=AtLeast(0))
     """Token budget of recent tool results that are never pruned for age."""
-    least_saving: int = attrs.field(default=20_000, converter=read_tokens)
+    least_saving: int = attrs.field(default=20_000, converter=read_tokens, validator=AtLeast(0))
     """Old results are replaced only if that saves at least this number of tokens."""
-    max_age: int | None = None
+    max_age: int | None = attrs.field(default=None, validator=attrs.validators.optional(AtLeast(0)))
     """A result is old if more than this number of rounds with results follow its own, even within
     `protect_tokens`. None: no limit."""
     protected_tools: Sequence[str] = ()
@@ -91,16 +90,8 @@ class ReduceToolResults:
     superseded: bool = True
     """Whether superseded results are replaced. Those that a tool names with `supersedes` are in any
     case."""
-    warm_ratio: float = 0.5
+    warm_ratio: float = attrs.field(default=0.5, validator=AtLeast(0))
     """Fill ratio above which results are pruned even if the prompt cache is warm."""
-
-    def __attrs_post_init__(self) -> None:
-        for name in ("protect_tokens", "least_saving", "max_age", "warm_ratio"):
-            value: float | None = getattr(self, name)
-            if value is not None and not value >= 0:
-                raise InvalidArgumentError(
-                    f"{name} of ReduceToolResults must be at least 0, not {value}."
-                )
 
     def applies(self, *, warm: bool, ratio: float | None) -> bool:
         """Return whether results may be replaced, given the state of the prompt cache and the fill ratio of the request."""
@@ -537,7 +528,8 @@ class CappedView:
             elif (
                 message.role == "user"
                 and item.kind == "message"
-                and any(map(is_user_request, items[at + 1 : at + 2]))
+                and at + 1 < len(items)
+                and is_user_request(items[at + 1])
             ):
                 capped[at] = self._cap_request(item)
         return attrs.evolve(source, items=tuple(capped))
@@ -598,6 +590,9 @@ class CappedView:
 def _fits(message: Message, limit: int, tokenizer: Tokenizer) -> bool:
     """Return whether the texts of a message have at most `limit` tokens. Most are too short to have more, and are not counted."""
     texts = [part for part in message.content if isinstance(part, str)]
+    # a character has at most four bytes, and no margin that is learned is above three
+    if 12 * sum(map(len, texts)) <= limit:
+        return True
     bounds = list(map(tokenizer.upper_bound, texts))
     return (None not in bounds and sum(filter(None, bounds)) <= limit) or (
         sum(map(tokenizer.count, texts)) <= limit

@@ -111,20 +111,24 @@ class SummaryWriter:
             SummaryError: No summary was made in time, or none that can stand for the messages that
                 are left.
         """
-        sizer, tokenizer = Sizer(self.tokenizer), self.tokenizer
-        replaced = sum(sizer.count_message(item.message) for item in task.plan.dropped)
-        check = partial(check_length, replaced=replaced, tokenizer=tokenizer)
-        task = attrs.evolve(
-            task,
-            tools=self.tools,
-            seconds=self.seconds,
-            check=check,
-            require_model=True,
-            report=progress.report_attempt,
-            observe=partial(progress.observe, compacted=task.plan.previous is not None),
+        count = Sizer(self.tokenizer).count_message
+        check = partial(
+            check_length,
+            replaced=sum(count(item.message) for item in task.plan.dropped),
+            tokenizer=self.tokenizer,
         )
-        if self.redactor is not None:
-            task = redact_task(task, self.redactor)
+        task = redact_task(
+            attrs.evolve(
+                task,
+                tools=self.tools,
+                seconds=self.seconds,
+                check=check,
+                require_model=True,
+                report=progress.report_attempt,
+                observe=partial(progress.observe, compacted=task.plan.previous is not None),
+            ),
+            self.redactor,
+        )
         if given is not None:
             given = attrs.evolve(given, author="hook")
             try:
@@ -164,9 +168,7 @@ class SummaryWriter:
 
     def _finish(self, summary: Summary, task: SummaryTask) -> Summary:
         """Return the summary with the facts of what is left, and without secrets."""
-        summary = add_facts(summary, task)
-        if self.redactor is not None:
-            summary = redact_summary(summary, self.redactor)
+        summary = redact_summary(add_facts(summary, task), self.redactor)
         if not summary.text.strip():
             raise SummaryError(reason="empty", detail="the summary is blank.", usage=summary.usage)
         return summary
@@ -227,8 +229,9 @@ async def switch_branch(  # keywords
             instructions=asked.join_instructions(instructions),
             facts=collect_facts(transcript, plan),
         )
-        summary = await writer.write(task, progress, given=asked.summary)
-        summary = attach_data(summary, asked, writer.redactor)
+        summary = attach_data(
+            await writer.write(task, progress, given=asked.summary), asked, writer.redactor
+        )
     with progress.reporting_errors(summary.usage):
         if transcript.leaf != leaf:
             raise TranscriptConflictError(leaf, find_abandoned_entries(transcript, leaf))
@@ -290,13 +293,15 @@ async def handoff(
     before = writer.count_request(transcript)
     progress = writer.start(HANDOFF, transcript, plan, before)
     with progress.reporting_errors():
-        task = SummaryTask(
-            plan=plan,
-            max_tokens=writer.max_tokens,
-            instructions=goal,
-            last_request=writer.last_request,
+        summary = await writer.write(
+            SummaryTask(
+                plan=plan,
+                max_tokens=writer.max_tokens,
+                instructions=goal,
+                last_request=writer.last_request,
+            ),
+            progress,
         )
-        summary = await writer.write(task, progress)
     with progress.reporting_errors(summary.usage):
         if transcript.leaf != leaf:
             raise TranscriptConflictError(leaf, find_abandoned_entries(transcript, leaf))
@@ -312,24 +317,31 @@ async def handoff(
             ),
             expect="",
         )[-1]
-        note = {"transcript": store.address, "goal": goal}
-        transcript.append(Observation(name=HANDOFF, data=note))
+        transcript.append(
+            Observation(name=HANDOFF, data={"transcript": store.address, "goal": goal})
+        )
     writer.report_commit(progress, summary, document, (before, writer.count_request(new)))
     return new
 
 
 def make_handoff_summarizer(context: SummarizerContext, model: Model) -> Summarizer:
     """Make a summarizer that writes handoffs: after the last request, or of the conversation as text."""
-    inline = InlineSummarizer(
-        model=model, window=context.window, tokenizer=context.tokenizer, template=HANDOFF_TEMPLATE
+    return FallbackSummarizer(
+        [
+            InlineSummarizer(
+                model=model,
+                window=context.window,
+                tokenizer=context.tokenizer,
+                template=HANDOFF_TEMPLATE,
+            ),
+            SimpleSummarizer(
+                model=model,
+                window=context.window or UNLIMITED,
+                tokenizer=context.tokenizer,
+                template=HANDOFF_TEMPLATE,
+            ),
+        ]
     )
-    simple = SimpleSummarizer(
-        model=model,
-        window=context.window or UNLIMITED,
-        tokenizer=context.tokenizer,
-        template=HANDOFF_TEMPLATE,
-    )
-    return FallbackSummarizer([inline, simple])
 
 
 def find_abandoned_entries(transcript: Transcript, to: str | None) -> Sequence[Entry]:

@@ -386,18 +386,17 @@ class Compactor:
                 report=progress.report_attempt,
                 observe=partial(progress.observe, compacted=plan.previous is not None),
             )
-            extractor = (
-                ExtractiveSummarizer(tokenizer=self.tokenizer) if order.get("extract") else None
+            summary = await self._make_summary(
+                task,
+                progress.trigger,
+                ExtractiveSummarizer(tokenizer=self.tokenizer) if order.get("extract") else None,
             )
-            summary = await self._make_summary(task, progress.trigger, extractor)
         if summary is None:
             progress.report_cancellation()
             return None
-        if self.redactor is not None:
-            plan = redact_plan(plan, self.redactor)
         return DraftSummary(
             progress=progress,
-            plan=plan,
+            plan=redact_plan(plan, self.redactor),
             summary=summary,
             instructions=order.get("instructions"),
         )
@@ -477,13 +476,14 @@ class Compactor:
         )
         if result.cancel:
             return None
-        task = attrs.evolve(
-            task,
-            instructions=result.join_instructions(task.instructions),
-            known_memories=result.known_memories,
+        task = redact_task(
+            attrs.evolve(
+                task,
+                instructions=result.join_instructions(task.instructions),
+                known_memories=result.known_memories,
+            ),
+            self.redactor,
         )
-        if self.redactor is not None:
-            task = redact_task(task, self.redactor)
         items = (*plan.dropped, *plan.prefix)
         facts = await run_beside(items, updated_facts, task)
         readable = task.plan
@@ -496,8 +496,8 @@ class Compactor:
             try:
                 given = attrs.evolve(result.summary, author="hook")
                 checked = await run_beside(items, check, given)
-                checked = await run_beside(items, self._complete, readable, checked)
-                return attach_data(checked, result, self.redactor)
+                completed = await run_beside(items, self._complete, readable, checked)
+                return attach_data(completed, result, self.redactor)
             except SummaryError as error:
                 _LOGGER.warning("a hook's summary is rejected, and another one is made: %s", error)
         task = attrs.evolve(
@@ -508,8 +508,9 @@ class Compactor:
             check=check,
         )
         handoff = self.handoff if trigger == HANDOFF else None
-        summarizer = extractor or handoff or self.summarizer
-        summary = check(await summarize_within_limits(summarizer, task))
+        summary = check(
+            await summarize_within_limits(extractor or handoff or self.summarizer, task)
+        )
         return attach_data(
             await run_beside(items, self._complete, readable, summary), result, self.redactor
         )
@@ -524,8 +525,7 @@ class Compactor:
             extract = format_left_out(left_out, summary.facts, EXTRACT_TOKENS, self.tokenizer)
             carried = attrs.evolve(summary.carried or CarriedContext(), extract=extract)
             completed = attrs.evolve(summary, carried=carried)
-            left = self.replacement.count_tokens(plan, completed, self.tokenizer)
-            if left <= _most_left(self.count_replaced(plan)):
+            if self._count_room(plan, completed) >= 0:
                 summary, measured = completed, self._measure(meter, plan, completed)
         return attrs.evolve(summary, losses=Losses.from_facts(measured).to_json())
 
@@ -543,19 +543,23 @@ class Compactor:
 
         Raises SummaryError if there is no such summary.
         """
-        replaced = self.count_replaced(plan)
         empty = Summary(text=self._with_breadcrumb("", Facts(), plan), mode="", facts=facts)
         if self.replacement.carry is carry_from_facts:  # a program's own wants the summary itself
             empty = self.replacement.add_carried(plan, empty)
-        frame = self.replacement.count_tokens(plan, empty, self.tokenizer)
-        room = _most_left(replaced) - frame
+        room = self._count_room(plan, empty)
         if room < 1:
-            detail = (
-                f"no summary can save a tenth of the {replaced:,} tokens that it would replace."
+            raise SummaryError(
+                reason="not_smaller",
+                detail=f"no summary can save a tenth of the {self.count_replaced(plan):,} tokens that it would replace."
+                f"{self.replacement.describe_live(empty, self.tokenizer)}",
             )
-            detail += self.replacement.describe_live(empty, self.tokenizer)
-            raise SummaryError(reason="not_smaller", detail=detail)
         return min(self.max_summary_tokens, room)
+
+    def _count_room(self, plan: Plan, summary: Summary) -> int:
+        """Return how many more tokens may replace what a plan drops, beside a summary, if that is to save a tenth. Below 0: the summary saves less."""
+        return _most_left(self.count_replaced(plan)) - self.replacement.count_tokens(
+            plan, summary, self.tokenizer
+        )
 
     def count_replaced(self, plan: Plan) -> int:
         """Return the tokens of the messages that a summary would replace."""
@@ -580,8 +584,7 @@ class Compactor:
 
         What is carried comes from the `readable` plan, without secrets. Raises SummaryError if it is blank, too short, too large or saves too little.
         """
-        if self.redactor is not None:
-            summary = redact_summary(summary, self.redactor)
+        summary = redact_summary(summary, self.redactor)
         text = remove_breadcrumb_lines(summary.text)
         if summary.mode != EXTRACTIVE:
             shown = (*readable.kept, *readable.pinned, *readable.replayed)
@@ -596,18 +599,22 @@ class Compactor:
         replaced = self.count_replaced(plan)
         check_length(summary, replaced=replaced, tokenizer=self.tokenizer)
         if tokens > self.max_summary_tokens:
-            detail = f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed."
-            raise SummaryError(reason="too_large", detail=detail, usage=summary.usage)
+            raise SummaryError(
+                reason="too_large",
+                detail=f"the summary has {tokens:,} tokens, and at most {self.max_summary_tokens:,} are allowed.",
+                usage=summary.usage,
+            )
         text = self._with_breadcrumb(summary.text, summary.facts, plan)
         checked = self.replacement.add_carried(readable, attrs.evolve(summary, text=text))
-        if self.redactor is not None and checked.carried is not None:
-            carried = redact_carried(checked.carried, self.redactor)
-            checked = attrs.evolve(checked, carried=carried)
+        checked = attrs.evolve(checked, carried=redact_carried(checked.carried, self.redactor))
         left = self.replacement.count_tokens(plan, checked, self.tokenizer)
         if left > _most_left(replaced):
-            detail = f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."
-            detail += self.replacement.describe_live(checked, self.tokenizer)
-            raise SummaryError(reason="not_smaller", detail=detail, usage=summary.usage)
+            raise SummaryError(
+                reason="not_smaller",
+                detail=f"the summary leaves {left:,} of the {replaced:,} tokens that it replaces; a compaction must save at least a tenth."
+                f"{self.replacement.describe_live(checked, self.tokenizer)}",
+                usage=summary.usage,
+            )
         return checked
 
     def _find_said(self, leaf: str) -> list[str]:
@@ -626,11 +633,10 @@ class Compactor:
         files, plan = self.replacement.files, draft.plan
         if files is None or self.find_change(plan.leaf) is not None:
             return ()
-        left = self.replacement.count_tokens(plan, draft.summary, self.tokenizer)
         return await files.load(
             plan,
             draft.summary,
-            room=_most_left(self.count_replaced(plan)) - left,
+            room=self._count_room(plan, draft.summary),
             rules=self.file_rules,
             tokenizer=self.tokenizer,
             redactor=self.redactor,
@@ -644,8 +650,8 @@ class Compactor:
         facts = draft.summary.facts
         if now.pins == facts.pins:
             return draft
-        summary = attrs.evolve(draft.summary, facts=attrs.evolve(facts, pins=now.pins))
-        return attrs.evolve(draft, summary=summary)
+        facts = attrs.evolve(facts, pins=now.pins)
+        return attrs.evolve(draft, summary=attrs.evolve(draft.summary, facts=facts))
 
     def _write(
         self, draft: DraftSummary, replaced: ReplacementMessages, files: tuple[Message, ...]
@@ -817,21 +823,18 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Facts:
     earlier = None if opening is None else transcript.get(opening).payload
     facts = Facts.from_json(earlier.facts) if isinstance(earlier, Checkpoint) else Facts()
     facts = attrs.evolve(facts, pins=list_pins(transcript.path(plan.leaf), opening))
-    payloads = [
+    payloads = (
         transcript.get(item.entry_id).payload
         for item in (*plan.dropped, *plan.prefix)
         if item.kind == "branch_summary"
-    ]
-    branches = [
-        Facts.from_json(each.facts)
-        for each in payloads
-        if isinstance(each, BranchSummary) and each.facts
-    ]
-    if not branches:
-        return facts
-    read = dict.fromkeys(path for each in (facts, *branches) for path in each.read)
-    changed = dict.fromkeys(path for each in (facts, *branches) for path in each.changed)
-    return attrs.evolve(facts, read=tuple(read), changed=tuple(changed))
+    )
+    branches = (each.facts for each in payloads if isinstance(each, BranchSummary) and each.facts)
+    known = [facts, *map(Facts.from_json, branches)]
+    return attrs.evolve(
+        facts,
+        read=tuple(dict.fromkeys(path for each in known for path in each.read)),
+        changed=tuple(dict.fromkeys(path for each in known for path in each.changed)),
+    )
 
 
 def _find_opening(plan: Plan) -> str | None:

@@ -32,11 +32,10 @@ from promptkit.compaction.summarizers.extractive import EXTRACTIVE
 from promptkit.compaction.summarizers.facts import extend_facts, rate_name
 from promptkit.compaction.summarizers.file_lists import has_file_lists, strip_line_range
 from promptkit.compaction.summarizers.prompts import neutralize_tags
-from promptkit.errors import InvalidArgumentError
 from promptkit.fitting.shorten import find_level
 from promptkit.messages import Message, OpaquePart
 from promptkit.rendering.expand.sizing import Sizer
-from promptkit.sizes import read_tokens
+from promptkit.sizes import AtLeast, read_tokens
 from promptkit.tokens import Tokenizer
 from promptkit.tokens.truncation import truncate_text
 from promptkit.transcript import Redactor, ViewItem, build_summary_message
@@ -127,19 +126,14 @@ class RecentFiles:
     read: Callable[[str], str | Awaitable[str | None] | None]
     """Returns the present text of a file, or None if the model shall not see it. May be async. What
     it raises is logged."""
-    max_files: int = 5
-    max_tokens: int = attrs.field(default=25_000, converter=read_tokens)
+    max_files: int = attrs.field(default=5, validator=AtLeast(0))
+    max_tokens: int = attrs.field(default=25_000, converter=read_tokens, validator=AtLeast(0))
     """The most tokens of all files together. A session takes at most an eighth of what a
     conversation may have."""
-    max_file_tokens: int = attrs.field(default=5_000, converter=read_tokens)
+    max_file_tokens: int = attrs.field(default=5_000, converter=read_tokens, validator=AtLeast(0))
     """The most tokens of one file. The middle of a longer one is left out."""
-    seconds: float = 10.0
+    seconds: float = attrs.field(default=10.0, validator=AtLeast(0))
     """The longest time of all reads together. Then the files that were read are shown."""
-
-    def __attrs_post_init__(self) -> None:
-        for name in ("max_files", "max_tokens", "max_file_tokens", "seconds"):
-            if not getattr(self, name) >= 0:
-                raise InvalidArgumentError(f"{name}={getattr(self, name)} must be at least 0.")
 
     async def load(  # noqa: PLR0913  # keywords
         self,

@@ -52,10 +52,11 @@ class ExtractiveSummarizer:
         """
         tokenizer = self.tokenizer or tokenizer_for(None)
         items, facts = collect_dropped_items(task), task.facts
-        if any(item.recorded is not None for item in items):
-            facts = extend_facts(facts, items, rules=task.file_rules)
-        else:
-            facts = attrs.evolve(updated_facts(task), earlier=facts.earlier)
+        facts = (
+            extend_facts(facts, items, rules=task.file_rules)
+            if any(item.recorded is not None for item in items)
+            else attrs.evolve(updated_facts(task), earlier=facts.earlier)
+        )
         if facts.earlier is None:
             facts = attrs.evolve(facts, earlier=get_previous_summary(task) or "")
         frame = tokenizer.count_framing("user").tokens
@@ -242,10 +243,13 @@ class ExtractiveSummary(PromptElement):
     def _previous_summary(self) -> Child:
         if not self.facts.earlier:
             return None
-        limit = max(1, self.max_tokens // EARLIER_SHARE)
         text = "\n".join(f"  {line}" for line in neutralize_tags(self.facts.earlier).splitlines())
-        cut = Isolate(tokens=limit)[Truncate(keep="middle", ratio=0.6)[text]]
-        return Chunk(priority=9.5)[TextChunk()["- The summary before, as it was written:"], cut]
+        return Chunk(priority=9.5)[
+            TextChunk()["- The summary before, as it was written:"],
+            Isolate(tokens=max(1, self.max_tokens // EARLIER_SHARE))[
+                Truncate(keep="middle", ratio=0.6)[text]
+            ],
+        ]
 
 
 def _label_lines(title: str, lines: Iterable[str]) -> list[str]:

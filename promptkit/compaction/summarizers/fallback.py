@@ -145,9 +145,10 @@ class FallbackSummarizer:
                 excluded |= dict.fromkeys(
                     _model_keys(summarizer), "its provider did not answer just now."
                 )
-        detail = "; ".join(failures) or "the list of summarizers is empty."
         raise SummaryError(
-            reason="every", detail=detail, usage=sum_usage(attempt.usage for attempt in attempts)
+            reason="every",
+            detail="; ".join(failures) or "the list of summarizers is empty.",
+            usage=sum_usage(attempt.usage for attempt in attempts),
         )
 
     def _select(self, task: SummaryTask) -> Sequence[Summarizer]:
@@ -265,13 +266,12 @@ def _model_keys(summarizer: object) -> tuple[int, ...]:
 
 
 def _describe_failure(summarizer: Summarizer, error: Exception, seconds: float) -> FailedAttempt:
-    usage = error.usage if isinstance(error, SummaryError | EmptyReplyError) else None
     return FailedAttempt(
         summarizer=type(summarizer).__name__,
         reason=_name_reason(error),
         detail=str(error),
         seconds=seconds,
-        usage=usage,
+        usage=error.usage if isinstance(error, SummaryError | EmptyReplyError) else None,
     )
 
 

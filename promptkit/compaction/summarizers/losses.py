@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set as AbstractSet
 from itertools import chain, pairwise
 from typing import Literal, TypeAlias
 
@@ -117,7 +117,7 @@ class LossMeter:
             facts: The facts of all that was dropped so far.
             before: The messages that a compaction drops.
         """
-        self._facts = list(_iter_facts(facts))
+        self._facts = _list_facts(facts)
         self._texts = list(chain.from_iterable(map(iter_texts, before)))
         self._whole = {text.strip() for text in self._texts if NAMES_TAG not in text}
         self._earlier = _Shown(())
@@ -179,52 +179,68 @@ def find_left_out(measured: Iterable[MeasuredFact]) -> tuple[MeasuredFact, ...]:
 
 def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
     """Return whether messages show a fact, at least by its names."""
-    fact = _Fact(kind, text)
+    (fact,) = _recognize(((kind, text),))
     shown = _Shown((fact,))
     shown.add(chain.from_iterable(map(iter_texts, messages)))
     return shown.shows(fact)
 
 
-def _iter_facts(facts: Facts) -> Iterator[_Fact]:
-    """Yield the facts that are measured, of each kind the newest first."""
-    for path in chain(reversed(facts.changed), reversed(facts.read)):
-        yield _Fact("paths", path)
-    for command in reversed(facts.commands):
-        if not command.what.startswith("{"):  # arguments of another tool, as JSON
-            yield _Fact("commands", command.what)
-    for figure in reversed(facts.figures):
-        yield _Fact("figures", figure)
-    for error in reversed(facts.errors):
-        yield _Fact("errors", error)
-    for request in reversed(facts.requests):
-        yield _Fact("requests", request)
+def _list_facts(facts: Facts) -> list[_Fact]:
+    """Return the facts that are measured, of each kind the newest first."""
+    texts = list[tuple[FactKind, str]]()
+    texts += (("paths", path) for path in chain(reversed(facts.changed), reversed(facts.read)))
+    texts += (
+        ("commands", command.what)
+        for command in reversed(facts.commands)
+        if not command.what.startswith("{")  # arguments of another tool, as JSON
+    )
+    texts += (("figures", figure) for figure in reversed(facts.figures))
+    texts += (("errors", error) for error in reversed(facts.errors))
+    texts += (("requests", request) for request in reversed(facts.requests))
+    return _recognize(texts)
+
+
+def _recognize(texts: Sequence[tuple[FactKind, str]]) -> list[_Fact]:
+    """Return facts by their kinds and texts. A word that several of them have is judged once."""
+    words = [find_words(text) for _, text in texts]
+    # words of small letters are neither names nor numbers
+    rare = [word for word in set[str]().union(*words) if not (word.islower() and word.isalpha())]
+    numbers = {word for word in rare if not word.isalpha() and any(map(str.isdigit, word))}
+    names = numbers.union(filter(is_name, rare))
+    return [
+        _Fact(kind, text, found, numbers if kind == "figures" else names)
+        for (kind, text), found in zip(texts, words, strict=True)
+    ]
 
 
 class _Fact:
     """A fact, and the words in which it is recognized."""
 
-    def __init__(self, kind: FactKind, text: str) -> None:
+    def __init__(
+        self, kind: FactKind, text: str, words: Sequence[str], names: AbstractSet[str]
+    ) -> None:
+        """Recognize a fact by its words, in their order, of which these are `names` or numbers."""
         self.kind: FactKind = kind
         self.text = text
-        words = find_words(text)
+        self._order = words
         self.words = frozenset(words)
-        # words of small letters are neither names nor numbers
-        rare = [word for word in self.words if not (word.islower() and word.isalpha())]
-        self.names = frozenset(
-            word
-            for word in rare
-            if (kind != "figures" and is_name(word))
-            or (not word.isalpha() and any(map(str.isdigit, word)))
-        )
-        pairs = frozenset(pairwise(words))
-        if kind == "figures":
-            pairs = frozenset(pair for pair in pairs if not self.names.isdisjoint(pair))
-        self.pairs = pairs
+        self.names = self.words & names
         self.forms: tuple[str, ...] = ()
         """The spellings of a path: as a whole, and from each of its folders on."""
         if kind == "paths" and len(words) == 1:
             parts = words[0].split("/")
             self.forms = tuple("/".join(parts[at:]) for at in range(max(1, len(parts) - 1)))
+
+    @property
+    def pairs(self) -> AbstractSet[tuple[str, str]]:
+        """The words that stand beside each other, of a figure those with a number.
+
+        They are not kept: the garbage collector would look through all of them.
+        """
+        pairs = set(pairwise(self._order))
+        if self.kind == "figures":
+            return {pair for pair in pairs if not self.names.isdisjoint(pair)}
+        return pairs
 
     @property
     def clues(self) -> Collection[str]:
@@ -241,8 +257,10 @@ class _Shown:
     """The words of texts, as far as they can show facts."""
 
     def __init__(self, facts: Sequence[_Fact]) -> None:
-        self.look_for(facts)
-        self._pairs = set[tuple[str, str]]().union(*(fact.pairs for fact in facts))
+        """Search texts for all of their words, and for what is beside the paths of these facts."""
+        self._forms = {form for fact in facts for form in fact.forms}
+        self._wanted: set[str] | None = None
+        self._pairs: set[tuple[str, str]] | None = None
         self.words = set[str]()
         self.pairs = set[tuple[str, str]]()
         self.beside = defaultdict[str, set[str]](set)
@@ -250,7 +268,7 @@ class _Shown:
         self._texts, self._lines = list[str](), list[str]()
 
     def look_for(self, facts: Sequence[_Fact]) -> None:
-        """Search texts from now on for whether they show these facts. What was found of others stays."""
+        """Search texts from now on for nothing but whether they show these facts. What was found of others stays."""
         self._forms = {form for fact in facts for form in fact.forms}
         self._wanted = self._forms.union(*(fact.words for fact in facts))
         self._pairs = set[tuple[str, str]]().union(
@@ -262,11 +280,13 @@ class _Shown:
         for text in texts:
             self._texts.append(text)
             words = find_words(text)
-            found = self._wanted.intersection(words)
+            found = set(words) if self._wanted is None else self._wanted.intersection(words)
             self.words |= found
             if NAMES_TAG in text:
                 words = find_words(remove_name_list(text))
-            if self._pairs:
+            if self._pairs is None:
+                self.pairs.update(pairwise(words))
+            elif self._pairs:
                 self.pairs |= self._pairs.intersection(pairwise(words))
             if not self._forms.isdisjoint(found):
                 for word, other in pairwise(words):
@@ -286,7 +306,7 @@ class _Shown:
         """Return whether a fact is shown at any level."""
         if fact.is_told_by_names:
             return fact.names <= self.words
-        if fact.pairs and fact.pairs <= self.pairs and fact.words <= self.words:
+        if (pairs := fact.pairs) and pairs <= self.pairs and fact.words <= self.words:
             return True  # whether its whole text is shown takes long to find in many messages
         return self.find_level(fact, self) is not None
 
@@ -301,11 +321,12 @@ class _Shown:
             )
             lower = {word.lower() for word in beside}
             return "named" if beside.isdisjoint(known) and lower.isdisjoint(_USES) else "in_context"
-        pairs = fact.pairs & self.pairs
-        if pairs == fact.pairs and fact.words <= self.words and self._has_line(fact.text):
+        own = fact.pairs
+        pairs = own & self.pairs
+        if pairs == own and fact.words <= self.words and self._has_line(fact.text):
             return "quoted"
         named = bool(fact.names) and fact.names <= self.words
-        is_beside = pairs and (2 * len(pairs) >= len(fact.pairs) or fact.kind == "figures")
+        is_beside = pairs and (2 * len(pairs) >= len(own) or fact.kind == "figures")
         # a request may be shortened in its middle; two commands may differ in a number alone
         if is_beside and (fact.kind == "requests" or fact.names <= self.words):
             return "in_context"

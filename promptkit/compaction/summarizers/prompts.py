@@ -150,14 +150,16 @@ def write_instructions(
         say_no_tools: Repeat that no tools may be called.
         live: The instructions follow the conversation itself. Otherwise they precede a copy of it.
     """
-    values = {
-        "instructions": task.instructions,
-        "live": live,
-        "words": suggest_word_count(task),
-        "memories": task.memories,
-        "say_no_tools": say_no_tools,
-    }
-    return Template(file=template, values=values)
+    return Template(
+        file=template,
+        values={
+            "instructions": task.instructions,
+            "live": live,
+            "words": suggest_word_count(task),
+            "memories": task.memories,
+            "say_no_tools": say_no_tools,
+        },
+    )
 
 
 @component
@@ -395,8 +397,10 @@ async def render_summary_request(  # noqa: PLR0913  # keywords
         else:
             rendered = await render_async(prompt, budget=window, tokenizer=tokenizer, tools=tools)
     except BudgetExceededError as error:
-        detail = f"the instructions and the previous summary do not fit {window:,} tokens: {error}"
-        raise SummaryError(reason="does_not_fit", detail=detail) from error
+        raise SummaryError(
+            reason="does_not_fit",
+            detail=f"the instructions and the previous summary do not fit {window:,} tokens: {error}",
+        ) from error
     if not (count_shown(rendered)[0] if marks_new else rendered.messages):
         raise SummaryError(
             reason="does_not_fit",
@@ -544,8 +548,7 @@ def _cap_text(text: str, tokens: int, tokenizer: Tokenizer) -> str:
 
 def _make_portable(message: Message) -> Message:
     """Return a message that every provider accepts, with its tags neutralized: placeholders for pictures and documents, no opaque parts."""
-    text = "".join(filter(None, map(_replace_part, message.content)))
-    return _replace_text(message, text)
+    return _replace_text(message, "".join(filter(None, map(_replace_part, message.content))))
 
 
 def _replace_text(message: Message, text: str) -> Message:

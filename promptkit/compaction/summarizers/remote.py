@@ -80,40 +80,43 @@ class RemoteSummarizer:
                 holds no summary.
             ModelError: The service does not respond, or responds with an error.
         """
-        prompt = SummaryOfText(
-            task=task, max_result_tokens=max(1, self.window // RESULT_SHARE), template=self.template
-        )
         rendered = await render_summary_request(
-            prompt,
+            SummaryOfText(
+                task=task,
+                max_result_tokens=max(1, self.window // RESULT_SHARE),
+                template=self.template,
+            ),
             self.window,
             tokenizer=self.tokenizer,
             marks_new=True,
             items=(*task.plan.dropped, *task.plan.prefix),
         )
-        body = {
-            "systemPrompt": "\n\n".join(
-                message.text for message in rendered.messages if message.role == "system"
-            ),
-            "prompt": "\n\n".join(
-                message.text
-                for message in (*rendered.messages, *write_complaint(task, self.tokenizer))
-                if message.role != "system"
-            ),
-        }
-        content = await self._post(body)
+        content = await self._post(
+            {
+                "systemPrompt": "\n\n".join(
+                    message.text for message in rendered.messages if message.role == "system"
+                ),
+                "prompt": "\n\n".join(
+                    message.text
+                    for message in (*rendered.messages, *write_complaint(task, self.tokenizer))
+                    if message.role != "system"
+                ),
+            }
+        )
         if len(content) > MAX_RESPONSE_BYTES:
-            detail = f"the response has more than {MAX_RESPONSE_BYTES:,} bytes."
-            raise SummaryError(reason="too_large", detail=detail)
+            raise SummaryError(
+                reason="too_large",
+                detail=f"the response has more than {MAX_RESPONSE_BYTES:,} bytes.",
+            )
         text = as_mapping(_parse_json(content)).get("summary")
         if not isinstance(text, str):
             raise SummaryError(reason="untagged", detail='the response is not {"summary": "…"}.')
-        reply = Reply(
-            message=Message(role="assistant", content=(text,)),
-            usage=Usage(input_tokens=0),
-            finish="stop",
-        )
         summary = summary_from_reply(
-            reply,
+            Reply(
+                message=Message(role="assistant", content=(text,)),
+                usage=Usage(input_tokens=0),
+                finish="stop",
+            ),
             task,
             mode="remote",
             model="remote",

@@ -105,13 +105,11 @@ def find_own_text(text: str) -> str:
 @cache
 def _read_descriptions() -> frozenset[str]:
     """Return what promptkit's templates say about each heading, as `find_own_text` sees it."""
-    lines = (
-        line
+    return frozenset(
+        _HEADING.sub("", line).strip(_MARKUP)
         for template in _TEMPLATES
         for line in template.read_text(encoding="utf-8").splitlines()
-    )
-    return frozenset(
-        _HEADING.sub("", line).strip(_MARKUP) for line in lines if _HEADING.match(line)
+        if _HEADING.match(line)
     )
 
 
@@ -124,12 +122,17 @@ def check_length(summary: Summary, *, replaced: int, tokenizer: Tokenizer) -> No
         return
     least = min(MIN_SUMMARY_TOKENS, replaced // SHORTEST_SHARE)
     tokens, own = tokenizer.count(summary.text), find_own_text(summary.text)
-    if tokens < least:
-        detail = f"a summary of {tokens:,} tokens cannot replace {replaced:,}: {summary.text.strip()[:80]!r}."
-        raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
-    if not own:
-        detail = f"a summary with nothing of its own cannot replace {replaced:,} tokens: {summary.text.strip()[:80]!r}."
-        raise SummaryError(reason="too_short", detail=detail, usage=summary.usage)
+    if tokens < least or not own:
+        problem = (
+            f"a summary of {tokens:,} tokens cannot replace {replaced:,}"
+            if tokens < least
+            else f"a summary with nothing of its own cannot replace {replaced:,} tokens"
+        )
+        raise SummaryError(
+            reason="too_short",
+            detail=f"{problem}: {summary.text.strip()[:80]!r}.",
+            usage=summary.usage,
+        )
 
 
 ANALYSIS_TOKENS = 2_000
@@ -198,8 +201,7 @@ def updated_facts(task: SummaryTask) -> Facts:
     if known is not None and known.belong_to(task.plan):
         return known.facts
     items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
-    facts = extend_facts(task.facts, items, rules=task.file_rules)
-    return attrs.evolve(facts, earlier=None)
+    return attrs.evolve(extend_facts(task.facts, items, rules=task.file_rules), earlier=None)
 
 
 def add_facts(summary: Summary, task: SummaryTask) -> Summary:
@@ -234,8 +236,12 @@ def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) ->
         if getattr(model, "provider", None) == ANTHROPIC:
             limits.append(default_output_tokens(model.name))  # as its replies ask for
     most = min(limit for limit in limits if limit is not None)
-    observed = model if task.observe is None else task.observe(model)
-    return with_options(observed, purpose=COMPACTION, temperature=0, max_output_tokens=most)
+    return with_options(
+        model if task.observe is None else task.observe(model),
+        purpose=COMPACTION,
+        temperature=0,
+        max_output_tokens=most,
+    )
 
 
 def summary_from_reply(  # noqa: PLR0913  # keywords
@@ -325,11 +331,17 @@ def _check_sections(text: str, sections: Sequence[str], usage: Usage | None) -> 
     """Raise SummaryError if a summary lacks more than half of its headings, or says nothing under them."""
     missing = [name for name in sections if name.casefold() not in text.casefold()]
     if 2 * len(missing) > len(sections):
-        detail = f"the summary lacks {len(missing)} of the {len(sections)} headings that were asked for, such as {missing[0]!r}."
-        raise SummaryError(reason="no_sections", detail=detail, usage=usage)
+        raise SummaryError(
+            reason="no_sections",
+            detail=f"the summary lacks {len(missing)} of the {len(sections)} headings that were asked for, such as {missing[0]!r}.",
+            usage=usage,
+        )
     if sections and not find_own_text(text):
-        detail = f"the summary says nothing under its headings: {text[:80]!r}."
-        raise SummaryError(reason="no_sections", detail=detail, usage=usage)
+        raise SummaryError(
+            reason="no_sections",
+            detail=f"the summary says nothing under its headings: {text[:80]!r}.",
+            usage=usage,
+        )
 
 
 def split_memories(reply: str, summary: str) -> tuple[str, str]:
@@ -420,60 +432,80 @@ def strip_analysis(text: str) -> str:
     return "".join([*kept, text[at:]]).strip()
 
 
-def redact_task(task: SummaryTask, redactor: Redactor) -> SummaryTask:
+# Without a redactor these return what they are given.
+
+
+def redact_task(task: SummaryTask, redactor: Redactor | None) -> SummaryTask:
     """Remove secrets from a task: from its plan, its facts, its memories and the user's instructions.
 
     The last request is unchanged: the model has seen it, and the provider's prompt cache holds
     exactly these bytes.
     """
-    return attrs.evolve(
-        task,
-        plan=_redact_whole_plan(task.plan, redactor),
-        instructions=None if task.instructions is None else redactor(task.instructions),
-        known_memories=tuple(map(redactor, task.known_memories)),
-        facts=task.facts.redact(redactor),
-        redactor=redactor,
+    return (
+        task
+        if redactor is None
+        else attrs.evolve(
+            task,
+            plan=attrs.evolve(
+                redact_plan(task.plan, redactor),
+                kept=_redact_items(task.plan.kept, redactor),
+                pinned=_redact_items(task.plan.pinned, redactor),
+                replayed=_redact_items(task.plan.replayed, redactor),
+            ),
+            instructions=None if task.instructions is None else redactor(task.instructions),
+            known_memories=tuple(map(redactor, task.known_memories)),
+            facts=task.facts.redact(redactor),
+            redactor=redactor,
+        )
     )
 
 
-def redact_summary(summary: Summary, redactor: Redactor) -> Summary:
+def redact_summary(summary: Summary, redactor: Redactor | None) -> Summary:
     """Remove secrets from a summary and its facts."""
-    return attrs.evolve(summary, text=redactor(summary.text), facts=summary.facts.redact(redactor))
-
-
-def redact_carried(carried: CarriedContext, redactor: Redactor) -> CarriedContext:
-    """Remove secrets from what is carried beside a summary."""
-    return CarriedContext(
-        plan=carried.plan and redactor(carried.plan),
-        todos=tuple(map(redactor, carried.todos)),
-        skills=tuple(map(redactor, carried.skills)),
-        rules=tuple(map(redactor, carried.rules)),
-        agent=carried.agent and redactor(carried.agent),
-        files=tuple(map(redactor, carried.files)),
-        errors=tuple(map(redactor, carried.errors)),
-        extract=tuple(map(redactor, carried.extract)),
+    return (
+        summary
+        if redactor is None
+        else attrs.evolve(
+            summary, text=redactor(summary.text), facts=summary.facts.redact(redactor)
+        )
     )
 
 
-def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
+def redact_carried(
+    carried: CarriedContext | None, redactor: Redactor | None
+) -> CarriedContext | None:
+    """Remove secrets from what is carried beside a summary. None: nothing is."""
+    return (
+        carried
+        if carried is None or redactor is None
+        else CarriedContext(
+            plan=carried.plan and redactor(carried.plan),
+            todos=tuple(map(redactor, carried.todos)),
+            skills=tuple(map(redactor, carried.skills)),
+            rules=tuple(map(redactor, carried.rules)),
+            agent=carried.agent and redactor(carried.agent),
+            files=tuple(map(redactor, carried.files)),
+            errors=tuple(map(redactor, carried.errors)),
+            extract=tuple(map(redactor, carried.extract)),
+        )
+    )
+
+
+def redact_plan(plan: Plan, redactor: Redactor | None) -> Plan:
     """Remove secrets from the messages that a plan drops.
 
     A checkpoint may show some of them again next to the summary.
     """
-    previous = None if plan.previous is None else redactor(plan.previous)
-    return attrs.evolve(
-        plan,
-        previous=previous,
-        dropped=_redact_items(plan.dropped, redactor),
-        prefix=_redact_items(plan.prefix, redactor),
+    return (
+        plan
+        if redactor is None
+        else attrs.evolve(
+            plan,
+            previous=None if plan.previous is None else redactor(plan.previous),
+            dropped=_redact_items(plan.dropped, redactor),
+            prefix=_redact_items(plan.prefix, redactor),
+        )
     )
-
-
-def _redact_whole_plan(plan: Plan, redactor: Redactor) -> Plan:
-    kept, pinned, replayed = (
-        _redact_items(items, redactor) for items in (plan.kept, plan.pinned, plan.replayed)
-    )
-    return attrs.evolve(redact_plan(plan, redactor), kept=kept, pinned=pinned, replayed=replayed)
 
 
 def _redact_items(items: Iterable[ViewItem], redactor: Redactor) -> tuple[ViewItem, ...]:

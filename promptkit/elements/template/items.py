@@ -13,6 +13,7 @@ from promptkit.elements import builtin
 from promptkit.elements.element import Children, PromptElement
 from promptkit.errors import PromptKitError, TemplateError
 from promptkit.messages import Json
+from promptkit.reprs import clip
 
 
 class TemplateText(NamedTuple):
@@ -200,11 +201,10 @@ def _reject_text(piece: TemplateText, what: str, remedy: str) -> None:
     if not text:
         return
     blank = piece.text[: len(piece.text) - len(text)] if piece.literal else ""
-    quoted = text.rstrip()
-    if len(quoted) > _QUOTED_CHARACTERS:
-        quoted = f"{quoted[:_QUOTED_CHARACTERS]}…"
     raise TemplateError(
-        f"{what}: {quoted!r}. {remedy}", file=piece.file, line=piece.line + blank.count("\n")
+        f"{what}: {clip(text.rstrip(), _QUOTED_CHARACTERS)!r}. {remedy}",
+        file=piece.file,
+        line=piece.line + blank.count("\n"),
     )
 
 

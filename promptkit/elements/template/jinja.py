@@ -11,6 +11,7 @@ import json
 from difflib import get_close_matches
 from functools import lru_cache, partial, wraps
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, cast
 
 import attrs
@@ -195,15 +196,11 @@ def _template_error(error: Exception, file: str, root: Path | Traversable | None
         message = (
             f"there is no template {', '.join(repr(name) for name in error.templates)}{remedy}"
         )
-    line, trace = 0, error.__traceback__
-    while trace:
-        template = trace.tb_frame.f_globals.get("__jinja_template__")
+    line = 0
+    for frame, number in walk_tb(error.__traceback__):
+        template = frame.f_globals.get("__jinja_template__")
         if isinstance(template, JinjaTemplate):
-            file, line = (
-                template.filename or file,
-                template.get_corresponding_lineno(trace.tb_lineno),
-            )
-        trace = trace.tb_next
+            file, line = template.filename or file, template.get_corresponding_lineno(number)
     return TemplateError(message, file=file, line=line)
 
 
@@ -596,8 +593,7 @@ def _draft_tag(
     xml_attributes: dict[str, str] = {}
     for attribute, value in attributes.items():
         if attribute in fields:
-            expected = _describe_expected(attribute, fields[attribute], value)
-            if expected:
+            if expected := _describe_expected(attribute, fields[attribute], value):
                 raise TemplateError(
                     f"{{% {name} %}} has {attribute}={value!r}: it must be {expected}.",
                     file=file,

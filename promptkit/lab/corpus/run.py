@@ -385,7 +385,7 @@ def _work(
     run: RunState, job: CorpusJob, executor: Executor, tell: Callable[[int, int], object]
 ) -> None:
     """Work on all files that are not done."""
-    total, done = run.total, run.done
+    done, total = run.progress
     engine = executor if isinstance(executor, Engine) else Engine(executor)
     chunk = max(1, min(MAX_CHUNK, (total - done) // (engine.workers * TASKS_PER_WORKER)))
     tell(done, total)
@@ -666,12 +666,14 @@ def _error_of(path: Path, error: sqlite3.Error) -> CorpusError:
         return CorpusError(
             f"another process works with {path}: wait until it has ended, or name another output."
         )
-    advice = (
-        " Delete it to begin again, or name another output."
-        if not isinstance(error, sqlite3.OperationalError)
-        else ""
+    return CorpusError(
+        f"{path} cannot be used to keep unfinished work: {error}."
+        + (
+            ""
+            if isinstance(error, sqlite3.OperationalError)
+            else " Delete it to begin again, or name another output."
+        )
     )
-    return CorpusError(f"{path} cannot be used to keep unfinished work: {error}.{advice}")
 
 
 @attrs.frozen
@@ -682,14 +684,12 @@ class RunState:
     _saved: list[float] = attrs.field(factory=lambda: [time.monotonic()])
 
     @property
-    def total(self) -> int:
-        """The number of files."""
-        return int(self._database.execute("SELECT count(*) FROM files").fetchone()[0])
-
-    @property
-    def done(self) -> int:
-        """The number of files that are done."""
-        return int(self._database.execute("SELECT count(*) FROM outcomes").fetchone()[0])
+    def progress(self) -> tuple[int, int]:
+        """The number of files that are done, and of all."""
+        done, total = self._database.execute(
+            "SELECT (SELECT count(*) FROM outcomes), (SELECT count(*) FROM files)"
+        ).fetchone()
+        return int(done), int(total)
 
     def list_missing(self) -> Iterator[tuple[int, str]]:
         """Yield the number and name of each file that is not done, in order."""

@@ -75,7 +75,12 @@ class PromptkitFormat:
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, one by one."""
-        return batches_from_items(_read_items(source))
+        return batches_from_items(
+            # A compressed file is read without the archives that it names.
+            scan_archive(iter(source.open().readline, b""), source.path)
+            if source.is_compressed
+            else TranscriptReader(Path(source.path))
+        )
 
 
 def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[Batch]:
@@ -99,15 +104,6 @@ def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[B
         yield Batch(
             entries=[entry], messages=int(is_message), conversations=int(at_root and is_message)
         )
-
-
-def _read_items(source: RecordingSource) -> Iterator[StoredEntry | ReadProblem]:
-    """Read the entries of a file. A compressed file is read without the archives that it names."""
-    return (
-        scan_archive(iter(source.open().readline, b""), source.path)
-        if source.is_compressed
-        else iter(TranscriptReader(Path(source.path)))
-    )
 
 
 FORMATS: dict[str, type[RecordingFormat]] = {
@@ -394,7 +390,11 @@ def _read_file(
     path: Path, address: str, format_name: str, progress: Callable[[int, int], None] | None
 ) -> Iterator[tuple[RecordingFormat, Batch]]:
     with open_source(path, address=address) as source:
-        recording_format = _find_format(source, format_name)
+        if format_name not in (AUTO, *FORMATS):
+            raise TranscriptError(
+                f"there is no format {format_name!r}. Known formats are {', '.join(FORMATS)}."
+            )
+        recording_format = detect_format(source) if format_name == AUTO else FORMATS[format_name]()
         messages = 0
         try:
             for batch in recording_format.read(source):
@@ -415,23 +415,11 @@ def detect_format(source: RecordingSource) -> RecordingFormat:
     for make_format in FORMATS.values():
         if (recording_format := make_format()).matches(head):
             return recording_format
-    if not source.open().read(1):
-        problem = "the file is empty."
-    elif has_long_start(source):
-        problem = (
-            f"its first line has more than {MAX_RECORD_BYTES:,} bytes, so the format cannot be detected. "
-            f"`promptkit import --format NAME` reads it as one of {', '.join(FORMATS)}."
-        )
-    else:
-        problem = f"the file has no known format. Known formats are {', '.join(FORMATS)}. `promptkit import --format NAME` reads it as one of them."
-    raise TranscriptFormatError(problem, file=source.path)
-
-
-def _find_format(source: RecordingSource, name: str) -> RecordingFormat:
-    if name == AUTO:
-        return detect_format(source)
-    if name not in FORMATS:
-        raise TranscriptError(
-            f"there is no format {name!r}. Known formats are {', '.join(FORMATS)}."
-        )
-    return FORMATS[name]()
+    raise TranscriptFormatError(
+        "the file is empty."
+        if not source.open().read(1)
+        else f"its first line has more than {MAX_RECORD_BYTES:,} bytes, so the format cannot be detected. `promptkit import --format NAME` reads it as one of {', '.join(FORMATS)}."
+        if has_long_start(source)
+        else f"the file has no known format. Known formats are {', '.join(FORMATS)}. `promptkit import --format NAME` reads it as one of them.",
+        file=source.path,
+    )

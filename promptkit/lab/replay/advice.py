@@ -116,7 +116,6 @@ class Advice:
             else ""
         )
         figures = f"${self.price:,.3f} instead of ${self.default_price:,.3f}{lookups}"
-        shown = f"requests show {self.quoted:.1%} of the earlier lines that answers quote, and {self.default_quoted:.1%} with {DEFAULT}"
         if self.policy == DEFAULT and self.compacted < MIN_COMPACTED:
             return (
                 f"{head}the recordings are too few to tell. Only {self.compacted:,} of the {self.sessions:,} sessions are long enough to be compacted: "
@@ -132,7 +131,8 @@ class Advice:
             )
         return (
             f"{head}use {self.policy}. It costs {figures}: {self.saving:.0%} less, between {self.interval[0]:.0%} and {self.interval[1]:.0%} "
-            f"for other sessions like these, by {self.compacted:,} that are compacted; {shown}.\n\n    {format_code(self.policy)}"
+            f"for other sessions like these, by {self.compacted:,} that are compacted; requests show {self.quoted:.1%} of the earlier lines that "
+            f"answers quote, and {self.default_quoted:.1%} with {DEFAULT}.\n\n    {format_code(self.policy)}"
         )
 
 
@@ -256,5 +256,6 @@ def _stretch_interval(prices: Sequence[float]) -> float:
     """
     squares = sum(price * price for price in prices)
     freedom = max(1.0, (sum(prices) ** 2 / squares if squares else 0.0) - 1)
-    quantile = NormalDist().inv_cdf((1 + INTERVAL) / 2)
-    return (1 + (quantile**2 + 1) / (4 * freedom)) * math.sqrt((freedom + 1) / freedom)
+    return (1 + (NormalDist().inv_cdf((1 + INTERVAL) / 2) ** 2 + 1) / (4 * freedom)) * math.sqrt(
+        (freedom + 1) / freedom
+    )

@@ -271,7 +271,6 @@ class RequestLogger:
         for number in shown[len(before) :] if appended else shown:
             message = self._messages.all[number]
             self._sums[message.part] += message.tokens
-        both = ([self._messages.all[number].message for number in some] for some in (before, shown))
         self._shown = list(shown)
         sums = dict(self._sums)
         first = self._messages.all[shown[0]].part if shown else "unrecorded"
@@ -288,7 +287,14 @@ class RequestLogger:
                 checkpoint=request.checkpoint,
                 simulated=simulated,
                 change=_find_change(before, shown, appended=appended),
-                difference=None if appended else find_first_difference(*both),
+                difference=None
+                if appended
+                else find_first_difference(
+                    *(
+                        [self._messages.all[number].message for number in numbers]
+                        for numbers in (before, shown)
+                    )
+                ),
             )
         )
 
@@ -678,11 +684,6 @@ class _Logger:
                     cache.send(overhead, counts, now) if simulates else BilledTokens(),
                     output_tokens=self._counts.count_messages([entry.message])[0].output_tokens,
                 )
-                request = SentRequest(
-                    reply=reply,
-                    billed=billed if bill is None else bill,
-                    checkpoint=checkpoint,
-                )
                 model, usage = (
                     (payload.model, payload.usage)
                     if isinstance(payload, MessageEntry)
@@ -690,7 +691,11 @@ class _Logger:
                 )
                 logger.add(
                     shown,
-                    request,
+                    SentRequest(
+                        reply=reply,
+                        billed=billed if bill is None else bill,
+                        checkpoint=checkpoint,
+                    ),
                     simulated=bill is None,
                     price=FREE
                     if (is_billed and bill is None and usage is not None)

@@ -186,8 +186,13 @@ def _iter_segment(conversation: PricedConversation, start: int) -> Iterator[tupl
     shift, before, used = 0, 0, -math.inf
     if start:
         closed = requests[start - 1]
-        kept = conversation.summary_tokens + conversation.beside_tokens + closed.user_tokens
-        shift = conversation.fixed_tokens + kept - closed.tokens
+        shift = (
+            conversation.fixed_tokens
+            + conversation.summary_tokens
+            + conversation.beside_tokens
+            + closed.user_tokens
+            - closed.tokens
+        )
         before, used = conversation.fixed_tokens, closed.replied
     for at in range(start, len(requests)):
         request = requests[at]

@@ -180,11 +180,16 @@ def _draw_policy(
         marker="o",
         markersize=4,
     )
-    sent = accumulate(request.tokens for request in requests)
-    read = accumulate(request.cached for request in requests)
     cached.plot(
         numbers,
-        [part / max(1, whole) for part, whole in zip(read, sent, strict=True)],
+        [
+            read / max(1, sent)
+            for read, sent in zip(
+                accumulate(request.cached for request in requests),
+                accumulate(request.tokens for request in requests),
+                strict=True,
+            )
+        ],
         color=colour,
         linestyle=style,
         linewidth=1,

@@ -407,12 +407,12 @@ def _find_cut(messages: Sequence[Message]) -> int:
     )
 
 
-BASELINE_POLICIES = (
-    ReplayPolicy(name="drop_oldest", start=partial(_TrimmedRun, drop_oldest)),
-    ReplayPolicy(name="trim_last", start=partial(_TrimmedRun, trim_last)),
-    ReplayPolicy(name="prompt_poet", start=partial(_TrimmedRun, truncate_in_steps)),
-    ReplayPolicy(name="langchain", start=LangChainRun),
-)
+BASELINES: dict[str, Callable[[ReplayTerms], PolicyRun]] = {
+    "drop_oldest": partial(_TrimmedRun, drop_oldest),
+    "trim_last": partial(_TrimmedRun, trim_last),
+    "prompt_poet": partial(_TrimmedRun, truncate_in_steps),
+    "langchain": LangChainRun,
+}
 
 
 T = TypeVar("T")
@@ -421,18 +421,11 @@ T = TypeVar("T")
 class UnknownPolicyError(PromptKitError):
     """There is no policy with this name."""
 
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        close = difflib.get_close_matches(name, known, n=1)
-        suggestion = f" Did you mean {close[0]!r}?" if close else ""
-        super().__init__(
-            f"there is no policy {name!r}.{suggestion} Use one of: {', '.join(known)}."
-        )
-
 
 POLICY_GROUPS: dict[str, tuple[str, ...]] = {
     "presets": tuple(PRESETS),
-    "naive": tuple(each.name for each in BASELINE_POLICIES),
-    "all": (*PRESETS, *(each.name for each in BASELINE_POLICIES)),
+    "naive": tuple(BASELINES),
+    "all": (*PRESETS, *BASELINES),
 }
 """Names for several policies together."""
 
@@ -468,7 +461,7 @@ def parse_policy_names(text: str) -> tuple[str, ...]:
         for name in POLICY_GROUPS.get(part, (part,))
     )
     for name in names:
-        _find_policy(name, known=(*POLICY_GROUPS["all"], *POLICY_GROUPS))
+        find_policy(name, known=(*POLICY_GROUPS["all"], *POLICY_GROUPS))
     return tuple(names)
 
 
@@ -522,29 +515,26 @@ def _load(name: str, settings: type[T], values: Mapping[str, str]) -> T:
         raise SettingsError(source=name, setting=error.setting, why=error.why) from None
 
 
-def find_policy(name: str) -> ReplayPolicy:
+def find_policy(name: str, *, known: tuple[str, ...] = POLICY_GROUPS["all"]) -> ReplayPolicy:
     """Return the policy with a name.
 
     Settings of a preset stand behind it: `break_even:beta=1:tail_tokens=4000`. Every preset has
-    `names_tokens`.
+    `names_tokens`. `known` are the names that the error of an unknown one lists.
 
     Raises:
         UnknownPolicyError: There is no policy with this name.
         SettingsError: The preset has no such setting, or it cannot have that value.
     """
-    return _find_policy(name, known=POLICY_GROUPS["all"])
-
-
-def _find_policy(name: str, *, known: tuple[str, ...]) -> ReplayPolicy:
-    """Return the policy with a name. `known` are the names of the error message."""
     preset, *pairs = name.split(":")
     if preset in PRESETS:
         made = attrs.evolve(make_preset(preset, pairs), name=name) if pairs else PRESETS[preset]()
         return ReplayPolicy(name=made.name, start=partial(PresetRun, made))
-    for policy in BASELINE_POLICIES:
-        if policy.name == name:
-            return policy
-    raise UnknownPolicyError(name, known)
+    if name in BASELINES:
+        return ReplayPolicy(name=name, start=BASELINES[name])
+    close = difflib.get_close_matches(name, known, n=1)
+    raise UnknownPolicyError(
+        f"there is no policy {name!r}.{f' Did you mean {close[0]!r}?' if close else ''} Use one of: {', '.join(known)}."
+    )
 
 
 WAITING_DECISIONS = frozenset({Wait.__name__, Compact.__name__})
@@ -574,7 +564,9 @@ class PresetRun(PolicyRun):
         self._window = ContextWindow(
             model=terms.budget.model or "",
             transcript=Transcript(
-                _ReplayStore(), clock=lambda: 0.0, new_id=lambda: f"e{next(ids)}"
+                InMemoryStore(address=TRANSCRIPT_PATH),
+                clock=lambda: 0.0,
+                new_id=lambda: f"e{next(ids)}",
             ),
             prompt=_ReplayPrompt(terms, lambda: self._window.budget.render_budget),
             tools=terms.tools,
@@ -640,14 +632,6 @@ class PresetRun(PolicyRun):
             self._waited = True
 
 
-class _ReplayStore(InMemoryStore):
-    """A store in memory that names a file as its place, so that summaries have a breadcrumb."""
-
-    @property
-    def address(self) -> str | None:
-        return TRANSCRIPT_PATH
-
-
 class _ReplayPrompt(ConversationPrompt):
     """The recorded system messages and the conversation.
 
@@ -690,12 +674,14 @@ def _candidates(messages: Sequence[Message], limit: int, terms: ReplayTerms) -> 
         (at for at, message in enumerate(messages) if extract_summary_text(message) is not None),
         None,
     )
-    kept = (
-        at
-        for at in range(start)
-        if at in {last_user, turn_start, summary} or messages[at].role == "system"
+    return (
+        *(
+            messages[at]
+            for at in range(start)
+            if at in {last_user, turn_start, summary} or messages[at].role == "system"
+        ),
+        *messages[start:],
     )
-    return (*(messages[at] for at in kept), *messages[start:])
 
 
 def make_metered_summarizer(
@@ -856,8 +842,13 @@ class _ExtractedAnswer:
             task = attrs.evolve(task, max_tokens=TARGET_SHARE * assumed)
         summary = await ExtractiveSummarizer(tokenizer=self.model.tokenizer).summarize(task)
         if assumed:
-            written = max(assumed, self.model.tokenizer.count(summary.text))
-            summary = attrs.evolve(summary, usage=Usage(input_tokens=0, output_tokens=written))
+            summary = attrs.evolve(
+                summary,
+                usage=Usage(
+                    input_tokens=0,
+                    output_tokens=max(assumed, self.model.tokenizer.count(summary.text)),
+                ),
+            )
         model = attrs.evolve(self.model, answer=summary.text, last_request=task.last_request)
         # The answer has the headings of another template, and what is checked is the summary that
         # is returned.

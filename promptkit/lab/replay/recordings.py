@@ -92,7 +92,14 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
     edited or reset in the recording are part of it, as they were said. An entry's time of 0 counts
     as unknown. What an earlier branch has, too, is the `shared` part of a branch.
     """
-    tree = Branches(map(_drop_data, entries))
+    # What a replay does not need is not kept in memory.
+    dropped = CustomEntry(name="", data=None)
+    tree = Branches(
+        attrs.evolve(entry, payload=dropped)
+        if isinstance(entry.payload, CustomEntry | Observation)
+        else entry
+        for entry in entries
+    )
     yielded: set[str] = set()
     for leaf in tree.leaves:
         path = tree.path_to(leaf)
@@ -105,15 +112,6 @@ def recordings_from_entries(entries: Iterable[Entry]) -> Iterator[Recording]:
             shared=sum(entry.id in yielded for entry, _ in said),
         )
         yielded.update(entry.id for entry, _ in said)
-
-
-def _drop_data(entry: Entry) -> Entry:
-    """Return an entry without what a replay does not need, so that it need not be kept in memory."""
-    return (
-        attrs.evolve(entry, payload=CustomEntry(name="", data=None))
-        if isinstance(entry.payload, CustomEntry | Observation)
-        else entry
-    )
 
 
 class Branches:
@@ -199,9 +197,13 @@ def _read_reported_tokens(payload: EntryPayload) -> int:
     text is counted: the figure of another model's tokenizer says nothing about the tokens of the
     model that is simulated.
     """
-    if not isinstance(payload, MessageEntry) or payload.usage is None:
-        return 0
-    usage = read_usage(payload) if any(map(_is_hidden_thinking, payload.message.content)) else None
+    usage = (
+        read_usage(payload)
+        if isinstance(payload, MessageEntry)
+        and payload.usage is not None
+        and any(map(_is_hidden_thinking, payload.message.content))
+        else None
+    )
     return 0 if usage is None else usage.output_tokens
 
 
@@ -391,9 +393,11 @@ class RecordedBill:
             model: The model that is simulated, for `BillTotals.model_price`.
             price: Its prices.
         """
-        names = {each.model for each in self.requests} | {name for name, _ in self.summaries}
         try:
-            by_model = {name: prices.for_model(name) for name in names}
+            by_model = {
+                name: prices.for_model(name)
+                for name in {each.model for each in self.requests}.union(dict(self.summaries))
+            }
         except PriceError:
             return None
         requests = self.requests
@@ -541,14 +545,17 @@ def measure_bill(
             requests.append(attrs.evolve(request, entry_id=id_, model=models[id_]))
     if not requests:
         return None
-    summaries = [
-        (entry.payload.model or model, bill)
-        for entry in path
-        if isinstance(entry.payload, Checkpoint)
-        and entry.id not in skip
-        and (bill := read_bill(entry.payload)) is not None
-    ]
-    return RecordedBill(requests=tuple(requests), summaries=tuple(summaries), fixed_tokens=fixed)
+    return RecordedBill(
+        requests=tuple(requests),
+        summaries=tuple(
+            (entry.payload.model or model, bill)
+            for entry in path
+            if isinstance(entry.payload, Checkpoint)
+            and entry.id not in skip
+            and (bill := read_bill(entry.payload)) is not None
+        ),
+        fixed_tokens=fixed,
+    )
 
 
 def _iter_sent(
@@ -608,8 +615,3 @@ class _Caches:
             missed=repeated and not hit,
             repeated=repeated,
         )
-
-
-def scale_tokens(tokens: int, from_model: str, to_model: str) -> int:
-    """Return how many tokens of another model a number of tokens is, by the means of both families."""
-    return round(tokens * describe_model(to_model).mean / describe_model(from_model).mean)

@@ -216,13 +216,12 @@ def _format_file(file: FileResult | FailedFile) -> str:
     )
 
 
-def _format_list(name: str, lines: Sequence[str], *, before: str = "") -> str:
+def _format_list(name: str, lines: Sequence[str], *, before: str) -> str:
     """Format an object with a list of values that are JSON already.
 
     `before` contains its other fields, as JSON.
     """
-    text = ",\n".join(lines)
-    return f"{{{before}{', ' if before else ''}{json.dumps(name)}: [\n{text}\n]}}"
+    return f"{{{before}, {json.dumps(name)}: [\n" + ",\n".join(lines) + "\n]}"
 
 
 def _file_fields(file: FileResult) -> dict[str, object]:

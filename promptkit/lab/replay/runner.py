@@ -45,7 +45,6 @@ from promptkit.lab.replay.recordings import (
     make_unrecorded,
     measure_bill,
     read_recordings,
-    scale_tokens,
 )
 from promptkit.lab.replay.results import (
     FailedFile,
@@ -168,9 +167,10 @@ class Simulation:
     @cached_property
     def bill(self) -> RecordedBill | None:
         """The provider's bills for the recorded requests, and the prices that a replay of them gives; None without bills."""
-        recording = self._recording
         return measure_bill(
-            recording.path, tools=recording.tools, skipped=recording.entry_ids[: recording.shared]
+            self._recording.path,
+            tools=self._recording.tools,
+            skipped=self._recording.entry_ids[: self._recording.shared],
         )
 
     def _find_fixed_tokens(self) -> int:
@@ -178,7 +178,12 @@ class Simulation:
             return self._rules.fixed_tokens
         if self.bill is None:
             return 0
-        fixed = scale_tokens(self.bill.fixed_tokens, self.bill.main_model, self._rules.model)
+        # as many tokens of the simulated model as the text has, by the means of both families
+        fixed = round(
+            self.bill.fixed_tokens
+            * describe_model(self._rules.model).mean
+            / describe_model(self.bill.main_model).mean
+        )
         limit = self._budget.limit
         return fixed if limit is None or 2 * fixed <= limit else 0
 

@@ -37,6 +37,7 @@ from promptkit.rendering.tree import (
     MessageItem,
     Node,
 )
+from promptkit.reprs import clip
 
 
 def build_node(element: PromptElement, parent: Node) -> Node:
@@ -97,9 +98,8 @@ def _check_flex(element: PromptElement, node: Node) -> None:
             and len(reserve) <= _MAX_RESERVE
             and int(reserve[1:])
         ):
-            shown = reserve if len(reserve) <= _MAX_RESERVE else reserve[:_MAX_RESERVE] + "…"
             raise BadPropError(
-                f'flex_reserve must be a number of tokens or "/N", not {shown!r}: write 500 or "/4".',
+                f'flex_reserve must be a number of tokens or "/N", not {clip(reserve, _MAX_RESERVE)!r}: write 500 or "/4".',
                 path=format_path(node),
             )
     elif reserve is not None and not (
@@ -125,10 +125,12 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     if len(children) != 1:
         return None
     text = children[0]
-    if type(text) is not str or not text or text.isspace() or not is_plain(element):
-        return None
     if (
-        (isinstance(element, AssistantMessage) and element.tool_calls)
+        type(text) is not str
+        or not text
+        or text.isspace()
+        or not is_plain(element)
+        or (isinstance(element, AssistantMessage) and element.tool_calls)
         # it depends on the containers around it whether it is ever removed, and renders share text
         # messages
         or (element.priority is None and role == "system")
@@ -150,11 +152,11 @@ def show_message(message: Message) -> Message | None:
 
     Cache breakpoints are dropped: the prompt sets its own.
     """
-    role, call_id = message.role, message.tool_call_id
+    role, call_id, parts = message.role, message.tool_call_id, message.content
     # most messages are one text, or calls alone, and need no change
-    text = message.content[0] if message.content else message.tool_calls and "calls"
+    text = parts[0] if parts else message.tool_calls and "calls"
     if (
-        len(message.content) <= 1
+        len(parts) <= 1
         and isinstance(text, str)
         and text
         and not text.isspace()
@@ -198,12 +200,11 @@ def build_leaf(parent: Node, element: PromptElement) -> Leaf | None:
         return None
     priority = read_priority(element, parent)
     if isinstance(element, TextChunk | Text):
-        if isinstance(element, TextChunk) and (
-            element.break_on is not None or element.break_on_whitespace
-        ):
-            return None
         strings = [child for child in element.children if isinstance(child, str)]
-        if len(strings) != len([child for child in element.children if child is not None]):
+        if len(strings) != len([child for child in element.children if child is not None]) or (
+            isinstance(element, TextChunk)
+            and (element.break_on is not None or element.break_on_whitespace)
+        ):
             return None
         return Leaf(
             parent,
@@ -263,10 +264,8 @@ def build_part(element: PromptElement) -> ImagePart | DocumentPart | OpaquePart:
 
 def _find_url(image: Image | ImagePart) -> str:
     """Return the URL of an image: a data URL of bare base64."""
-    kinds = (
-        kind for prefix, kind in _MEDIA_TYPES_BY_PREFIX.items() if image.url.startswith(prefix)
-    )
-    found = next(kinds, None)
+    prefixes = _MEDIA_TYPES_BY_PREFIX.items()
+    found = next((kind for prefix, kind in prefixes if image.url.startswith(prefix)), None)
     return f"data:{image.media_type or found};base64,{image.url}" if found else image.url
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable
 from functools import cache, partial
-from itertools import chain
+from itertools import chain, takewhile
 from typing import Any, NoReturn, TypeAlias
 
 import attrs
@@ -77,9 +77,7 @@ def close_node(sizer: Sizer, node: Node) -> Children | None:
 
 def _mark_cut_away(node: Node) -> None:
     """Mark a node whose share holds nothing of its content, and the nodes around it."""
-    for above in iter_upwards(node):
-        if above.is_cut_away:
-            return
+    for above in takewhile(lambda above: not above.is_cut_away, iter_upwards(node)):
         above.is_cut_away = True
 
 
@@ -178,14 +176,15 @@ def _open_tool_round(_sizer: Sizer, node: Node, element: builtin.ToolRound) -> C
             "a ToolRound needs at least one call: use an AssistantMessage for text alone.",
             path=format_path(node),
         )
-    request = builtin.AssistantMessage(tool_calls=tuple(element.calls))[element.text]
     call_ids = [call.id for call in element.calls]
     known_ids = set(call_ids)
-    order = [key for key in call_ids if key in element.results]
-    # results without a call: pairing reports them
-    order += [key for key in element.results if key not in known_ids]
+    order = [
+        *(key for key in call_ids if key in element.results),
+        # results without a call: pairing reports them
+        *(key for key in element.results if key not in known_ids),
+    ]
     return (
-        request,
+        builtin.AssistantMessage(tool_calls=tuple(element.calls))[element.text],
         *(builtin.ToolMessage(tool_call_id=key)[element.results[key]] for key in order),
     )
 
@@ -221,23 +220,15 @@ def _open_text_chunk(sizer: Sizer, node: Node, element: builtin.TextChunk) -> Ch
 
 def _split_text(node: Node, element: PromptElement) -> tuple[str, Children]:
     """Return the text of an element that takes only text, and the References and Metadata attached to it."""
-    strings: list[str] = []
-    attached: list[PromptElement] = []
-    for child in element.children:
-        match child:
-            case str():
-                strings.append(child)
-            case builtin.Reference() | builtin.Metadata():
-                attached.append(child)
-            case PromptElement():
-                raise BadChildError(
-                    f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
-                    "it takes strings, References and Metadata. Use a Group or a Chunk around elements.",
-                    path=format_path(node),
-                )
-            case None:
-                pass
-    return "".join(strings), tuple(attached)
+    attached = tuple(child for child in element.children if isinstance(child, PromptElement))
+    for child in attached:
+        if not isinstance(child, builtin.Reference | builtin.Metadata):
+            raise BadChildError(
+                f"{type(element).__name__} cannot have {type(child).__name__} as a child: "
+                "it takes strings, References and Metadata. Use a Group or a Chunk around elements.",
+                path=format_path(node),
+            )
+    return "".join(child for child in element.children if isinstance(child, str)), attached
 
 
 _WHITESPACE = re.compile(r"\s+")
@@ -253,9 +244,8 @@ def _cut_to_budget(
     A separator stays at the start of the piece after it, as in prompt-tsx. Each count starts at the
     last safe cut, so that a long text is counted only once.
     """
-    fitting_end = 0
-    counted_tokens = 0
-    counted_end = 0  # a safe cut: the text before it has `counted_tokens`
+    # counted_end is a safe cut: the text before it has `counted_tokens`
+    fitting_end = counted_tokens = counted_end = 0
     base = tokenizer.base
     safe_cut = base.safe_cut
     pattern = re.escape(separator) if isinstance(separator, str) else separator
@@ -344,8 +334,6 @@ def _open_truncate(_sizer: Sizer, node: Node, element: builtin.Truncate) -> Chil
             f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}.",
             path=format_path(node),
         )
-    if element.max_tokens is not None:
-        _check_tokens("max_tokens", element.max_tokens, node)
     return element.children
 
 
@@ -399,12 +387,11 @@ def _has_literal_text_beside(node: Node) -> bool:
 
     A Tag around it leaves by itself when nothing is in it.
     """
-    above = node.parent
-    while above is not None and not isinstance(above.element, builtin.Tag):
-        if any(is_literal(item) and not item.is_empty for item in above.items):
-            return True
-        above = None if above.role is not None else above.parent
-    return False
+    around = takewhile(
+        lambda above: above.message is node.message and not isinstance(above.element, builtin.Tag),
+        iter_upwards(node.parent),
+    )
+    return any(is_literal(item) and not item.is_empty for above in around for item in above.items)
 
 
 # Expandable, and Rounds below: the expansion writes them.

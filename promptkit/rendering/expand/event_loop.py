@@ -51,29 +51,29 @@ def _run(render: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
             import asyncio
 
             with asyncio.Runner() as runner:
-                return runner.run(_drive_in_loop(render, pending))
+                return runner.run(drive_async(render, pending))
         while True:
             pending = render.send(_run_without_loop(pending))
     except StopIteration as stop:
         return _read_return_value(stop)
 
 
-async def drive_async(render: Generator[PendingAwaitables, AwaitedResults, T]) -> T:
-    """Run a render to its end. The components of a flex group are awaited concurrently."""
-    try:
-        pending = next(render)
-    except StopIteration as stop:
-        return _read_return_value(stop)
-    return await _drive_in_loop(render, pending)
-
-
-async def _drive_in_loop(
-    render: Generator[PendingAwaitables, AwaitedResults, T], pending: PendingAwaitables
+async def drive_async(
+    render: Generator[PendingAwaitables, AwaitedResults, T],
+    pending: PendingAwaitables | None = None,
 ) -> T:
+    """Run a render to its end. The components of a flex group are awaited concurrently.
+
+    Args:
+        render: The render.
+        pending: The awaitables that it has yielded. None: it has not begun.
+    """
     import asyncio
 
     running: dict[asyncio.Future[object], list[Node]] = {}  # components may share a future
     try:
+        if pending is None:
+            pending = next(render)
         while True:
             for node, awaitable in pending:
                 running.setdefault(asyncio.ensure_future(awaitable), []).append(node)

@@ -81,6 +81,7 @@ from promptkit.rendering.tree import (
     build_run,
     iter_upwards,
 )
+from promptkit.reprs import clip
 
 _DEFAULT_GROW = math.inf
 _MAX_COMPONENT_DEPTH = 20_000
@@ -99,7 +100,9 @@ class Expansion:
     model: str | None = attrs.field(kw_only=True)
     prune_step: int = attrs.field(default=0, kw_only=True)
     fragment: bool = attrs.field(default=False, kw_only=True)
-    expandables: list[Node] = attrs.field(factory=list[Node], init=False)
+    expandables: list[tuple[Node, Expandable]] = attrs.field(
+        factory=list[tuple[Node, Expandable]], init=False
+    )
     message_items: list[MessageItem] = attrs.field(factory=list[MessageItem], init=False)
     seconds: dict[Node, float] | None = attrs.field(default=None, init=False)
     """The time of each component; None if it is not recorded."""
@@ -180,7 +183,7 @@ class Expansion:
 
     def _run_expandable(self, node: Node, element: Expandable) -> Children | None:
         """Write an Expandable with its share now. It is written again when everything else is rendered."""
-        self.expandables.append(node)
+        self.expandables.append((node, element))
         sizing = self.sizing(node)
         value = element.value(sizing)
         if inspect.isawaitable(value):
@@ -199,11 +202,7 @@ class Expansion:
             )
         budget = partial(self.sizer.budget_of, node)
         find = partial(find_provided, node)
-        run = self.cache.take(element, budget, find)
-        if run is not None:
-            self.cache.store(run)
-            return run.children
-        run = self.runs.take(element, budget, find)
+        run = self.cache.take(element, budget, find) or self.runs.take(element, budget, find)
         if run is not None:
             return run.children
         sizing = self.sizing(node)
@@ -390,9 +389,15 @@ class Expansion:
                     path=format_path(node),
                 )
             case CacheBreakpoint():
-                part = CacheBreakpointPart(kind=element.kind, ttl=element.ttl)
                 node.items.append(
-                    Leaf(node, "", HIGHEST_PRIORITY, STARTS_LINE_NEVER, part=part, element=element)
+                    Leaf(
+                        node,
+                        "",
+                        HIGHEST_PRIORITY,
+                        STARTS_LINE_NEVER,
+                        part=CacheBreakpointPart(kind=element.kind, ttl=element.ttl),
+                        element=element,
+                    )
                 )
 
     def _schedule(self, groups: Sequence[FlexGroup]) -> bool:
@@ -438,8 +443,7 @@ def _refuse_cycle(node: Node) -> None:
 
 
 def _describe_outside(content: str) -> str:
-    shown = content if len(content) <= _SHOWN else content[:_SHOWN] + "…"
-    return f"{shown!r} is outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
+    return f"{clip(content, _SHOWN)!r} is outside a message: put it into a SystemMessage, UserMessage, AssistantMessage or ToolMessage."
 
 
 def _add_path(error: BaseException, node: Node) -> None:
@@ -461,18 +465,15 @@ def grow_expandables(
 
     Raises what an Expandable raises, and BadChildError if its value is not a string.
     """
-    expandables = [node for node in expansion.expandables if _is_alive_below(node, root)]
+    expandables = [each for each in expansion.expandables if _is_alive_below(each[0], root)]
     if not expandables:
         return False
     sizer = expansion.sizer
     used = measure(root, sizer)
     grown = False
-    for node in expandables:
-        element = node.element
+    for node, element in expandables:
         if used >= limit:
             break
-        if not isinstance(element, Expandable):
-            continue
         size = sizer.tokens_used(node)  # what it reported, at most its share unless it always stays
         between = takewhile(lambda above: above is not root, iter_upwards(node.parent))
         room = min(
@@ -504,20 +505,17 @@ def grow_expandables(
 
 def _is_alive_below(node: Node, root: Node) -> bool:
     """Return whether a node is alive below another."""
-    while node is not root:
-        parent, position = node.parent, node.position
-        if (
-            parent is None
-            or node.in_fallback
-            # in an alternative that was not kept
-            or parent.items[position : position + 1] != [node]
-            or parent.removed_at[position] != NEVER_REMOVED
-        ):
-            return False
-        node = parent
-    return True
+    return all(
+        each.parent is not None
+        and not each.in_fallback
+        # not in an alternative that was not kept
+        and each.parent.items[each.position : each.position + 1] == [each]
+        and each.parent.removed_at[each.position] == NEVER_REMOVED
+        for each in takewhile(lambda above: above is not root, iter_upwards(node))
+    )
 
 
+@attrs.define(eq=False)
 class Scopes:
     """Finds the component that wrote each node of a tree. Visits each ancestor of a member once.
 
@@ -527,9 +525,8 @@ class Scopes:
     their own. A group of `KeepWith.group()` is an object, which is the same group wherever it is.
     """
 
-    def __init__(self) -> None:
-        self._writers: dict[Node, Node | None] = {}
-        self._given: dict[Node, frozenset[int]] = {}
+    _writers: dict[Node, Node | None] = attrs.field(factory=dict[Node, "Node | None"], init=False)
+    _given: dict[Node, frozenset[int]] = attrs.field(factory=dict[Node, frozenset[int]], init=False)
 
     def bind_groups(self, nodes: Iterable[Node]) -> None:
         """Replace the groups of KeepWith members and of tool calls by those of the components that wrote them."""
@@ -566,16 +563,15 @@ class Scopes:
 
     def _list_given(self, component: Node) -> frozenset[int]:
         """Return the ids of the elements among the children and props of a component."""
-        given = self._given.get(component)
-        if given is None:
+        if component not in self._given:
             element = component.element
             fields = type(element).__attrs_attrs__ if element is not None else ()
-            given = self._given[component] = frozenset(
+            self._given[component] = frozenset(
                 id(value)
                 for value in _iter_items(getattr(element, field.name) for field in fields)
                 if isinstance(value, PromptElement)
             )
-        return given
+        return self._given[component]
 
 
 def _is_component(node: Node) -> bool:
@@ -600,8 +596,11 @@ def _iter_items(values: Iterable[object]) -> Iterator[object]:
 
 def find_provided(node: Node, kind: type) -> object:
     """Return the value of a class that the innermost Provided around a node has, or None."""
-    for above in iter_upwards(node):
-        element = above.element
-        if isinstance(element, Provided) and isinstance(element.value, kind):
-            return element.value
-    return None
+    return next(
+        (
+            element.value
+            for above in iter_upwards(node)
+            if isinstance(element := above.element, Provided) and isinstance(element.value, kind)
+        ),
+        None,
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Hashable, Iterator, Mapping
-from itertools import chain, groupby
+from itertools import chain, groupby, takewhile
 from operator import attrgetter
 
 import attrs
@@ -243,19 +243,15 @@ def has_living_child(node: Node, enclosure: Enclosure) -> bool:
     """
     start = enclosure.living
     for at in chain(range(start, enclosure.end), range(enclosure.start, start)):
-        if _is_living_child(node, at):
+        item = node.items[at]
+        if (
+            node.removed_at[at] == NEVER_REMOVED
+            and is_content(item)
+            and not (is_literal(item) or _is_breakpoint(item))
+        ):
             enclosure.living = at
             return True
     return False
-
-
-def _is_living_child(node: Node, position: int) -> bool:
-    item = node.items[position]
-    return (
-        node.removed_at[position] == NEVER_REMOVED
-        and is_content(item)
-        and not (is_literal(item) or _is_breakpoint(item))
-    )
 
 
 def find_enclosure(node: Node, position: int) -> Enclosure | None:
@@ -386,10 +382,8 @@ def _is_unprioritized_user_message(item: Item) -> bool:
 
 def _pin(node: Node) -> None:
     """Mark a node and its ancestors as never pruned."""
-    above: Node | None = node
-    while above is not None and not above.pinned:
+    for above in takewhile(lambda above: not above.pinned, iter_upwards(node)):
         above.pinned = True
-        above = above.parent
 
 
 def has_own_priority(item: Leaf | Node) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import attrs
+
 from promptkit.elements.element import Children, PromptElement, Sizing
 from promptkit.rendering.prune.plans import PlanCache
 from promptkit.rendering.tree import MessageItem
@@ -63,11 +65,14 @@ class RenderCache:
     def take(
         self, element: PromptElement, budget: Callable[[], int], find: Callable[[type], object]
     ) -> ComponentRun | None:
-        """Take a run of the last render that is valid for a budget and the values that `find` returns.
+        """Take a run of the last render that is valid for a budget and the values that `find` returns, and keep it for the next one.
 
         A run is for one place of a prompt, since the KeepWith groups that it made are.
         """
-        return _take_valid(self._earlier.get(id(element), []), budget, find)
+        run = _take_valid(self._earlier.get(id(element), []), budget, find)
+        if run is not None:
+            self.store(run)
+        return run
 
     def store(self, run: ComponentRun) -> None:
         """Cache a run of a pure component for the next render."""
@@ -86,6 +91,7 @@ class RenderCache:
         self._earlier_items = message_items
 
 
+@attrs.define(eq=False)
 class RequestRuns:
     """The children that components rendered for one request, for the renders that retry it.
 
@@ -97,10 +103,11 @@ class RequestRuns:
     request. Of several equal elements, each gets the children of another one.
     """
 
-    def __init__(self) -> None:
-        self._runs: list[ComponentRun] = []
-        # of the earlier renders, as far as this one has not used them
-        self._unused: dict[_Value, list[ComponentRun]] = {}
+    _runs: list[ComponentRun] = attrs.field(factory=list[ComponentRun], init=False)
+    _unused: dict[_Value, list[ComponentRun]] = attrs.field(
+        factory=dict["_Value", list[ComponentRun]], init=False
+    )
+    """The runs of the earlier renders, as far as this one has not used them."""
 
     def start_render(self, tokenizer: Tokenizer, model: str | None) -> None:
         """Start a render with a model. Runs for another model are not used in it."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Sequence
+from contextlib import suppress
 from fractions import Fraction
 
 from promptkit.messages import Message, Part, Role, ToolCall
@@ -138,17 +139,19 @@ class Sizer:
         time than message by message, since what has just been used is used again.
         """
         known = self._counts
-        if not all(map(known.__contains__, map(id, messages))):
-            for message in messages if self._earlier[0] else ():
-                self.count_message(message)
-            new = [message for message in messages if id(message) not in known]
-            for at in range(0, len(new), TOGETHER):
-                some = new[at : at + TOGETHER]
-                self.tokenizer.base.count_ahead(some)
-                tokens = [count_message(message, self.tokenizer) for message in some]
-                self._counted += some
-                known.update(zip(map(id, some), tokens, strict=True))
-        return list(map(known.__getitem__, map(id, messages)))
+        find = known.__getitem__
+        with suppress(KeyError):
+            return list(map(find, map(id, messages)))
+        if self._earlier[0]:
+            return list(map(self.count_message, messages))
+        new = [message for message in messages if id(message) not in known]
+        for at in range(0, len(new), TOGETHER):
+            some = new[at : at + TOGETHER]
+            self.tokenizer.base.count_ahead(some)
+            self._counted += some
+            for message in some:
+                known[id(message)] = count_message(message, self.tokenizer)
+        return list(map(find, map(id, messages)))
 
     def find_tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages that were counted in this render, or -1 if one of them was not."""

@@ -8,8 +8,10 @@ and states the rules.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from heapq import heapify, heappop, heappush
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from promptkit.rendering.expand.materialize import find_enclosure, has_own_priority
@@ -244,14 +246,13 @@ def _build_local_queue(node: Node, *, text_last: bool) -> CandidateQueue:  # noq
             candidates.append((item.priority, NO_TIE, order, parent, position))
         else:
             stack.pop()
-    candidates.sort()
-    _break_ties(
-        candidates,
+    ordered = _break_ties(
+        sorted(candidates),
         runs.values(),
         {candidate[0] for added in by_fallback.values() for candidate in added},
     )
-    candidates += sorted(texts)  # those on both sides of others last
-    return CandidateQueue(candidates, by_fallback, runs=runs)
+    # texts on both sides of others last
+    return CandidateQueue([*ordered, *sorted(texts)], by_fallback, runs=runs)
 
 
 def _enter(node: Node, runs: dict[Node, QueuedRun], order: int) -> tuple[Node, enumerate[Item]]:
@@ -280,27 +281,23 @@ def is_never_removed(leaf: Leaf) -> bool:
 
 def _break_ties(
     candidates: list[Candidate], runs: Collection[QueuedRun], fallbacks: Collection[float]
-) -> None:
-    """Sort candidates of equal priority by the lowest priority among their direct children.
+) -> Iterator[Candidate]:
+    """Yield candidates that are sorted by priority, those of equal priority by the lowest priority among their direct children.
 
     `fallbacks` are the priorities of those that may be added.
     """
-    start = 0
-    while start < len(candidates):
-        priority = candidates[start][0]
-        end = start + 1
-        while end < len(candidates) and candidates[end][0] == priority:
-            end += 1
+    for priority, group in groupby(candidates, key=itemgetter(0)):
+        tied = list(group)
         if (
-            end > start + 1
+            len(tied) > 1
             or priority in fallbacks
             or any(_has_priority_in(queued.run, priority) for queued in runs)
         ):
-            candidates[start:end] = sorted(
+            tied = sorted(
                 (priority, _find_tie_key(parent.items[at]), order, parent, at)
-                for _, _, order, parent, at in candidates[start:end]
+                for _, _, order, parent, at in tied
             )
-        start = end
+        yield from tied
 
 
 def _has_priority_in(run: Run, priority: float) -> bool:
@@ -359,8 +356,7 @@ def _build_legacy_queue(node: Node) -> CandidateQueue:
                 into.append((item.priority, NO_TIE, order, parent, position))
         else:
             stack.pop()
-    candidates.sort()
-    return CandidateQueue(candidates, by_fallback, runs=runs, emptied=emptied)
+    return CandidateQueue(sorted(candidates), by_fallback, runs=runs, emptied=emptied)
 
 
 def has_items(node: Node) -> bool:

@@ -156,24 +156,11 @@ class BackwardScan:
 
     def _restores_too_long(self, step: list[Change], budget: int) -> bool:
         """Return whether undoing a step restores a text that is too long for the budget."""
-        at = self.state - 1
-        for change in step:
-            if isinstance(change, LeafUnlinked):
-                restored: list[Item] = [change.leaf]
-            elif isinstance(change, ItemRemoved):
-                restored = [change.parent.items[change.position]]
-            elif isinstance(change, SubtreeRemoved):
-                restored = [
-                    item
-                    for node in change.nodes
-                    for item, removed_at in zip(node.items, node.removed_at, strict=True)
-                    if type(item) is not Node and removed_at >= at
-                ]
-            else:
-                continue
-            if any(self._is_too_long(item, budget) for item in restored):
-                return True
-        return False
+        return any(
+            self._is_too_long(item, budget)
+            for change in step
+            for item in _list_restored(change, self.state - 1)
+        )
 
     def _is_too_long(self, item: Item, budget: int) -> bool:
         """Return whether a text exceeds the budget by its length.
@@ -422,6 +409,24 @@ class BackwardScan:
         if entry.root.in_fallback or entry.root.is_blank:
             return entry.frame + entry.content
         return self._scale(entry.shrinkable) if entry.missing_leaves else 0
+
+
+def _list_restored(change: Change, state: int) -> Sequence[Item]:
+    """List the items that undoing a change brings back in a state, but for containers with items."""
+    match change:
+        case LeafUnlinked(leaf=leaf):
+            return (leaf,)
+        case ItemRemoved(parent=parent, position=position):
+            return (parent.items[position],)
+        case SubtreeRemoved(nodes=nodes):
+            return [
+                item
+                for node in nodes
+                for item, removed_at in zip(node.items, node.removed_at, strict=True)
+                if type(item) is not Node and removed_at >= state
+            ]
+        case _:
+            return ()
 
 
 @attrs.define(eq=False)

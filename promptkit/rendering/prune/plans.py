@@ -137,6 +137,7 @@ _SLACK: Final = 1_000
 """Plans that are kept besides twice those of a prompt."""
 
 
+@attrs.define(eq=False)
 class PlanCache:
     """The plans of the elements of the last prompts, by identity.
 
@@ -144,13 +145,12 @@ class PlanCache:
     prompt has, all are dropped.
     """
 
-    def __init__(self, safe_cut: re.Pattern[str] | None) -> None:
-        self._safe_cut = safe_cut
-        self._units: dict[int, Unit] = {}
-        self._lines: dict[int, Line] = {}
-        self._last_lines: LinesMessage | None = None
-        self._most = 0
-        """The most plans that are kept."""
+    _safe_cut: re.Pattern[str] | None
+    _units: dict[int, Unit] = attrs.field(factory=dict[int, "Unit"], init=False)
+    _lines: dict[int, Line] = attrs.field(factory=dict[int, Line], init=False)
+    _last_lines: LinesMessage | None = attrs.field(default=None, init=False)
+    _most: int = attrs.field(default=0, init=False)
+    """The most plans that are kept."""
 
     def plan(self, children: Children) -> ContainerPlan | None:
         """Return the plan of a prompt, or None if it is not static or not well-formed."""

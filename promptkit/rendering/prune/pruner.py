@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 import attrs
@@ -51,6 +52,7 @@ from promptkit.rendering.tree import (
     is_below,
     is_item_alive,
     is_node_alive,
+    iter_upwards,
 )
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class Pruner:
         self.limit_steps = list(limit_steps)
         # the overhead with the text of the first system message, if it depends on that
         self._exact_overhead = exact_overhead
-        self._order = RemovalOrder(tree)
+        self.order = RemovalOrder(tree)
         self._tree_scan: BackwardScan | None = None
         # the message before whose removal the order of the whole tree ends
         self._last_message: LastMessage | None = None
@@ -87,12 +89,15 @@ class Pruner:
             not fallbacks and not tree.cache_breakpoints and not tree.recorded
         )
         self.fallback_limits = [
-            node for node in tree.limits if _any_below(fallbacks, node)
+            node
+            for node in tree.limits
+            # a fallback is below it
+            if bisect_right(fallbacks, node.index) < bisect_right(fallbacks, node.last_index)
         ] + tree.fallback_limits
 
     def remove_empty_enclosures(self) -> None:
         """Remove literal texts that have nothing between them from the start, permanently."""
-        steps = self._order.remove_empty_enclosures()
+        steps = self.order.remove_empty_enclosures()
         if steps:
             self.limit_steps.append((self.tree.root, steps))
 
@@ -104,21 +109,17 @@ class Pruner:
         if node.limit is None or not node.is_active or self._surely_fits(node, node.limit):
             return
         steps = (
-            prune_from_first(self._order, node, node.limit, self.sizer)
+            prune_from_first(self.order, node, node.limit, self.sizer)
             if self._may_count_from_first
             else None
         )
         if steps is None:
-            pruned = prune_from_last(self._order, node, node.limit, self.sizer, self.tree.recorded)
+            pruned = prune_from_last(self.order, node, node.limit, self.sizer, self.tree.recorded)
             if isinstance(pruned, BackwardScan):
                 raise self._exceeded_error(node, node.limit, pruned)
             steps = pruned
         if steps:
             self.limit_steps.append((node, steps))
-
-    def forget_order(self) -> None:
-        """Discard the removal order that the limits computed, because the tree is about to grow."""
-        self._order.reset()
 
     def check_limits(self, budget: int) -> None:
         """Raise BudgetExceededError if the limits, or shares of nothing, removed all user messages, or all messages."""
@@ -163,7 +164,7 @@ class Pruner:
         """
         if self._tree_scan is None:
             root = self.tree.root
-            steps = self._order.run(root)
+            steps = self.order.run(root)
             if self.tree.keeps_request:
                 self._last_message = end_before_last_message(root, steps)
             self._tree_scan = BackwardScan(
@@ -286,7 +287,6 @@ class Pruner:
                 ((path, size) for path, size in sizes.items() if size), key=lambda pair: -pair[1]
             )[:3]
         )
-        metadata, _, _ = self.tree.collect_attachments(state)
         last = None if where else self._last_message
         cache_breakpoint = self.tree.find_last_breakpoint(root)
         pinned = (
@@ -300,7 +300,7 @@ class Pruner:
             largest=largest,
             # -1: the state before limits removed anything
             messages=assemble_messages(self.tree.root, -1),
-            metadata=metadata,
+            metadata=self.tree.collect_attachments(state)[0],
             removed=list_removals(
                 self._build_pruned(scan, state, budget, reason="limit" if where else "budget")
             ),
@@ -345,12 +345,9 @@ def count_pinned(
                 tokens += measure(item, sizer, state)
                 end = max(end, item.last_index)
                 for node in tree.nodes[item.index : item.last_index + 1]:
-                    partners.update((result, None) for _, result in node.results)
-                    partners.update(
-                        (member, None)
-                        for group in node.keep_groups
-                        for member in tree.keep_groups[group]
-                    )
+                    results = (result for _, result in node.results)
+                    members = (tree.keep_groups[group] for group in node.keep_groups)
+                    partners |= dict.fromkeys(chain(results, *members))
             elif type(item) is Node and not item.atomic:
                 stack.append((item, item.items))
     return tokens + sum(
@@ -435,11 +432,6 @@ def _find_removed_message(step: Step, role: Role | None) -> tuple[Node, int] | N
                     if removed_at == NEVER_REMOVED and _is_message(item, role):
                         found = node, position
     return found
-
-
-def _any_below(indices: list[int], node: Node) -> bool:
-    """Return whether a node with one of these indices, which are sorted, is below a node."""
-    return bisect_right(indices, node.index) < bisect_right(indices, node.last_index)
 
 
 RemovalKey: TypeAlias = "tuple[str, str]"
@@ -611,12 +603,10 @@ def _count(root: Node, sizer: Sizer) -> int:
     while stack:
         node = stack.pop()
         for item, removed_at in zip(node.items, node.removed_at, strict=True):
-            if removed_at != NEVER_REMOVED:
+            if removed_at != NEVER_REMOVED or isinstance(item, Leaf):
                 continue
             if isinstance(item, MessageItem):
                 total += sizer.count_item(item)
-            elif not isinstance(item, Node):
-                continue
             elif item.role is not None:
                 total += measure(item, sizer)
             elif item.settled_tokens is None:
@@ -696,7 +686,6 @@ def _forget_settled(step: list[Change], root: Node) -> None:
             if isinstance(change, CallRemoved)
             else None
         )
-        while node is not None and not is_below(node, root):
-            if node.settled_tokens is not None:
-                node.settled_tokens = _UNKNOWN
-            node = node.parent
+        for above in takewhile(lambda above: not is_below(above, root), iter_upwards(node)):
+            if above.settled_tokens is not None:
+                above.settled_tokens = _UNKNOWN

@@ -24,8 +24,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Generator, Hashable, Iterator
 from heapq import heappush
-from itertools import repeat
+from itertools import repeat, takewhile
 from typing import NamedTuple, TypeAlias
+
+import attrs
 
 from promptkit.rendering.expand.materialize import (
     RenderTree,
@@ -53,6 +55,7 @@ from promptkit.rendering.tree import (
     Run,
     RunStep,
     is_literal,
+    iter_upwards,
 )
 
 
@@ -228,22 +231,24 @@ Task: TypeAlias = "tuple[Node, int, str, Node | None]"
 partner) of a tool call."""
 
 
+@attrs.define(eq=False)
 class RemovalOrder:
     """The removal order of one tree.
 
     It can be run for the subtree of a limit and settled there, and then for the whole tree.
     """
 
-    def __init__(self, tree: RenderTree) -> None:
-        self.tree = tree
-        self._step = 0
-        self._path: list[Node] = []
-        self._queues: dict[Node, CandidateQueue] = {}
-        # the nodes that contain the last cache breakpoint
-        self._breakpoint_nodes: set[Node] = set()
-        self._queue: deque[Task] = deque()
-        self._call_queue: deque[Task] = deque()
-        self._removed_groups: set[Hashable] = set()
+    tree: RenderTree
+    _step: int = attrs.field(default=0, init=False)
+    _path: list[Node] = attrs.field(factory=list[Node], init=False)
+    _queues: dict[Node, CandidateQueue] = attrs.field(
+        factory=dict[Node, CandidateQueue], init=False
+    )
+    _breakpoint_nodes: set[Node] = attrs.field(factory=set[Node], init=False)
+    """The nodes that contain the last cache breakpoint."""
+    _queue: deque[Task] = attrs.field(factory=deque["Task"], init=False)
+    _call_queue: deque[Task] = attrs.field(factory=deque["Task"], init=False)
+    _removed_groups: set[Hashable] = attrs.field(factory=set["Hashable"], init=False)
 
     def run(self, root: Node) -> list[Step]:
         """Return all steps below a node, until nothing more may be removed.
@@ -251,8 +256,7 @@ class RemovalOrder:
         The tree is left in the last state.
         """
         steps: list[Step] = []
-        for _ in self.take_steps(root, steps, batch=True):
-            pass
+        deque(self.take_steps(root, steps, batch=True), maxlen=0)
         return steps
 
     def take_steps(self, root: Node, steps: list[Step], *, batch: bool) -> Generator[None]:
@@ -320,7 +324,6 @@ class RemovalOrder:
         None, with nothing changed: some of that must stay.
         """
         changes: list[Change] = []
-        self._clear()
         if run is not None:
             changes.append(run.take(self._step))
         if position != MARKER:
@@ -339,7 +342,6 @@ class RemovalOrder:
         steps: list[Step] = []
         for node in self.tree.nodes:
             for enclosure in node.enclosures:
-                self._clear()
                 self._queue_enclosing_texts(node, enclosure.start, "share")
                 changes = self._remove_queued([])
                 steps += [changes] if changes else []
@@ -438,13 +440,12 @@ class RemovalOrder:
             node.protected_items = position
             self._breakpoint_nodes.add(node)
 
-    def _clear(self) -> None:
-        for each in (self._queue, self._call_queue, self._removed_groups):
-            each.clear()
-
     def _remove_queued(self, changes: list[Change]) -> list[Change] | None:
         """Return the changes with those that remove the queued items. None, with all undone: some of that must stay."""
-        if self._remove(changes):
+        is_done = self._remove(changes)
+        for each in (self._queue, self._call_queue, self._removed_groups):
+            each.clear()
+        if is_done:
             return changes
         _roll_back(changes)
         return None
@@ -656,20 +657,20 @@ class RemovalOrder:
 
 def _mark_final(steps: list[Step], state: int) -> None:
     """Mark the first `state` steps of a subtree as final, and the others as not taken."""
-    final: dict[Run, int] = {}
+    runs: set[Run] = set()
     for index, step in enumerate(steps):
         mark = -1 if index < state else NEVER_REMOVED
         if isinstance(step, tuple):
             run, entry = step
-            final[run] = final.get(run, run.final) + (index < state)
             run.mark(entry, mark)
+            runs.add(run)
             continue
         for change in step:
-            if isinstance(change, EntryTaken):
-                final[change.run] = final.get(change.run, change.run.final) + (index < state)
             mark_step(change, mark)
-    for run, entries in final.items():
-        run.settle(entries)
+            if isinstance(change, EntryTaken):
+                runs.add(change.run)
+    for run in runs:
+        run.settle(state)
 
 
 def take_back(steps: list[Step]) -> None:
@@ -702,9 +703,9 @@ def _count_upwards(fallback: Node) -> list[Node]:
     Return these nodes.
     """
     counted: list[Node] = []
-    node: Node | None = fallback
-    while node is not None and not node.is_counted and has_content(node):
+    for node in takewhile(
+        lambda above: not above.is_counted and has_content(above), iter_upwards(fallback)
+    ):
         set_counted(node, counted=True)
         counted.append(node)
-        node = node.parent
     return counted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import chain
+from itertools import chain, count
 from typing import TYPE_CHECKING, NamedTuple
 
 import attrs
@@ -128,12 +128,11 @@ def iter_removed(pruned: PrunedTree) -> Iterator[RemovedItem]:
             for index, step in enumerate(pruned.scan.steps[: pruned.state])
         ),
     )
-    order = 0
+    orders = count(1)
     for step, state, reason in taken:
         for each in _read_step(step, state, reason):
             if not _is_fallback_only(each):
-                order += 1
-                removed = each._replace(order=order)
+                removed = each._replace(order=next(orders))
                 truncate = removed.node
                 if isinstance(truncate.element, Truncate) and truncate.parent is not None:
                     removed = removed._replace(
@@ -235,13 +234,12 @@ def _read_step(step: Step, state: int, reason: str) -> Iterator[RemovedItem]:
 
 
 def _read_changes(step: list[Change], state: int, reason: str) -> Iterator[RemovedItem]:
-    removed_nodes: set[Node] = set()
-    first_removals: dict[Node, ItemRemoved] = {}
-    for change in step:
-        if isinstance(change, ItemRemoved):
-            first_removals.setdefault(change.parent, change)
-        elif isinstance(change, SubtreeRemoved):
-            removed_nodes.update(change.nodes)
+    removed_nodes = {
+        node for change in step if isinstance(change, SubtreeRemoved) for node in change.nodes
+    }
+    first_removals = {
+        change.parent: change for change in reversed(step) if isinstance(change, ItemRemoved)
+    }
     for change in step:
         # An item inside something that the same step removed is not reported on its own.
         if isinstance(change, ItemRemoved) and change.parent not in removed_nodes:

@@ -247,8 +247,8 @@ def _format_removals(removals: tuple[Removal, ...]) -> list[str]:
         ]
         for row in rows
     ]
-    lines = ["  " + "  ".join(row).rstrip() for row in cells]
-    return [f"removed {len(removals)}, lowest first:", *lines] if removals else []
+    title = f"removed {len(removals)}, lowest first:"
+    return [title, *("  " + "  ".join(row).rstrip() for row in cells)] if removals else []
 
 
 _WIDTH = 100  # characters of a line of `explain`

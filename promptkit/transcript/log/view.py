@@ -94,7 +94,7 @@ def compile_tags(tags: tuple[str, ...], end: str) -> re.Pattern[str]:
     return re.compile(rf"<(?={_SPACE}/?{_SPACE}{spell_tags(tags)}{end})", re.IGNORECASE)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class ViewItem:
     """A message of a view and the entry that it comes from."""
 
@@ -102,12 +102,6 @@ class ViewItem:
     """The message as the model is shown it."""
     entry_id: str
     """The id of the entry."""
-    recorded: Message | None = None
-    """The message as it is stored, if it repeats earlier entries: with marks in place of its
-    quotes."""
-    unpruned: Message | None = None
-    """The message as it was before its text gave way to a placeholder, if it is a tool result that
-    was pruned. None if a program edited it."""
     kind: Literal["message", "summary", "replacement", "branch_summary", "custom_message"] = (
         "message"
     )
@@ -115,6 +109,12 @@ class ViewItem:
     model: str | None = attrs.field(default=None, eq=False)
     """The model that wrote the message. None: that is not known, and the model was not changed since.
     Empty: one that a later change of the model replaced."""
+    recorded: Message | None = None
+    """The message as it is stored, if it repeats earlier entries: with marks in place of its
+    quotes."""
+    unpruned: Message | None = None
+    """The message as it was before its text gave way to a placeholder, if it is a tool result that
+    was pruned. None if a program edited it."""
 
     def __repr__(self) -> str:
         return describe(
@@ -437,16 +437,21 @@ class _View:
             if message.role == "tool" and _prunes(edit) and entry.id not in self._rewritten:
                 unpruned = message
             message = attrs.evolve(message, content=edit.content)
-        is_reply = message.role == "assistant"
-        if is_reply and not message.content and not calls:
-            return None  # providers refuse a message without content
+        model, recorded = None, None
+        if message.role == "assistant":
+            if not (message.content or calls):
+                return None  # providers refuse a message without content
+            model = (own.model or self._model) if own else None
+        if own and own.quotes and edit is None:
+            recorded = own.message
+        # without keywords, which would take a third of the time: views are long
         return ViewItem(
-            message=message,
-            entry_id=entry.id,
-            recorded=own.message if own and own.quotes and edit is None else None,
-            unpruned=unpruned,
-            kind="message" if own else "custom_message",
-            model=own.model or self._model if own and is_reply else None,
+            message,
+            entry.id,
+            "message" if own else "custom_message",
+            model,
+            recorded,
+            unpruned,
         )
 
     def _add(self, items: Sequence[ViewItem]) -> None:

@@ -234,9 +234,15 @@ class ReadProblem:
 
 
 class InMemoryStore:
-    """Keep entries in memory. Several transcripts may share one store."""
+    """Keep entries in memory. Several transcripts may share one store.
 
-    def __init__(self, entries: Sequence[Entry] = ()) -> None:
+    Args:
+        entries: The entries at first.
+        address: The place that summaries name as the transcript's. None: they name none.
+    """
+
+    def __init__(self, entries: Sequence[Entry] = (), *, address: str | None = None) -> None:
+        self.address = address
         self._entries = list(entries)
 
     def __repr__(self) -> str:
@@ -263,11 +269,6 @@ class InMemoryStore:
             unread = [*takewhile(lambda entry: entry.id != expect, reversed(self._entries))]
             raise TranscriptConflictError(expect or "", unread[::-1])
         self._entries.extend(entries)
-
-    @property
-    def address(self) -> str | None:
-        """None: the entries are only in memory."""
-        return None
 
     @property
     def _last_id(self) -> str:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 import attrs
@@ -206,8 +206,9 @@ class TauBenchFormat(JsonFormat):
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages one by one."""
         listed = "item.traj.item.role" in read_head(source).json_paths
-        pattern = (None, "traj", None) if listed else ("traj", None)
-        return walk_members(source, [pattern], depth=int(listed))
+        return walk_members(
+            source, [(None, "traj", None) if listed else ("traj", None)], depth=int(listed)
+        )
 
     def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Keep a value in a custom entry. The task's id is the conversation's title."""
@@ -225,7 +226,7 @@ class SweAgentFormat(JsonFormat):
     """Read SWE-agent's trajectories."""
 
     name = SWE_AGENT
-    patterns = (HISTORY, STEPS)
+    patterns: Sequence[PathPattern] = (HISTORY, STEPS)
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file contains a history and a trajectory, or steps with an action and an observation."""
@@ -236,27 +237,23 @@ class SweAgentFormat(JsonFormat):
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, message by message; of a file without a history, step by step."""
-        has_history = "history.item" in read_head(source).json_paths or any(
+        if "history.item" not in read_head(source).json_paths and not any(
             member.pattern == HISTORY for member in walk_members(source, [HISTORY])
-        )
-        return super().read(source) if has_history else _StepFormat().read(source)
+        ):
+            self.patterns = (STEPS,)
+        return super().read(source)
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
-        """Read a message. A step, which repeats messages of the history, becomes a custom entry."""
-        return (
-            writer.add([CustomEntry(name=f"{SWE_AGENT}.step", data=member.value)])
-            if member.pattern == STEPS
-            else super().read_record(writer, member)
-        )
+        """Read a message, or a step.
 
-
-class _StepFormat(JsonFormat):
-    """Read trajectories that have no history."""
-
-    name = SWE_AGENT
-    patterns = (STEPS,)
-
-    def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
+        A step that repeats messages of the history becomes a custom entry.
+        """
+        if HISTORY in self.patterns:
+            return (
+                writer.add([CustomEntry(name=f"{SWE_AGENT}.step", data=member.value)])
+                if member.pattern == STEPS
+                else super().read_record(writer, member)
+            )
         said = [*_read_step(member.record)]
         extra = keep_fields(SWE_AGENT, omit_fields(member.record, {"response", "observation"}))
         return writer.add([*said, *extra], messages=len(said))
@@ -282,14 +279,17 @@ class MiniSweAgentFormat(JsonFormat):
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file names the format, has an agent's settings with messages, or has the suffix `.traj.json`."""
-        named = any(fact.startswith("trajectory_format=mini-swe-agent") for fact in head.json_paths)
-        settings = "messages.item.role" in head.json_paths and bool(
-            {"info.config", "info.mini_version", "info.exit_status"} & head.json_paths
+        return (
+            any(fact.startswith("trajectory_format=mini-swe-agent") for fact in head.json_paths)
+            or (
+                "messages.item.role" in head.json_paths
+                and bool({"info.config", "info.mini_version", "info.exit_status"} & head.json_paths)
+            )
+            or (
+                head.name.endswith(".traj.json")
+                and bool({"item.role", "messages.item.role"} & head.json_paths)
+            )
         )
-        listed = head.name.endswith(".traj.json") and bool(
-            {"item.role", "messages.item.role"} & head.json_paths
-        )
-        return named or settings or listed
 
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message, or an item of OpenAI's Responses API."""
@@ -335,28 +335,27 @@ def _read_responses_item(record: JsonObject) -> list[EntryPayload]:
 
     Empty for any other record.
     """
-    if record.get("type") == "function_call_output":
-        text, call = as_text(record.get("output")), as_text(record.get("call_id"))
-        if text is None or call is None:
+    match record:
+        case {"type": "function_call_output", "output": str(text), "call_id": str(call)}:
+            return [
+                MessageEntry(
+                    message=Message(role="tool", tool_call_id=call, content=(text,) if text else ())
+                ),
+                *keep_fields(MINI_SWE_AGENT, omit_fields(record, {"type", "output", "call_id"})),
+            ]
+        case {"object": "response", "output": list()} if (
+            record.get("type") != "function_call_output"
+        ):
+            return [
+                MessageEntry(
+                    message=_read_reply(as_objects(record.get("output"))),
+                    usage=usage_from_openai(record.get("usage")),
+                    model=as_text(record.get("model")),
+                ),
+                *keep_fields(MINI_SWE_AGENT, omit_fields(record, {"object", "output", "model"})),
+            ]
+        case _:
             return []
-        payloads: list[EntryPayload] = [
-            MessageEntry(
-                message=Message(role="tool", tool_call_id=call, content=(text,) if text else ())
-            )
-        ]
-        extra = omit_fields(record, {"type", "output", "call_id"})
-    elif record.get("object") == "response" and isinstance(record.get("output"), list):
-        payloads = [
-            MessageEntry(
-                message=_read_reply(as_objects(record.get("output"))),
-                usage=usage_from_openai(record.get("usage")),
-                model=as_text(record.get("model")),
-            )
-        ]
-        extra = omit_fields(record, {"object", "output", "model"})
-    else:
-        return []
-    return [*payloads, *keep_fields(MINI_SWE_AGENT, extra)]
 
 
 def _read_reply(items: list[JsonObject]) -> Message:
@@ -387,13 +386,13 @@ OPENHANDS = "openhands"
 MESSAGES, EVENT = ("messages", None), (None,)
 """The paths of the messages of a completion log, and of events."""
 
-EVENTS = (
+EVENTS = {
     "item.action",
     "item.observation",
     "history.item.action",
     "history.item.observation",
     "history.item.item.action",
-)
+}
 SOURCES = {"item.source", "history.item.source", "history.item.item.source"}
 INTERNAL_ACTIONS = {"null", "change_agent_state", "recall", "condensation", "condensation_request"}
 """Actions that are no tool calls of the model."""
@@ -406,15 +405,14 @@ class OpenHandsFormat(JsonFormat):
 
     def matches(self, head: FileHead) -> bool:
         """Return whether the file has messages, a response and the request's arguments, or events with an action or an observation."""
-        logged = (
-            "messages.item.role" in head.json_paths
-            and "response" in head.json_paths
+        return (
+            {"messages.item.role", "response"} <= head.json_paths
             and bool({"kwargs", "args", "cost"} & head.json_paths)
+        ) or (
+            bool(EVENTS & head.json_paths)
+            and bool(SOURCES & head.json_paths)
+            and "trajectory" not in head.json_paths
         )
-        acted = (
-            any(fact in head.json_paths for fact in EVENTS) and "trajectory" not in head.json_paths
-        )
-        return logged or (acted and bool(SOURCES & head.json_paths))
 
     def find_members(self, source: RecordingSource) -> Iterator[JsonMember]:
         """Yield the values of a file, messages and events one by one."""

@@ -128,8 +128,12 @@ class ClaudeCodeFormat(LineFormat):
         title = as_text(record.get("summary"))
         if record.get("type") == "summary" and leaf in self._tree.places and title:
             conversation, _ = self._tree.places[leaf]
-            label = Label(target=self._tree.entry_of(leaf), label=title)
-            self._tree.add(conversation, label, conversation.end, f"line-{self.number}")
+            self._tree.add(
+                conversation,
+                Label(target=self._tree.entry_of(leaf), label=title),
+                conversation.end,
+                f"line-{self.number}",
+            )
         else:
             if record.get("type") == "queue-operation":
                 self._read_queue_operation(record)
@@ -149,15 +153,15 @@ class ClaudeCodeFormat(LineFormat):
         elif operation in ("dequeue", "remove") and self._queue:
             taken = self._queue.pop(self._queue.index(content) if content in self._queue else 0)
             main = self._tree.main
-            is_shown = (
+            if (
                 operation == "remove"
                 and main is not None
                 and main.answer is not None
                 and not str(taken).startswith("/")
-            )
-            if is_shown and (
-                payload := read_queued_command(
-                    taken, is_prompt=not str(taken).startswith("<task-notification>")
+                and (
+                    payload := read_queued_command(
+                        taken, is_prompt=not str(taken).startswith("<task-notification>")
+                    )
                 )
             ):
                 self._taken.append(taken)
@@ -232,11 +236,10 @@ class ClaudeCodeFormat(LineFormat):
             return None
         tail = self._tree.flush(conversation)
         if parent_uuid is not None:
-            place = f"after {tail!r}" if tail else "at the beginning"
             self.batch.relocated.append(
                 ReadProblem(
                     line=self.number,
-                    detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {place}.",
+                    detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {f'after {tail!r}' if tail else 'at the beginning'}.",
                 )
             )
         return tail
@@ -361,12 +364,13 @@ class ClaudeCodeFormat(LineFormat):
             [(shown, uuid), (entry, f"{uuid}-fields")] if shown else [(entry, uuid)]
         )
         answer = conversation.answer
-        follows_answer = answer and self._find_parent(record) == (conversation, answer)
         self._tree.place(
             uuid,
             conversation,
             payloads,
-            answer if follows_answer else self._parent_id(record, conversation, may_be_root=False),
+            answer
+            if answer and self._find_parent(record) == (conversation, answer)
+            else self._parent_id(record, conversation, may_be_root=False),
         )
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
@@ -645,8 +649,9 @@ class SessionTree:
         pending, conversation.pending = conversation.pending, None
         if pending is None or not isinstance(checkpoint := pending.payload, Checkpoint):
             return None
-        written = attrs.evolve(checkpoint, summary=summary)
-        return self._emit(conversation, attrs.evolve(pending, payload=written))
+        return self._emit(
+            conversation, attrs.evolve(pending, payload=attrs.evolve(checkpoint, summary=summary))
+        )
 
     def finish(self, conversations: list[RecordedConversation]) -> None:
         """Write all that is held.
@@ -684,8 +689,7 @@ class ConversationIndex:
         """Sessions that have begun. A session that continues another one is a part of that one."""
 
     def __iter__(self) -> Iterator[RecordedConversation]:
-        yield from self._sessions.values()
-        yield from self._subagents.values()
+        return iter([*self._sessions.values(), *self._subagents.values()])
 
     def first(self) -> RecordedConversation:
         """Return the conversation for lines before those of any session."""

@@ -129,10 +129,6 @@ class CodexFormat(LineFormat):
                 name = as_text(record.get("type")) or "unknown"
                 self.keep(CustomEntry(name=f"{NAME}.{name}", data=record))
 
-    def finish(self) -> None:
-        """Write the answer that was held to the end."""
-        self._write_answer()
-
     def _read_item(self, item: JsonObject) -> None:
         """Read an item of the conversation."""
         kind = as_text(item.get("type")) or "unknown"
@@ -195,10 +191,11 @@ class CodexFormat(LineFormat):
             self.batch.entries += self.chain.add(payload, time=self._time)
 
     def _write(self, payload: EntryPayload) -> None:
-        self._write_answer()
+        self.finish()
         self.batch.entries += self.chain.add(payload, time=self._time)
 
-    def _write_answer(self) -> None:
+    def finish(self) -> None:
+        """Write the answer that is held."""
         answer, self._answer = self._answer, None
         if answer:
             reply = MessageEntry(

@@ -131,11 +131,10 @@ class PiFormat(LineFormat):
         if isinstance(parent_id, str) and parent_id in self._by_line_id:
             return self._by_line_id[parent_id][1]
         if parent_id is not None:
-            place = f"after {self.chain.tail!r}" if self.chain.tail else "at the beginning"
             self.batch.relocated.append(
                 ReadProblem(
                     line=self.number,
-                    detail=f"its parent {parent_id!r} is not before it; it was placed {place}.",
+                    detail=f"its parent {parent_id!r} is not before it; it was placed {f'after {self.chain.tail!r}' if self.chain.tail else 'at the beginning'}.",
                 )
             )
         return self.chain.tail
@@ -157,8 +156,9 @@ class PiFormat(LineFormat):
                 yield from _read_message(message)
             case "compaction" if summary is not None and _find_problem(record) is None:
                 yield self._read_checkpoint(record, summary)
-                known = {"summary", "tokensBefore", "firstKeptEntryId"}
-                yield from keep_fields(NAME, omit_fields(extra, known))
+                yield from keep_fields(
+                    NAME, omit_fields(extra, {"summary", "tokensBefore", "firstKeptEntryId"})
+                )
             case "custom_message":
                 yield from _read_custom_message(record, omit_fields(extra, {"content"}))
             case "branch_summary" if target and summary is not None:
@@ -228,14 +228,18 @@ def _read_message(message: JsonObject) -> list[EntryPayload]:
         case "assistant":
             return _read_reply(message, extra)
         case "toolResult":
-            result = Message(
-                role="tool",
-                content=tuple(_read_parts(content)),
-                tool_call_id=as_text(message.get("toolCallId")) or "",
-                name=as_text(message.get("toolName")),
-            )
             return [
-                MessageEntry(message=mark_error(result, failed=message.get("isError") is True)),
+                MessageEntry(
+                    message=mark_error(
+                        Message(
+                            role="tool",
+                            content=tuple(_read_parts(content)),
+                            tool_call_id=as_text(message.get("toolCallId")) or "",
+                            name=as_text(message.get("toolName")),
+                        ),
+                        failed=message.get("isError") is True,
+                    )
+                ),
                 *keep_fields(NAME, omit_fields(extra, {"toolCallId", "toolName"})),
             ]
         case "custom" | "hookMessage":
@@ -262,7 +266,6 @@ def _read_custom_message(message: JsonObject, extra: JsonObject) -> list[EntryPa
 
 
 def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayload]:
-    api = as_text(message.get("api")) or "unknown"
     calls = [
         block for block in as_objects(message.get("content")) if block.get("type") == "toolCall"
     ]
@@ -275,7 +278,9 @@ def _read_reply(message: JsonObject, extra: dict[str, Json]) -> list[EntryPayloa
         MessageEntry(
             message=Message(
                 role="assistant",
-                content=tuple(_read_parts(message.get("content"), api)),
+                content=tuple(
+                    _read_parts(message.get("content"), as_text(message.get("api")) or "unknown")
+                ),
                 tool_calls=tuple(
                     ToolCall(
                         id=as_text(call.get("id")) or "",

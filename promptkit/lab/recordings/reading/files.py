@@ -86,9 +86,6 @@ class RecordingSource:
         self.path = path
         self.name = name
         self.size = size
-        self.has_long_number: bool | None = None
-        """Whether the file contains more digits in a row than Python converts to a number; None if
-        it was not searched yet."""
 
     @property
     def position(self) -> int:
@@ -111,6 +108,20 @@ class RecordingSource:
         self._raw.seek(0)
         return self._raw.read(len(GZIP_MAGIC)) == GZIP_MAGIC
 
+    @cached_property
+    def has_long_number(self) -> bool:
+        """Whether the file contains more digits in a row than Python converts to a number."""
+        if not (limit := sys.get_int_max_str_digits()):
+            return False
+        file, long_number, before = self.open(), b"0" * limit, b""
+        with suppress(TranscriptFormatError):  # the parser will report it
+            while chunk := file.read(SEARCH_CHUNK_BYTES):
+                searched = before + chunk.translate(_DIGITS)
+                if long_number in searched:
+                    return True
+                before = searched[-limit:]
+        return False
+
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, numbered from 1.
 
@@ -126,23 +137,8 @@ class RecordingSource:
         )
 
 
-class Readable(Protocol):
-    """The content of a recording.
-
-    Its methods raise TranscriptFormatError if compressed data is damaged or cut short.
-    """
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return some bytes; none at the end."""
-        ...
-
-    def readline(self, size: int = -1, /) -> bytes:
-        """Return a line with its end, or `size` bytes of it; none at the end."""
-        ...
-
-
 class _GzipReader:
-    """The content of a compressed file."""
+    """The content of a compressed file. TranscriptFormatError is raised if it is damaged or cut short."""
 
     def __init__(self, raw: BinaryIO, path: str) -> None:
         self._file = read_gzip(raw)
@@ -165,6 +161,9 @@ class _GzipReader:
                 f"the compressed data is damaged or cut short: {error}", file=self._path
             ) from error
 
+
+Readable: TypeAlias = BinaryIO | _GzipReader
+"""The content of a recording."""
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 """The path of a value: the index of the JSON text in the file, then the keys and list indices that
@@ -258,19 +257,25 @@ def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
     """
     with _translate_errors(source):
         events = ijson.sendable_list()
-        parser = _create_parser(source, events)
+        # The fast parser crashes on a run of digits that is longer than Python's limit.
+        create_parser = (
+            ijson.get_backend("python").basic_parse_coro
+            if source.has_long_number
+            else ijson.basic_parse_coro
+        )
+        parser = create_parser(events, multiple_values=True)
         reader = _Utf8Reader(source.open())
         size, waiting = CHUNK_BYTES, 0
         while chunk := reader.read(size):
-            failure = _send(parser, chunk)
-            size, waiting = (
-                (CHUNK_BYTES, 0)
-                if events
-                else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
-            )
-            yield from _take(events)
-            if failure is not None:
-                raise failure
+            try:
+                parser.send(chunk)
+            finally:  # after an error, too: the events before it
+                size, waiting = (
+                    (CHUNK_BYTES, 0)
+                    if events
+                    else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
+                )
+                yield from _take(events)
             if waiting > MAX_LINE_BYTES:
                 raise TranscriptFormatError(
                     f"one value has more than {MAX_LINE_BYTES:,} bytes.", file=source.path
@@ -279,48 +284,11 @@ def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
         yield from _take(events)
 
 
-def _send(parser: ijson.Parser, chunk: bytes) -> Exception | None:
-    """Give the parser a chunk.
-
-    Returns its error, which is raised when the events before it were taken.
-    """
-    try:
-        parser.send(chunk)
-    except (ijson.JSONError, ValueError) as error:
-        return error
-    return None
-
-
 def _take(events: list[ijson.Event]) -> Iterator[tuple[str, Json]]:
     """Yield the events so far, and forget them."""
     for event, value in events:
         yield event, parse_number(value) if isinstance(value, Decimal) else value
     del events[:]
-
-
-def _create_parser(source: RecordingSource, events: list[ijson.Event]) -> ijson.Parser:
-    """Create the fast parser, or the pure Python one if a run of digits is longer than Python's limit: the fast one crashes on it."""
-    if source.has_long_number is None:
-        source.has_long_number = _has_long_number(source.open())
-    create = (
-        ijson.get_backend("python").basic_parse_coro
-        if source.has_long_number
-        else ijson.basic_parse_coro
-    )
-    return create(events, multiple_values=True)
-
-
-def _has_long_number(file: Readable) -> bool:
-    if not (limit := sys.get_int_max_str_digits()):
-        return False
-    long_number, before = b"0" * limit, b""
-    with suppress(TranscriptFormatError):  # the parser will report it
-        while chunk := file.read(SEARCH_CHUNK_BYTES):
-            searched = before + chunk.translate(_DIGITS)
-            if long_number in searched:
-                return True
-            before = searched[-limit:]
-    return False
 
 
 @contextmanager
@@ -555,14 +523,13 @@ class JsonFormat:
         writer = ConversationWriter(self.name)
         for member in self.find_members(source):
             writer.switch(member.conversation)
-            if member.pattern is None:
-                yield self.keep(writer, member)
-            else:
-                yield (
-                    self.read_record(writer, member)
-                    if isinstance(member.value, Mapping)
-                    else writer.keep_unreadable(member)
-                )
+            yield (
+                self.keep(writer, member)
+                if member.pattern is None
+                else self.read_record(writer, member)
+                if isinstance(member.value, Mapping)
+                else writer.keep_unreadable(member)
+            )
 
     def keep(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Keep a value next to the messages, by default in a custom entry."""

@@ -93,10 +93,8 @@ def list_remote(url: str, matches: Callable[[str], object]) -> Iterator[str]:
     root = url.rstrip("/")
     if scheme == _HUB:
         with _hub_errors(root) as (files, path):
-            for found in files.find(path):
-                name = found.removeprefix(path).strip("/")
-                if matches(name):
-                    yield f"{root}/{name}"
+            names = (found.removeprefix(path).strip("/") for found in files.find(path))
+            yield from (f"{root}/{name}" for name in names if matches(name))
         return
     bucket = open_bucket(root)
     with object_errors(root, "listed"):

@@ -112,27 +112,26 @@ def dump_json(value: Json) -> str:
     return _ENCODER.encode(value)
 
 
-def parse_json(text: bytes) -> Json:
-    """Parse a JSON text.
+def parse_object(line: bytes) -> JsonObject | str:
+    """Parse the JSON object of a line. Returns what is wrong, in words, if there is none.
 
     NaN and numbers beyond the range of doubles become strings, because they cannot be written as
-    JSON.
-
-    Invalid UTF-8 becomes replacement characters. Raises ValueError, with the reason, for text that
-    is not JSON or is nested too deeply.
+    JSON. Invalid UTF-8 becomes replacement characters.
     """
     # The reasons are stored in transcripts, beside the line, so that they must not change.
-    if text.startswith(codecs.BOM_UTF8):
-        raise ValueError("no JSON: Unexpected UTF-8 BOM (decode using utf-8-sig) at column 1")
+    if line.startswith(codecs.BOM_UTF8):
+        return "no JSON: Unexpected UTF-8 BOM (decode using utf-8-sig) at column 1."
     try:
-        value: Json = _TOLERANT_DECODER.decode(text.decode("utf-8", errors="replace"))
+        value: Json = _TOLERANT_DECODER.decode(line.decode("utf-8", errors="replace"))
     except json.JSONDecodeError as error:
-        raise ValueError(f"no JSON: {error.msg} at column {error.colno:,}") from error
+        return f"no JSON: {error.msg} at column {error.colno:,}."
+    except ValueError as error:  # of a number with more digits than Python converts
+        return f"{error}."
     except RecursionError:
-        raise ValueError("nested too deeply") from None
-    if text.count(b"[") + text.count(b"{") > MAX_DEPTH and is_too_deep(value):
-        raise ValueError("nested too deeply")
-    return value
+        return "nested too deeply."
+    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and is_too_deep(value):
+        return "nested too deeply."
+    return value if isinstance(value, dict) else "no JSON object."
 
 
 def parse_number(digits: str | Decimal) -> float | str:
@@ -159,15 +158,6 @@ def is_too_deep(value: Json) -> bool:
         if not level:
             return False
     return True
-
-
-def parse_object(line: bytes) -> JsonObject | str:
-    """Parse the JSON object of a line. Returns what is wrong, in words, if there is none."""
-    try:
-        value = parse_json(line)
-    except ValueError as error:
-        return f"{error}."
-    return value if isinstance(value, dict) else "no JSON object."
 
 
 def split_objects(line: bytes) -> list[bytes]:
@@ -296,13 +286,14 @@ def _find_tool_call_id(record: JsonObject) -> str:
 def _read_tool_calls(record: JsonObject) -> Iterator[ToolCall]:
     for call in as_objects(record.get("tool_calls")):
         function, custom = as_object(call.get("function")), as_object(call.get("custom"))
-        arguments = (
-            {"input": custom.get("input")} if custom and not function else function.get("arguments")
-        )
         yield ToolCall(
             id=as_text(call.get("id")) or "",
             name=as_text(function.get("name")) or as_text(custom.get("name")) or "",
-            arguments=dump_arguments(arguments),
+            arguments=dump_arguments(
+                {"input": custom.get("input")}
+                if custom and not function
+                else function.get("arguments")
+            ),
         )
     if function := as_object(record.get("function_call")):
         name = as_text(function.get("name")) or ""

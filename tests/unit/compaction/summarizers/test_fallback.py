@@ -20,8 +20,8 @@ from promptkit.compaction.summarizers.model_summarizers import (
     ChunkedSummarizer,
     FullSummarizer,
     SimpleSummarizer,
+    SplitTurnSummarizer,
 )
-from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
 from promptkit.errors import (
     EmptyReplyError,
     ModelRequestError,

@@ -13,7 +13,7 @@ from promptkit.compaction.planning.plan import LastRequest, Summary, SummaryTask
 from promptkit.compaction.planning.selection import KeepRecentTokens, select
 from promptkit.compaction.run.compactor import Compactor
 from promptkit.compaction.summarizers.fallback import FallbackSummarizer
-from promptkit.compaction.summarizers.split_turn import SplitTurnSummarizer
+from promptkit.compaction.summarizers.model_summarizers import SplitTurnSummarizer
 from promptkit.errors import SummaryError
 from promptkit.messages import Usage
 from promptkit.testing import WordTokenizer

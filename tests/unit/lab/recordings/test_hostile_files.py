@@ -23,13 +23,15 @@ def test_one_long_text_is_given_to_the_parser_in_few_pieces_since_each_makes_it_
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"x": "a" * 16_000_000}), encoding="utf-8")
     pieces: list[int] = []
-    send: Callable[[object, bytes], Exception | None] = vars(files)["_send"]
+    reader = vars(files)["_Utf8Reader"]
+    read: Callable[[object, int], bytes] = reader.read
 
-    def count(parser: object, chunk: bytes) -> Exception | None:
+    def count(self: object, size: int) -> bytes:
+        chunk = read(self, size)
         pieces.append(len(chunk))
-        return send(parser, chunk)
+        return chunk
 
-    monkeypatch.setattr(files, "_send", count)
+    monkeypatch.setattr(reader, "read", count)
     with pytest.raises(TranscriptFormatError, match="no known format"):
         list(read_recording(path))
     assert sum(pieces) >= 16_000_000

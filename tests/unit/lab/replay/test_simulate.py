@@ -145,7 +145,7 @@ def test_requests_are_those_of_a_session(
         ) as model:
             session = AgentSession(
                 model=model,
-                transcript=Transcript(_NamedStore()),
+                transcript=Transcript(InMemoryStore(address=TRANSCRIPT_PATH)),
                 tools=[Tool(definition=definition, run=run)],
                 budget=ContextBudget.for_model(
                     "gpt-5", tokenizer=tokenizer, tools=[definition], window=WINDOW
@@ -397,14 +397,6 @@ def test_an_empty_recording_has_no_requests() -> None:
             .totals.requests
             == 0
         )
-
-
-class _NamedStore(InMemoryStore):
-    """A store in memory that names a file, as that of a replay."""
-
-    @property
-    def address(self) -> str | None:
-        return TRANSCRIPT_PATH
 
 
 class _Draws:

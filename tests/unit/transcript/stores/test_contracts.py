@@ -10,7 +10,7 @@ import pytest
 
 from promptkit.errors import TranscriptError
 from promptkit.testing import StoreContract
-from promptkit.transcript import InMemoryStore, JsonlStore, LoadedEntries
+from promptkit.transcript import InMemoryStore, JsonlStore, LoadedEntries, Transcript
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +32,11 @@ class TestInMemoryStore(StoreContract):
     def open_store(self) -> Callable[[], TranscriptStore]:
         store = InMemoryStore()
         return lambda: store
+
+
+def test_a_store_in_memory_has_the_address_that_it_is_given() -> None:
+    assert InMemoryStore().address is None
+    assert Transcript(InMemoryStore(address="talk.jsonl")).store.address == "talk.jsonl"
 
 
 class Forgetful(InMemoryStore):
