@@ -194,6 +194,7 @@ _INCOMPLETE: Mapping[str, Finish] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
 }
+
 INPUT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "reasoning": ("type", "id", "summary", "content", "encrypted_content"),
     "compaction": ("type", "id", "encrypted_content"),
