@@ -73,7 +73,7 @@ def _count_definitions(
     return Count(
         around.tokens
         + count_tool_choice(
-            request.get("tool_choice", request.get("function_call")), tokenizer.count
+            request.get("tool_choice") or request.get("function_call"), tokenizer.count
         ),
         around.exact and not older,
     )
