@@ -134,7 +134,7 @@ def messages_from_anthropic(
         blocks: Json = (
             system
             if isinstance(system, str)
-            else [record for _, record in read_records(system, "system")]
+            else list(read_records(system, "system"))
         )
         read.append(
             Message(
@@ -142,8 +142,8 @@ def messages_from_anthropic(
                 content=read_content(blocks, "anthropic", "system", attachments=False),
             )
         )
-    for where, record in read_records(messages, "messages"):
-        read += _read_turn(where, record)
+    for at, record in enumerate(read_records(messages, "messages")):
+        read += _read_turn(f"messages[{at}]", record)
     return read
 
 
