@@ -334,6 +334,7 @@ _ROLES: Mapping[str, Role] = {
     "tool": "tool",
 }
 _PART_CLASSES = frozenset({str, ImagePart, DocumentPart, OpaquePart, CacheBreakpointPart})
+_CALL_CLASSES = frozenset({ToolCall})
 
 
 @attrs.frozen(kw_only=True, init=False)
@@ -501,21 +502,19 @@ def as_wire_object(value: object) -> Mapping[str, Json] | None:
 
 def _is_plain_content(content: Iterable[object] | None) -> TypeGuard[tuple[Part, ...]]:
     """Return whether content needs no conversion, as that of promptkit's own messages, of which replays make very many."""
-    if content is None or type(content) is not _TUPLE:
-        return False
-    for part in content:
-        if type(part) not in _PART_CLASSES:
-            return False
-    return True
+    return (
+        content is not None
+        and type(content) is _TUPLE
+        and _PART_CLASSES.issuperset(map(type, content))
+    )
 
 
 def _are_plain_calls(calls: Iterable[object] | None) -> TypeGuard[tuple[ToolCall, ...]]:
-    if calls is None or type(calls) is not _TUPLE:
-        return False
-    for call in calls:
-        if type(call) is not ToolCall:
-            return False
-    return True
+    return (
+        calls is not None
+        and type(calls) is _TUPLE
+        and (not calls or _CALL_CLASSES.issuperset(map(type, calls)))  # most messages have none
+    )
 
 
 def _is_list(values: object) -> TypeGuard[Iterable[object]]:

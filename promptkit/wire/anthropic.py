@@ -131,11 +131,7 @@ def messages_from_anthropic(
     """
     read: list[Message] = []
     if system is not None:
-        blocks: Json = (
-            system
-            if isinstance(system, str)
-            else list(read_records(system, "system"))
-        )
+        blocks: Json = system if isinstance(system, str) else list(read_records(system, "system"))
         read.append(
             Message(
                 role="system",
