@@ -415,7 +415,11 @@ class CountCache:
 
     def put(self, text: str, tokens: int) -> None:
         """Cache a count. A text larger than half of the cache is not cached."""
-        if self._make_room(text.__sizeof__() + _ENTRY):
+        size = text.__sizeof__() + _ENTRY
+        if size <= self._room and size <= self._max_text:  # as nearly always
+            self._room -= size
+            self.counts[text] = tokens
+        elif self._make_room(size):
             self.counts[text] = tokens
 
     def put_all(self, counts: Mapping[str, int]) -> None:
