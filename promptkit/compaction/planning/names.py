@@ -138,6 +138,7 @@ def _iter_arguments(call: ToolCall) -> Iterator[tuple[str, str]]:
         name, value = left.pop()
         if isinstance(value, str):
             yield name, value
+            continue
         left.extend(as_mapping(value).items() or ((name, each) for each in as_sequence(value)))
 
 
