@@ -242,7 +242,7 @@ class InMemoryStore:
     """
 
     def __init__(self, entries: Sequence[Entry] = (), *, address: str | None = None) -> None:
-        self.address = address
+        self._address = address
         self._entries = list(entries)
 
     def __repr__(self) -> str:
@@ -269,6 +269,11 @@ class InMemoryStore:
             unread = [*takewhile(lambda entry: entry.id != expect, reversed(self._entries))]
             raise TranscriptConflictError(expect or "", unread[::-1])
         self._entries.extend(entries)
+
+    @property
+    def address(self) -> str | None:
+        """The place that summaries name as the transcript's."""
+        return self._address
 
     @property
     def _last_id(self) -> str:

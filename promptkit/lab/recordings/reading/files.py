@@ -269,13 +269,15 @@ def _parse_events(source: RecordingSource) -> Iterator[tuple[str, Json]]:
         while chunk := reader.read(size):
             try:
                 parser.send(chunk)
-            finally:  # after an error, too: the events before it
-                size, waiting = (
-                    (CHUNK_BYTES, 0)
-                    if events
-                    else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
-                )
+            except (ijson.JSONError, ValueError):
                 yield from _take(events)
+                raise
+            size, waiting = (
+                (CHUNK_BYTES, 0)
+                if events
+                else (min(2 * size, MAX_CHUNK_BYTES), waiting + len(chunk))
+            )
+            yield from _take(events)
             if waiting > MAX_LINE_BYTES:
                 raise TranscriptFormatError(
                     f"one value has more than {MAX_LINE_BYTES:,} bytes.", file=source.path

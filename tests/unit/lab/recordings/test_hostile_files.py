@@ -6,6 +6,7 @@ import gzip
 import json
 from typing import TYPE_CHECKING
 
+import ijson
 import pytest
 
 from promptkit.errors import TranscriptError, TranscriptFormatError
@@ -36,6 +37,26 @@ def test_one_long_text_is_given_to_the_parser_in_few_pieces_since_each_makes_it_
         list(read_recording(path))
     assert sum(pieces) >= 16_000_000
     assert len(pieces) < 12  # 64 KB, 128 KB, and so on
+
+
+def test_an_interrupt_while_a_file_is_parsed_is_not_held_back_by_what_was_parsed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.json"
+    path.write_text('{"history": [{"role": "user", "content": "Hello"}]}', encoding="utf-8")
+    create = ijson.basic_parse_coro
+
+    class Interrupted:
+        def __init__(self, events: list[ijson.Event], *, multiple_values: bool) -> None:
+            self.parser = create(events, multiple_values=multiple_values)
+
+        def send(self, chunk: bytes) -> None:
+            self.parser.send(chunk)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ijson, "basic_parse_coro", Interrupted)
+    with files.open_source(path) as source, pytest.raises(KeyboardInterrupt):
+        next(files.walk_members(source, [("history", None)]))
 
 
 def test_a_small_file_that_unpacks_to_a_large_one_is_refused(tmp_path: Path) -> None:

@@ -39,6 +39,18 @@ def test_a_store_in_memory_has_the_address_that_it_is_given() -> None:
     assert Transcript(InMemoryStore(address="talk.jsonl")).store.address == "talk.jsonl"
 
 
+class Named(InMemoryStore):
+    """Names its place itself."""
+
+    @property
+    def address(self) -> str:
+        return "talk.jsonl"
+
+
+def test_a_subclass_of_a_store_in_memory_may_compute_its_address() -> None:
+    assert Transcript(Named()).store.address == "talk.jsonl"
+
+
 class Forgetful(InMemoryStore):
     """Keeps one entry of a batch."""
 
