@@ -397,7 +397,8 @@ def _rebuild(original: BaseMessage, shortened: Message) -> BaseMessage:
 
 def _show(request: Request, issued: IssuedRequest) -> Request:
     """Return the request with the messages that a window shows."""
-    return request.override(messages=_write_all(issued.show(_rebuild)))
+    shown = issued.show(_rebuild)
+    return request.override(messages=_write_all(shown))
 
 
 def _find_thread() -> str:

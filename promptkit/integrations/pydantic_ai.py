@@ -211,10 +211,8 @@ class Compaction(AbstractCapability[Any]):  # Any: the program's dependencies
         self._issued[ctx.run_id or ""] = issued
         if len(self._issued) > self._max_issued:  # of runs that were cancelled
             self._issued.popitem(last=False)
-        return replace(
-            request_context,
-            messages=_join(request_context.messages, issued.show(_rebuild)),
-        )
+        shown = issued.show(_rebuild)
+        return replace(request_context, messages=_join(request_context.messages, shown))
 
     async def after_model_request(
         self,

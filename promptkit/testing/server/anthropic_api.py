@@ -439,18 +439,16 @@ def convert_error(answer: HttpAnswer, number: int) -> HttpAnswer:
     if set(error) != {"message", "type", "param", "code"}:
         return answer
     details = {} if error["code"] is None else {"details": {"error_code": error["code"]}}
-    return attrs.evolve(
-        answer,
-        body={
-            "type": "error",
-            "error": {
-                "type": _ERROR_TYPES.get(answer.status, "api_error"),
-                "message": error["message"],
-                **details,
-            },
-            "request_id": f"req_{number}",
+    body: JsonObject = {
+        "type": "error",
+        "error": {
+            "type": _ERROR_TYPES.get(answer.status, "api_error"),
+            "message": error["message"],
+            **details,
         },
-    )
+        "request_id": f"req_{number}",
+    }
+    return attrs.evolve(answer, body=body)
 
 
 def encode_message(reply: ServerReply, checked: CheckedMessages) -> JsonObject:
