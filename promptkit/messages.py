@@ -72,7 +72,7 @@ def _is_whole(value: object) -> bool:
 
 
 def _check_text(instance: object, attribute: attrs.Attribute[str], value: str) -> None:
-    if not is_instance(value, str):
+    if not (type(value) is str or is_instance(value, str)):
         _refuse_field(instance, attribute.name, "a string", value)
 
 
@@ -189,6 +189,7 @@ def _read_json(value: Json) -> Json:
 
 
 _DICT: type = dict  # without its type arguments, which pyright would call unknown
+_TUPLE: type = tuple
 _TEXTS = frozenset({str})
 _SCALARS = frozenset({str, int, bool, type(None)})
 JsonContainer: TypeAlias = "Mapping[object, object] | list[object] | tuple[object, ...]"
@@ -392,21 +393,21 @@ class Message:
                 f"role must be 'system', 'developer', 'user', 'assistant' or 'tool', not {role!r:.80}."
             )
         parts = content if _is_plain_content(content) else _read_content(content)
-        calls: tuple[ToolCall, ...] = ()
-        if tool_calls != ():  # most messages have none
-            calls = tool_calls if _are_plain_calls(tool_calls) else _read_tool_calls(tool_calls)
+        calls = tool_calls if _are_plain_calls(tool_calls) else _read_tool_calls(tool_calls)
         if role == "developer":
             parts = (_DEVELOPER, *parts)
-        if not (name is None or is_instance(name, str)):
+        # most values are of the class itself, and a look at it takes less time than a call
+        if not (name is None or type(name) is str or is_instance(name, str)):
             _refuse_field(self, "name", "a string or None", name)
-        if not (tool_call_id is None or is_instance(tool_call_id, str)):
+        if not (
+            tool_call_id is None or type(tool_call_id) is str or is_instance(tool_call_id, str)
+        ):
             _refuse_field(self, "tool_call_id", "a string or None", tool_call_id)
-        set_field = object.__setattr__  # as in every __init__ that attrs writes for a frozen class
-        set_field(self, "role", known)
-        set_field(self, "content", parts)
-        set_field(self, "name", name)
-        set_field(self, "tool_calls", calls)
-        set_field(self, "tool_call_id", tool_call_id)
+        _set_role(self, known)
+        _set_content(self, parts)
+        _set_name(self, name)
+        _set_tool_calls(self, calls)
+        _set_tool_call_id(self, tool_call_id)
 
     @property
     def text(self) -> str:
@@ -415,6 +416,19 @@ class Message:
         if len(content) == 1 and isinstance(content[0], str):
             return content[0]
         return "".join(part for part in content if isinstance(part, str))
+
+
+def _find_setter(field: str) -> Callable[[Message, object], None]:
+    setter: Callable[[Message, object], None] = vars(Message)[field].__set__
+    return setter
+
+
+# The setters of the slots, which a frozen class has, too. `object.__setattr__` takes twice as long.
+_set_role = _find_setter("role")
+_set_content = _find_setter("content")
+_set_name = _find_setter("name")
+_set_tool_calls = _find_setter("tool_calls")
+_set_tool_call_id = _find_setter("tool_call_id")
 
 
 @attrs.frozen(kw_only=True)
@@ -489,17 +503,17 @@ def as_wire_object(value: object) -> Mapping[str, Json] | None:
 def _is_plain_content(content: Iterable[object] | None) -> TypeGuard[tuple[Part, ...]]:
     """Return whether content needs no conversion, as that of promptkit's own messages, of which replays make very many."""
     return (
-        isinstance(content, tuple)
+        content is not None
+        and type(content) is _TUPLE
         and _PART_CLASSES.issuperset(map(type, content))
-        and type(content) is tuple
     )
 
 
 def _are_plain_calls(calls: Iterable[object] | None) -> TypeGuard[tuple[ToolCall, ...]]:
     return (
-        isinstance(calls, tuple)
-        and _CALL_CLASSES.issuperset(map(type, calls))
-        and type(calls) is tuple
+        calls is not None
+        and type(calls) is _TUPLE
+        and (not calls or _CALL_CLASSES.issuperset(map(type, calls)))  # most messages have none
     )
 
 
@@ -554,18 +568,20 @@ def read_tool_call(call: object) -> ToolCall:
         InvalidArgumentError: It is none of these.
     """
     record = as_wire_object(call) or {}
-    kind, function = record.get("type"), as_wire_object(record.get("function"))
-    custom = as_wire_object(record.get("custom"))
-    call_id, name, arguments = record.get("id"), record.get("name"), record.get("input")
-    if function is not None:
-        name, arguments = function.get("name"), function.get("arguments")
-    elif kind == "function_call":
-        call_id, arguments = record.get("call_id"), record.get("arguments")
-    elif custom is not None:
-        name, text = custom.get("name"), custom.get("input")
-        arguments = {"input": text} if isinstance(text, str) else None
-    elif kind != "tool_use":
-        call_id = None
+    function = as_wire_object(record.get("function"))
+    fields = record if function is None else function
+    call_id, name, arguments = record.get("id"), fields.get("name"), fields.get("arguments")
+    if function is None:
+        kind, custom = record.get("type"), as_wire_object(record.get("custom"))
+        if kind == "function_call":
+            call_id = record.get("call_id")
+        elif custom is not None:
+            name, text = custom.get("name"), custom.get("input")
+            arguments = {"input": text} if isinstance(text, str) else None
+        elif kind == "tool_use":
+            arguments = record.get("input")
+        else:
+            call_id = None
     if isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, str | Mapping):
         return ToolCall(id=call_id, name=name, arguments=arguments)
     raise InvalidArgumentError(

@@ -16,6 +16,10 @@ PURPOSE_HEADER = "X-Promptkit-Request"
 """The HTTP header that names the purpose of a request, so that a proxy or a log can tell it from
 those of the conversation."""
 
+WINDOW_FULL = "model_context_window_exceeded"
+"""The finish reason of a request that leaves no room in the context window. Some servers of OpenAI's
+protocol answer 200 with it to a request that does not fit."""
+
 COMPACTION = "compaction"
 """The purpose of requests for summaries."""
 

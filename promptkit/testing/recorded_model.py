@@ -218,11 +218,18 @@ class RecordedModel:
         try:
             reply = await with_options(model, **self.options).complete(messages, tools=tools)
         except ContextLengthExceededError as error:
-            refusal = _Refusal(
-                message=self._redactor(str(error)),
-                **{name: getattr(error, name) for name in ("tokens", "window", "status", "code")},
+            self._write(
+                request,
+                _Answer(
+                    refusal=_Refusal(
+                        message=self._redactor(str(error)),
+                        tokens=error.tokens,
+                        window=error.window,
+                        status=error.status,
+                        code=error.code,
+                    )
+                ),
             )
-            self._write(request, _Answer(refusal=refusal))
             raise
         self._write(
             request,

@@ -146,17 +146,23 @@ def model_info(name: str) -> ModelInfo:
     >>> model_info("openai/gpt-4o-2024-08-06").window
     128000
     """
-    found = _find(name)
+    found = find_model(name)
     if found is not None:
         return found
-    base = _strip_provider(name)
-    if _OPENAI.match(base):
-        return _describe(base)
     from difflib import get_close_matches
 
-    near = get_close_matches(base, list_models(), 3)
+    near = get_close_matches(_strip_provider(name), list_models(), 3)
     meant = f": did you mean {' or '.join(map(repr, near))}?" if near else "."
     raise UnknownModelError(name, f"No model {name!r} is known{meant}")
+
+
+def find_model(name: str) -> ModelInfo | None:
+    """Return what is known about a model, as `model_info` does, or None.
+
+    It takes less time than the error, which names similar models.
+    """
+    base = _strip_provider(name)
+    return _find(name) or (_describe(base) if _OPENAI.match(base) else None)
 
 
 def describe_model(name: str) -> ModelInfo:

@@ -191,7 +191,7 @@ class OpenAITokenizer(Tokenizer):
         if found is None:
             return text
         before, piece, left = found
-        ids = self._encode(piece)
+        ids = self._encode_end(piece, left, keep)
         # Cutting tokens was never seen to make the rest cost more, but no rule of the encoding says
         # so.
         room = left
@@ -264,6 +264,18 @@ class OpenAITokenizer(Tokenizer):
                 1 if system is True else count_line_break(system, self.count)
             ) - SYSTEM_DISCOUNT
         return Count(tokens, self._exact and definitions.exact and system is not True)
+
+    def _encode_end(self, piece: str, tokens: int, keep: Literal["head", "tail"]) -> Sequence[int]:
+        """Encode a head or tail of a piece that ends at a safe cut and has at least so many tokens, or the whole piece."""
+        size = _CHARACTERS_PER_TOKEN * tokens + 64
+        if keep == "head":
+            end = self._find_safe_cut(piece, size, size + _NEAR)
+            ids = self._encode(piece[:end])
+        else:
+            place = len(piece) - size
+            start = self._find_safe_cut(piece, max(0, place - _NEAR), place) if place > 0 else None
+            ids = self._encode(piece[start:])
+        return ids if len(ids) >= tokens else self._encode(piece)
 
     def _slice(
         self, text: str, ids: Sequence[int], tokens: int, keep: Literal["head", "tail"]
@@ -403,7 +415,11 @@ class CountCache:
 
     def put(self, text: str, tokens: int) -> None:
         """Cache a count. A text larger than half of the cache is not cached."""
-        if self._make_room(text.__sizeof__() + _ENTRY):
+        size = text.__sizeof__() + _ENTRY
+        if size <= self._room and size <= self._max_text:  # as nearly always
+            self._room -= size
+            self.counts[text] = tokens
+        elif self._make_room(size):
             self.counts[text] = tokens
 
     def put_all(self, counts: Mapping[str, int]) -> None:

@@ -63,11 +63,11 @@ class Price:
         cached = self.input if self.cached_input is None else self.cached_input
         write = self.input if self.cache_write is None else self.cache_write
         write_1h = write if self.cache_write_1h is None else self.cache_write_1h
-        uncached = tokens.input_tokens - tokens.cached_tokens - tokens.written_tokens
         return (
             sum(
                 (
-                    uncached * self.input,
+                    (tokens.input_tokens - tokens.cached_tokens - tokens.written_tokens)
+                    * self.input,
                     tokens.cached_tokens * cached,
                     (tokens.written_tokens - tokens.written_1h_tokens) * write,
                     tokens.written_1h_tokens * write_1h,

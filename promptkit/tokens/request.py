@@ -9,23 +9,28 @@ from promptkit.messages import ImagePart, Json, Role, ToolCall, ToolDefinition, 
 from promptkit.tokens.models import NamedModel, model_name, tokenizer_for
 from promptkit.tokens.tokenizer import Count, Tokenizer
 from promptkit.tokens.tool_schemas import (
+    SYSTEM_DISCOUNT,
+    count_definitions,
+    count_line_break,
     count_tool_choice,
     read_object,
 )
 
+_FUNCTION_RESULT = -2
+_FUNCTION_CALL = 3
 _SYSTEM = ("system", "developer")
 
 
 def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None = None) -> Count:
     """Count the input tokens that a Chat Completions request is billed.
 
-    The count is not exact where no checked formula is known: audio, files, structured output, the
-    framing of reasoning models, and the older `functions`, which count as tools. For models of other providers it is an estimate, raised as a
+    The count is not exact where no checked formula is known: audio, files, structured output, and
+    the framing of reasoning models. For models of other providers it is an estimate, raised as a
     whole by the margin of their family.
 
     Args:
-        request: The arguments of the SDK's call: `messages`, and optionally `model`, `tools` and
-            `tool_choice`.
+        request: The arguments of the SDK's call: `messages`, and optionally `model`, `tools`,
+            `tool_choice` and the older `functions` and `function_call`.
         model: The model's name, or an object with a `name`. Default: the request's `model`, or
             gpt-4o.
 
@@ -58,46 +63,49 @@ def count_request(request: Mapping[str, Json], *, model: str | NamedModel | None
 def _count_definitions(
     request: Mapping[str, Json], messages: Sequence[Mapping[str, Json]], tokenizer: Tokenizer
 ) -> Count:
+    count = tokenizer.count
     system = next(
         (_last_text(message) for message in messages if message.get("role") in _SYSTEM), None
     )
-    older = _sequence(request.get("functions"))
-    functions = [
-        *(read_object(tool).get("function") for tool in _sequence(request.get("tools"))),
-        *older,
+    tools = [
+        _read_definition(read_object(tool).get("function"))
+        for tool in _sequence(request.get("tools"))
     ]
-    around = tokenizer.count_overhead(
-        [_read_definition(function) for function in functions],
-        system=False if system is None else system,
-    )
-    return Count(
-        around.tokens
-        + count_tool_choice(
-            request.get("tool_choice", request.get("function_call")), tokenizer.count
-        ),
-        around.exact and not older,
-    )
+    functions = [_read_definition(function) for function in _sequence(request.get("functions"))]
+    tokens, exact = tokenizer.count_overhead(tools, system=False if system is None else system)
+    if functions:
+        older = count_definitions(functions, count, "functions")
+        tokens += older.tokens
+        exact = exact and older.exact and not tools
+        if system is not None and not tools:
+            tokens += count_line_break(system, count) - SYSTEM_DISCOUNT
+    for choice in (request.get("tool_choice"), request.get("function_call")):
+        tokens += count_tool_choice(choice, count)
+    return Count(tokens, exact)
 
 
 def _count_message(message: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
+    count = tokenizer.count
     role, name = str(message.get("role", "user")), message.get("name")
     content = _count_content(message, tokenizer)
-    older = message.get("function_call")
-    functions = [
-        *(read_object(call).get("function") for call in _sequence(message.get("tool_calls"))),
-        *([older] if older else ()),
-    ]
+    calls = [_read_call(call) for call in _sequence(message.get("tool_calls"))]
     frame = tokenizer.count_framing(
-        # `developer` is framed like the others
-        cast("Role", "tool" if role == "function" else role),
+        cast("Role", role),  # `function` and `developer` are framed like the others
         name=name if isinstance(name, str) else None,
-        tool_calls=[_read_call(function) for function in functions],
+        tool_calls=calls,
         text=content.tokens > 0,
     )
-    return Count(
-        frame.tokens + content.tokens,
-        frame.exact and content.exact and not older and role != "function",
-    )
+    tokens = frame.tokens + content.tokens
+    if role == "function":
+        tokens += _FUNCTION_RESULT
+    call = read_object(message.get("function_call"))
+    if call:
+        tokens += (
+            _FUNCTION_CALL
+            + count(str(call.get("name", "")))
+            + count(str(call.get("arguments", "")))
+        )
+    return Count(tokens, frame.exact and content.exact)
 
 
 def _count_content(message: Mapping[str, Json], tokenizer: Tokenizer) -> Count:
@@ -134,10 +142,13 @@ def _last_text(message: Mapping[str, Json]) -> str:
     return next((text for text in reversed(texts) if isinstance(text, str)), "")
 
 
-def _read_call(function: Json) -> ToolCall:
-    fields = read_object(function)
+def _read_call(call: Json) -> ToolCall:
+    outer = read_object(call)
+    function = read_object(outer.get("function"))
     return ToolCall(
-        id="", name=str(fields.get("name", "")), arguments=str(fields.get("arguments", ""))
+        id=str(outer.get("id", "")),
+        name=str(function.get("name", "")),
+        arguments=str(function.get("arguments", "")),
     )
 
 

@@ -1,10 +1,12 @@
 """What tools cost: their definitions, a forced choice, tool calls and tool results, for one way of counting text.
 
-OpenAI writes the schemas of tools into the prompt as TypeScript declarations. How it does was worked
-out from billed requests: https://github.com/n0isy/openai-tokens-count, MIT. The other figures are
-fitted to the billed requests of that project, of https://github.com/hmarr/openai-chat-tokens, MIT,
-and of the OpenAI cookbook ("How to count tokens with tiktoken"), and meet all of them but those with
-the older `functions`: definitions, choices, messages with one call, and the one with two.
+OpenAI writes the schemas of tools into the prompt as TypeScript declarations. The declarations of
+`functions` and of `tools` differ in how they write nested objects. Both were worked out from billed
+requests: https://github.com/hmarr/openai-chat-tokens (`functions`),
+https://github.com/n0isy/openai-tokens-count (`tools`), both MIT. The other figures are fitted to
+the billed requests of these two projects and of the OpenAI cookbook ("How to count tokens with
+tiktoken"), and meet all of them: definitions, choices, messages with one call, and the one with
+two.
 """
 
 from __future__ import annotations
@@ -12,10 +14,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Literal, TypeAlias
+
+import attrs
 
 from promptkit.messages import Json, ToolCall, ToolDefinition
 from promptkit.tokens.tokenizer import Count
+
+Dialect: TypeAlias = Literal["functions", "tools"]
+"""The way in which declarations are written: for the older `functions` of a request, or for its
+`tools`."""
 
 Counter: TypeAlias = Callable[[str], int]
 
@@ -27,7 +35,7 @@ MAX_DEPTH = 64
 """Schemas that nest deeper are declared as `any` from there on: a prompt must not depend on a
 recursion limit."""
 
-_DEFINITIONS = 2
+_DEFINITIONS: Mapping[Dialect, int] = {"functions": 9, "tools": 2}
 # the framing of a message with a call, and what names the tool in the call and in its result
 _CALL = 10
 _PARALLEL = 9  # one billed request with two calls is known; more are taken to cost as much each
@@ -35,7 +43,9 @@ _NO_CHOICE = 1
 _CHOICE = 4
 
 
-def count_definitions(tools: Sequence[ToolDefinition], count: Counter) -> Count:
+def count_definitions(
+    tools: Sequence[ToolDefinition], count: Counter, dialect: Dialect = "tools"
+) -> Count:
     """Count the tokens of tool definitions, without a system message.
 
     The count is exact for schemas with the keywords that the fitted requests have. Others, such as
@@ -45,10 +55,11 @@ def count_definitions(tools: Sequence[ToolDefinition], count: Counter) -> Count:
     Args:
         tools: The tools that a request offers.
         count: Counts the tokens of a text.
+        dialect: The way in which the declarations are written.
     """
     if not tools:
         return Count(0)
-    tokens = count(format_declarations(tools)) + _DEFINITIONS
+    tokens = count(format_declarations(tools, dialect)) + _DEFINITIONS[dialect]
     odd = [tool for tool in tools if not has_known_keywords(tool)]
     tokens += sum(
         max(
@@ -58,7 +69,7 @@ def count_definitions(tools: Sequence[ToolDefinition], count: Counter) -> Count:
                     [tool.name, tool.description, tool.parameters], ensure_ascii=False, default=str
                 )
             )
-            - count(format_declarations([tool])),
+            - count(format_declarations([tool], dialect)),
         )
         for tool in odd
     )
@@ -66,7 +77,7 @@ def count_definitions(tools: Sequence[ToolDefinition], count: Counter) -> Count:
 
 
 def count_tool_choice(choice: Json, count: Counter) -> int:
-    """Count the tokens of `tool_choice`: `"none"`, `"auto"`, or a mapping that names a tool."""
+    """Count the tokens of `tool_choice` or `function_call`: `"none"`, `"auto"`, or a mapping that names a tool."""
     if isinstance(choice, Mapping):
         inner = choice.get("function", choice)
         name = inner.get("name") if isinstance(inner, Mapping) else None
@@ -122,62 +133,73 @@ _TYPES = {
 }
 
 
-def format_declarations(tools: Iterable[ToolDefinition]) -> str:
+def format_declarations(tools: Iterable[ToolDefinition], dialect: Dialect) -> str:
     """Write tools as the prompt of a request holds them."""
-    declared = "".join(map(_format_tool, tools))
-    return f"# Tools\n\n## functions\n\nnamespace functions {{\n\n{declared}}} // namespace functions\n"
-
-
-def _format_tool(tool: ToolDefinition) -> str:
-    properties = "".join(f"{line}\n" for line in _format_properties(read_object(tool.parameters)))
-    comment = "".join(f"{line}\n" for line in _format_comment(tool.description))
-    arguments = f"_: {{\n{properties}}}" if properties else ""
-    return f"{comment}type {tool.name} = ({arguments}) => any;\n\n"
-
-
-def _format_comment(text: object) -> list[str]:
-    return (
-        [f"// {line}".rstrip(" ") for line in text.split("\n")]
-        if isinstance(text, str) and text
-        else []
+    heading = "# Tools\n\n## functions\n\n" if dialect == "tools" else ""
+    declared = "".join(map(_Declaration(dialect).format_tool, tools))
+    return f"{heading}namespace functions {{\n\n{declared}}} // namespace functions" + (
+        "\n" if dialect == "tools" else ""
     )
 
 
-def _format_properties(schema: Mapping[str, Json], level: int = 0) -> Iterator[str]:
-    required = schema.get("required")
-    needed = (
-        {item for item in required if isinstance(item, str)}
-        if isinstance(required, Sequence)
-        else set[str]()
-    )
-    for name, value in read_object(schema.get("properties")).items():
-        prop = read_object(value)
-        yield from _format_comment(prop.get("description"))
-        yield f"{name}{'' if name in needed else '?'}: {_format_type(prop, level + 1)},"
+@attrs.frozen
+class _Declaration:
+    dialect: Dialect
 
+    def format_tool(self, tool: ToolDefinition) -> str:
+        properties = "".join(
+            f"{line}\n" for line in self.format_properties(read_object(tool.parameters), 0)
+        )
+        comment = "".join(f"{line}\n" for line in self.format_comment(tool.description))
+        arguments = f"_: {{\n{properties}}}" if properties else ""
+        return f"{comment}type {tool.name} = ({arguments}) => any;\n\n"
 
-def _format_type(schema: Mapping[str, Json], level: int) -> str:
-    if level >= MAX_DEPTH:
-        return "any"
-    options = _options(schema)
-    if options:
-        return " | ".join(_format_type(option, level + 1) for option in options)
-    if isinstance(values := schema.get("enum"), Sequence):
-        return " | ".join(json.dumps(value, ensure_ascii=False) for value in values)
-    match schema.get("type"):
-        case "object":
-            return "\n".join(("{", *_format_properties(schema, level), "}"))
-        case "array":
-            return _format_array(read_object(schema.get("items")), level)
-        case kind:
-            return _TYPES.get(str(kind), "any")
+    def format_comment(self, text: object) -> list[str]:
+        if not isinstance(text, str) or not text:
+            return []
+        lines = text.split("\n") if self.dialect == "tools" else [text]
+        return [f"// {line}".rstrip(" ") for line in lines]
 
+    def format_properties(
+        self, schema: Mapping[str, Json], depth: int, level: int = 0
+    ) -> Iterator[str]:
+        required = schema.get("required")
+        needed = (
+            {item for item in required if isinstance(item, str)}
+            if isinstance(required, Sequence)
+            else set[str]()
+        )
+        for name, value in read_object(schema.get("properties")).items():
+            prop = read_object(value)
+            # In `functions` only the outermost properties keep their descriptions, and the others
+            # are indented.
+            indent = "  " * depth if self.dialect == "functions" else ""
+            if depth == 0 or self.dialect == "tools":
+                yield from self.format_comment(prop.get("description"))
+            yield f"{indent}{name}{'' if name in needed else '?'}: {self.format_type(prop, depth, level + 1)},"
 
-def _format_array(items: Mapping[str, Json], level: int) -> str:
-    if not items:
-        return "any[]"
-    inner = _format_type(items, level + 1)
-    return f"Array<\n{inner}\n>" if items.get("type") in {"object", "array"} else f"{inner}[]"
+    def format_type(self, schema: Mapping[str, Json], depth: int, level: int) -> str:
+        if level >= MAX_DEPTH:
+            return "any"
+        options = _options(schema)
+        if options:
+            return " | ".join(self.format_type(option, depth, level + 1) for option in options)
+        if isinstance(values := schema.get("enum"), Sequence):
+            return " | ".join(json.dumps(value, ensure_ascii=False) for value in values)
+        match schema.get("type"):
+            case "object":
+                return "\n".join(("{", *self.format_properties(schema, depth + 1, level), "}"))
+            case "array":
+                return self.format_array(read_object(schema.get("items")), depth, level)
+            case kind:
+                return _TYPES.get(str(kind), "any")
+
+    def format_array(self, items: Mapping[str, Json], depth: int, level: int) -> str:
+        if not items:
+            return "any[]"
+        inner = self.format_type(items, depth, level + 1)
+        is_long = self.dialect == "tools" and items.get("type") in {"object", "array"}
+        return f"Array<\n{inner}\n>" if is_long else f"{inner}[]"
 
 
 def _options(schema: Mapping[str, Json]) -> list[Mapping[str, Json]]:

@@ -132,19 +132,15 @@ def messages_from_anthropic(
     """
     read: list[Message] = []
     if system is not None:
-        blocks: Json = (
-            system
-            if isinstance(system, str)
-            else [record for _, record in read_records(system, "system")]
-        )
+        blocks: Json = system if isinstance(system, str) else list(read_records(system, "system"))
         read.append(
             Message(
                 role="system",
                 content=read_content(blocks, "anthropic", "system", attachments=False),
             )
         )
-    for where, record in read_records(messages, "messages"):
-        read += _read_turn(where, record)
+    for at, record in enumerate(read_records(messages, "messages")):
+        read += _read_turn(f"messages[{at}]", record)
     return read
 
 

@@ -103,7 +103,7 @@ def messages_from_chat(messages: Iterable[WireMessage]) -> list[Message]:
     >>> messages_from_chat([{"role": "user", "content": "Hello"}])[0].text
     'Hello'
     """
-    return [_read_message(where, record) for where, record in read_records(messages, "messages")]
+    return list(map(_read_message, count(), read_records(messages, "messages")))
 
 
 def tools_to_chat(tools: Sequence[ToolDefinition]) -> Payload:
@@ -239,15 +239,16 @@ _KNOWN_FIELDS = frozenset(
 )
 """The fields that a message has a place for, or that requests must not have."""
 _CALL_FIELDS = frozenset({"id", "type", "function", "custom"})
+_UNTYPED_CALL_FIELDS = _CALL_FIELDS - {"type"}
 _FUNCTION_FIELDS = frozenset({"name", "arguments"})
 
 
-def _read_message(where: str, record: WireRecord) -> Message:
-    written = record.get("role")
+def _read_message(index: int, record: WireRecord) -> Message:
+    written, content = record.get("role"), record.get("content")
     role = _ROLES.get(written) if isinstance(written, str) else None
     if role is None:
         raise InvalidArgumentError(
-            f"{where} must have the role system, developer, user, assistant, tool or function, not {written!r:.80}."
+            f"messages[{index}] must have the role system, developer, user, assistant, tool or function, not {written!r:.80}."
         )
     fields = {} if _KNOWN_FIELDS.issuperset(record) else omit_fields(record, *_KNOWN_FIELDS)
     name, call_id = record.get("name"), record.get("tool_call_id")
@@ -256,23 +257,27 @@ def _read_message(where: str, record: WireRecord) -> Message:
     if written == "function":
         fields |= {"role": "function", "name": name}
         call_id = name
-    content = read_content(
-        record.get("content"),
-        "chat",
-        where,
-        attachments=role == "user",
-        breakpoints=role != "assistant",
-    )
+    parts: tuple[Part, ...]
+    if content and isinstance(content, str):  # as most messages have
+        parts = (content,)
+    else:
+        parts = tuple(
+            read_content(
+                content,
+                "chat",
+                f"messages[{index}]",
+                attachments=role == "user",
+                breakpoints=role != "assistant",
+            )
+        )
     calls: tuple[ToolCall, ...] = ()
     if role == "assistant" and (record.get("tool_calls") or record.get("function_call")):
-        read = _read_calls(where, record)
-        content += read.parts
+        read = _read_calls(f"messages[{index}]", record)
         calls = tuple(read.calls)
+        parts = (*parts, *read.parts)
     if fields:
-        content[:0] = fields_part(fields, "chat.message")
-    return Message(
-        role=role, content=tuple(content), name=name, tool_calls=calls, tool_call_id=call_id
-    )
+        parts = (*fields_part(fields, "chat.message"), *parts)
+    return Message(role=role, content=parts, name=name, tool_calls=calls, tool_call_id=call_id)
 
 
 def _read_calls(where: str, record: WireRecord) -> AssistantContent:
@@ -281,12 +286,14 @@ def _read_calls(where: str, record: WireRecord) -> AssistantContent:
     for item in listed if isinstance(listed, list | tuple) else ():
         fields = as_wire_object(item) or {}
         function = as_wire_object(fields.get("function")) or {}
-        known = _CALL_FIELDS if fields.get("type") == "function" else _CALL_FIELDS - {"type"}
+        known = _CALL_FIELDS if fields.get("type") == "function" else _UNTYPED_CALL_FIELDS
         more = {} if known.issuperset(fields) else omit_fields(fields, *known)
         if not _FUNCTION_FIELDS.issuperset(function):
             extra = omit_fields(function, *_FUNCTION_FIELDS)
             more |= {"function": extra} if extra else {}
         calls.add_call(read_call(fields, where), more)
+    if record.get("function_call") is None:
+        return calls
     function = as_wire_object(record.get("function_call")) or {}
     name, arguments = function.get("name"), function.get("arguments")
     if isinstance(name, str) and isinstance(arguments, str):

@@ -426,10 +426,10 @@ WireRecord: TypeAlias = "Mapping[str, Json]"
 """A message or an item of a provider as JSON."""
 
 
-def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[str, WireRecord]]:
-    """Yield each message as a JSON object, with its place for errors, such as `messages[3]`.
+def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[WireRecord]:
+    """Yield each message as a JSON object.
 
-    Raises TypeError for what is none.
+    Raises TypeError for what is none. `name` is that of the list.
     """
     if is_instance(messages, (str, Mapping)):
         raise TypeError(f"{name} must be a list of dicts or SDK objects, not {messages!r:.80}.")
@@ -439,7 +439,7 @@ def read_records(messages: Iterable[WireMessage], name: str) -> Iterator[tuple[s
             raise TypeError(
                 f"{name}[{index}] must be a dict or an SDK object, not {message!r:.80}."
             )
-        yield f"{name}[{index}]", record
+        yield record
 
 
 _ANTHROPIC_BLOCKS = {

@@ -137,8 +137,8 @@ def group_responses(items: Iterable[WireMessage]) -> list[tuple[Message, tuple[i
         TypeError: An item is neither a dict nor an SDK object.
     """
     reader = _ItemReader()
-    for at, (where, item) in enumerate(read_records(items, "items")):
-        reader.add(at, where, item)
+    for at, item in enumerate(read_records(items, "items")):
+        reader.add(at, f"items[{at}]", item)
     reader.close()
     return reader.messages
 

@@ -1322,8 +1322,11 @@ class ContextWindow:
     def _count_tools(self, tools: Sequence[ToolDefinition]) -> ContextBudget:
         """Return the budget with what tool definitions take. Raises ToolsFillBudgetError."""
         given = self._learned.given
-        counted = self.tokenizer.count_overhead(tools).tokens if tools else 0
-        return attrs.evolve(given, tools=counted) if self._counts_tools else given
+        return (
+            attrs.evolve(given, tools=self.tokenizer.count_overhead(tools).tokens if tools else 0)
+            if self._counts_tools
+            else given
+        )
 
     def _release_holder(self) -> None:
         """Let the present model summarize from now on: a switch to its window has made room."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 import attrs
@@ -151,7 +151,7 @@ class Facts:
             pins=pins_from_json(data),
             skills=_read_rows(data.get("skills"), _read_skill),
             rules=_read_rows(data.get("rules"), _read_skill),
-            tools=_read_counts(data.get("tools")),
+            tools=tuple(_iter_counts(data.get("tools"))),
             names=_read_rows(
                 data.get("names"),
                 lambda row: Name(
@@ -261,12 +261,10 @@ def _read_rows(value: Json, read: Callable[[Mapping[str, Json]], T]) -> tuple[T,
     return tuple(read(row) for row in rows if isinstance(row, Mapping))
 
 
-def _read_counts(value: Json) -> tuple[tuple[str, int], ...]:
-    counts: list[tuple[str, int]] = []
+def _iter_counts(value: Json) -> Iterator[tuple[str, int]]:
     for row in value if isinstance(value, list) else []:
         match row:
             case [name, int(number)]:
-                counts.append((str(name), number))
+                yield str(name), number
             case _:
                 pass
-    return tuple(counts)

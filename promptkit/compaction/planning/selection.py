@@ -252,10 +252,10 @@ class _Cutter:
             case KeepRecentTokens(tokens=tokens, at_least=at_least):
                 return self._cut_by_tokens(tokens, at_least=at_least)
             case KeepLastMessages(count=count, max_tokens=max_tokens):
-                cut = (
-                    self._block_at(len(self.items) - count).start if count > 0 else len(self.items)
+                return self._limit(
+                    self._block_at(len(self.items) - count).start if count > 0 else len(self.items),
+                    max_tokens,
                 )
-                return self._limit(cut, max_tokens)
             case KeepLastTurns(count=count, max_tokens=max_tokens):
                 starts = [at for at in range(len(self.items)) if starts_turn(self.items, at)]
                 cut = (

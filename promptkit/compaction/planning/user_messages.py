@@ -244,8 +244,7 @@ def keep_newest(
     shown: dict[int, ViewItem] = {}
     left = tokens
     for at in reversed(is_open):
-        message = mark_request(items[at].message, is_open=is_open[at])
-        item = attrs.evolve(items[at], message=message)
+        item = attrs.evolve(items[at], message=mark_request(items[at].message, is_open=is_open[at]))
         size = sizer.count_message(item.message)
         if max_message_tokens is not None and size > max_message_tokens:
             cut = _shorten_message(item, max_message_tokens, sizer)

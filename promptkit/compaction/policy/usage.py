@@ -159,13 +159,16 @@ class WindowUsage:
         if self._cached is None or self._cached[0] is not view or self._cached[1] != key:
             path = self._transcript.path()
             stale = find_entry(path, self._stale_leaf) if self._stale_leaf else None
-            read = self.meter.read(
-                path if stale is None else path[stale + 1 :],
+            self._cached = (
                 view,
-                fixed_tokens=self.fixed_tokens,
-                window=window,
+                key,
+                self.meter.read(
+                    path if stale is None else path[stale + 1 :],
+                    view,
+                    fixed_tokens=self.fixed_tokens,
+                    window=window,
+                ),
             )
-            self._cached = (view, key, read)
         return self._cached[2]
 
     def on_rendered(self, tokens: int, window: int | None, *, items: int, pruned: bool) -> None:
@@ -323,8 +326,9 @@ class UsageMeter:
         for at, item in enumerate(removed, same):
             if self._places.get(item.entry_id) == at:
                 del self._places[item.entry_id]
-        counts = self.sizer.count_messages([item.message for item in added])
-        sums[same:] = accumulate(counts, initial=sums[same])
+        sums[same:] = accumulate(
+            self.sizer.count_messages([item.message for item in added]), initial=sums[same]
+        )
         old[same:] = added
         places, first = self._places, self._first_sums
         for at, item in enumerate(added, same):

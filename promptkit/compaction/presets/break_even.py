@@ -223,13 +223,6 @@ class BreakEven:
 
         A ready summary is put in place at any size, since it was started because it pays.
         """
-        limits = Thresholds(
-            warm=self.warm,
-            jitter=self.jitter,
-            cold=self.cold,
-            apply=0.0,
-            wait_seconds=self.wait_seconds,
-        )
         return first_match(
             (
                 compact_at_break_even(
@@ -240,7 +233,16 @@ class BreakEven:
                     ratios=self.ratios,
                     jitter=self.jitter,
                 ),
-                default_policy(rng=rng, thresholds=limits).decide,
+                default_policy(
+                    rng=rng,
+                    thresholds=Thresholds(
+                        warm=self.warm,
+                        jitter=self.jitter,
+                        cold=self.cold,
+                        apply=0.0,
+                        wait_seconds=self.wait_seconds,
+                    ),
+                ).decide,
             )
         )
 

@@ -403,8 +403,7 @@ def _convert_setting(field: attrs.Attribute[Any], given: _Value) -> object:
                 value = str(tokens) if given.text else tokens
         for choice in choices:
             with suppress(ValueError, TypeError):
-                converted: object = _make_converter(text=given.text).structure(value, choice)
-                return converted
+                return _make_converter(text=given.text).structure(value, choice)
         shown = repr(given.value)
         shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}…"
     raise SettingsError(

@@ -165,11 +165,16 @@ class MediaLimits:
     def _leave_out(self, view: TranscriptView, at: int, places: Collection[int]) -> Edit:
         """Return the edit that writes a line in place of some parts of a message."""
         item = view.items[at]
-        left = replace_media(
-            item.message,
-            lambda place, part: self._describe(part, item.entry_id) if place in places else None,
+        return Edit(
+            target=item.entry_id,
+            content=replace_media(
+                item.message,
+                lambda place, part: (
+                    self._describe(part, item.entry_id) if place in places else None
+                ),
+            ).content,
+            reason=MEDIA_REASON,
         )
-        return Edit(target=item.entry_id, content=left.content, reason=MEDIA_REASON)
 
     def _describe(self, part: Media, entry: str) -> str:
         data = part.url if isinstance(part, ImagePart) else part.data
@@ -245,9 +250,11 @@ class NewestMessages:
 
     def describe_media(self) -> str:
         """List the pictures and documents of these messages, or return an empty text if there are none."""
-        parts = [part for item in self.items for part in item.message.content]
         return ", ".join(
-            describe_media(part) for part in parts if isinstance(part, ImagePart | DocumentPart)
+            describe_media(part)
+            for item in self.items
+            for part in item.message.content
+            if isinstance(part, ImagePart | DocumentPart)
         )
 
     def leave_out_media(self, transcript: Transcript) -> list[Edit]:

@@ -159,11 +159,15 @@ def prune_outputs(
     """
     items = view.items
     newer = _NewerOutputs(rules.supersedes)
-    newest = takewhile(
-        lambda entry: not isinstance(entry.payload, Checkpoint) or entry.id != view.checkpoint_id,
-        reversed(path),
-    )
-    after_checkpoint = {entry.id for entry in newest}
+    after_checkpoint = {
+        entry.id
+        for entry in takewhile(
+            lambda entry: (
+                not isinstance(entry.payload, Checkpoint) or entry.id != view.checkpoint_id
+            ),
+            reversed(path),
+        )
+    }
     count = Sizer(tokenizer).count_part
     edits: list[tuple[Edit, int]] = []
     seen = 0
@@ -268,8 +272,11 @@ class _NewerOutputs:
         if tool := next((self._stated[each] for each in subjects if each in self._stated), None):
             return f"a later call of {tool} makes it useless"
         least = max(1, text_tokens * COMPARABLE_SHARE)
-        is_repeated = any(self._sizes.get(each, 0) >= least for each in superseding)
-        return "a newer output of this call follows" if is_repeated else None
+        return (
+            "a newer output of this call follows"
+            if any(self._sizes.get(each, 0) >= least for each in superseding)
+            else None
+        )
 
     def ask(self, call: ToolCall, parsed: Mapping[str, object] | None) -> str | None:
         """Return what a call supersedes by the word of its tool. None: nothing, or its arguments are wrong."""

@@ -206,14 +206,16 @@ class CompactionController:
     @property
     def processed_view(self) -> TranscriptView:
         """The view with the messages as the next request shows them, if it need not be pruned."""
-        limits = RequestLimits(
-            limit=None,
-            fixed_tokens=self.fixed_tokens,
-            tokenizer=self.state.tokenizer,
-            model=self.model,
-            count_message=self.sizer.count_message,
+        return self.processor.process(
+            self.view,
+            RequestLimits(
+                limit=None,
+                fixed_tokens=self.fixed_tokens,
+                tokenizer=self.state.tokenizer,
+                model=self.model,
+                count_message=self.sizer.count_message,
+            ),
         )
-        return self.processor.process(self.view, limits)
 
     @property
     def mid_turn(self) -> bool:
@@ -300,13 +302,9 @@ class CompactionController:
 
     def undo(self) -> Entry | None:
         """Show again what the latest compaction summarized. Returns None if there is none."""
-        self.reset_attempts("a compaction was undone")
-        return self.compactor.undo()
-
-    def reset_attempts(self, reason: str) -> None:
-        """Discard the pending background summary and reset the attempt counter."""
-        self._discard_background(reason)
+        self._discard_background("a compaction was undone")
         self.state = attrs.evolve(self.state, attempts=Attempts())
+        return self.compactor.undo()
 
     async def close(self) -> None:
         """Cancel the background summary and wait until it has ended.
@@ -324,8 +322,9 @@ class CompactionController:
             attrs.evolve(self.state, to_smaller_window=None),
         )
         if smaller is not None:
-            change = _Moment(phase="model_switch", to_smaller_window=smaller)
-            state, _, _ = await self._run(change, state)
+            state, _, _ = await self._run(
+                _Moment(phase="model_switch", to_smaller_window=smaller), state
+            )
         state = await self._react_to_overflow(state)
         state, _, _ = await self._run(_Moment(phase="before_render", course=_PREPARE), state)
         return state
@@ -412,8 +411,9 @@ class CompactionController:
         Returns:
             True if a compaction, a promotion or a pruning ran.
         """
-        moment = _Moment(phase=phase, idle_seconds=idle_seconds)
-        _, _, done = await self._run(moment, RequestState())
+        _, _, done = await self._run(
+            _Moment(phase=phase, idle_seconds=idle_seconds), RequestState()
+        )
         return done
 
     async def _run(
@@ -478,8 +478,9 @@ class CompactionController:
     @property
     def wait_seconds(self) -> float:
         """The longest time that one summarizer may take on the request of the user, in seconds, by the policy."""
-        moment = _Moment(phase="manual")
-        decision = self.policy.decide(self._build_state(moment, None, RequestState()))
+        decision = self.policy.decide(
+            self._build_state(_Moment(phase="manual"), None, RequestState())
+        )
         return decision.seconds if isinstance(decision, Compact) else WAIT_SECONDS
 
     def on_reply(self, request: PendingRequest, reply: Message) -> None:
@@ -495,8 +496,10 @@ class CompactionController:
         tokens = window.on_reply(self.budget.window)
         rereading = window.add_request(self.state.rereading, checkpoint_id=self.view.checkpoint_id)
         if self.view.checkpoint_id != self.state.rereading.checkpoint_id:
-            written = find_summary_tokens(self.compactor.transcript.path(), self.model)
-            self.state = attrs.evolve(self.state, summary_tokens=written)
+            self.state = attrs.evolve(
+                self.state,
+                summary_tokens=find_summary_tokens(self.compactor.transcript.path(), self.model),
+            )
         self.state = attrs.evolve(self.state, rereading=rereading)
         decision = self._decide(_Moment(phase="rendered"), tokens, request.state)
         if isinstance(decision, StartBackground):
@@ -696,18 +699,20 @@ class CompactionController:
 
     def _record_outcome(self, before: int, *, background: bool = False) -> None:
         """Record what a committed compaction of a conversation of `before` tokens achieved."""
-        outcome = judge_attempt(before, self.usage().tokens, budget=self.budget)
-        self.state = self.state.on_attempt(outcome, background=background)
+        self.state = self.state.on_attempt(
+            judge_attempt(before, self.usage().tokens, budget=self.budget), background=background
+        )
 
     def _live_request(self, plan: Plan) -> LastRequest | None:
         """Return the last request if it shows all that a plan drops, so that the summary can be requested behind it."""
         sent = self.state.answered
-        usable = (
-            sent is not None
+        return (
+            sent.request
+            if sent is not None
             and sent.shows(plan, self.view.items)
             and not self.compactor.find_change(sent.leaf)
+            else None
         )
-        return sent.request if sent is not None and usable else None
 
     def _promote(self) -> bool:
         promotion = self.state.promotion
@@ -728,20 +733,19 @@ class CompactionController:
         share = self.usage().cached_share
         if share is not None and self.state.rereading.cached is not False:
             share = 1.0
-        warm = self._is_warm(share)
-        reduce = self.reduce or ONLY_STATED
-        if not reduce.applies(warm=warm, ratio=self.budget.ratio(tokens)):
-            return Pruning()
-        return self._plan_pruning()
+        applies = (self.reduce or ONLY_STATED).applies(
+            warm=self._is_warm(share), ratio=self.budget.ratio(tokens)
+        )
+        return self._plan_pruning() if applies else Pruning()
 
     def _plan_pruning(self) -> Pruning:
-        compactor, reduce = self.compactor, self.reduce or ONLY_STATED
+        compactor = self.compactor
         if self.reduce is None and not compactor.supersedes:
             return Pruning()
         return prune_outputs(
             compactor.transcript.path(),
             self.view,
-            reduce,
+            self.reduce or ONLY_STATED,
             tokenizer=self.state.tokenizer,
             rules=OutputRules(file_rules=compactor.file_rules, supersedes=compactor.supersedes),
         )

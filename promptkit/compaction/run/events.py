@@ -121,12 +121,15 @@ def logging_subscriber(logger: logging.Logger) -> Subscriber:
                 level = logging.DEBUG
             case _:
                 level = logging.INFO
-        shown = [field.name for field in attrs.fields(type(event)) if field.repr]
         logger.log(
             level,
             "%s %s",
             type(event).__name__,
-            " ".join(f"{name}={getattr(event, name)!r}" for name in shown),
+            " ".join(
+                f"{field.name}={getattr(event, field.name)!r}"
+                for field in attrs.fields(type(event))
+                if field.repr
+            ),
         )
 
     return write
@@ -490,10 +493,12 @@ class ObservedModel:
         try:
             reply = await self.model.complete(messages, tools=tools)
         except BaseException as error:
-            seconds = time.monotonic() - started
             self.events.emit(
                 RequestFailed(
-                    number=number, seconds=seconds, error=type(error).__name__, detail=str(error)
+                    number=number,
+                    seconds=time.monotonic() - started,
+                    error=type(error).__name__,
+                    detail=str(error),
                 )
             )
             raise

@@ -110,8 +110,9 @@ def otel_subscriber(
     try:
         from opentelemetry import metrics, trace
     except ImportError as error:
-        hint = "run `pip install 'opentelemetry-api>=1.27'`, or `pip install '.[otel]'` in a checkout of promptkit"
-        raise ImportError(f"otel_subscriber needs OpenTelemetry: {hint}.") from error
+        raise ImportError(
+            "otel_subscriber needs OpenTelemetry: run `pip install 'opentelemetry-api>=1.27'`, or `pip install '.[otel]'` in a checkout of promptkit."
+        ) from error
 
     used_tracer = trace.get_tracer("promptkit") if tracer is None else tracer
     used_meter = metrics.get_meter("promptkit") if meter is None else meter
@@ -308,18 +309,16 @@ class _Recorder:
 
         Metrics get the attributes in MEASURED. A compaction is never the current span.
         """
-        from opentelemetry import context
-        from opentelemetry.trace import SpanKind, set_span_in_context
+        from opentelemetry import context, trace
 
         attributes = _drop_missing(known)
-        around = None if parent is None else set_span_in_context(parent.span)
         span = self._tracer.start_span(
             name,
-            context=around,
-            kind=SpanKind.CLIENT if kind == "request" else SpanKind.INTERNAL,
+            context=None if parent is None else trace.set_span_in_context(parent.span),
+            kind=trace.SpanKind.CLIENT if kind == "request" else trace.SpanKind.INTERNAL,
             attributes=attributes,
         )
-        token = None if kind == "compaction" else context.attach(set_span_in_context(span))
+        token = None if kind == "compaction" else context.attach(trace.set_span_in_context(span))
         measured = {key: attributes[key] for key in MEASURED if key in attributes}
         self._open[kind, number] = _OpenSpan(span, measured, token)
 
@@ -333,8 +332,7 @@ class _Recorder:
         error: str | None = None,
     ) -> None:
         """End a span, if its start was seen."""
-        from opentelemetry import context
-        from opentelemetry.trace import Status, StatusCode
+        from opentelemetry import context, trace
 
         opened = self._open.pop((kind, number), None)
         if opened is None:  # it started before the subscription
@@ -347,7 +345,7 @@ class _Recorder:
         opened.span.set_attributes(_drop_missing(known))
         if error is not None:
             opened.span.set_attribute("error.type", error)
-            opened.span.set_status(Status(StatusCode.ERROR, error))
+            opened.span.set_status(trace.Status(trace.StatusCode.ERROR, error))
         opened.span.end()
         if seconds is not None:
             self._durations[kind].record(seconds, measured)

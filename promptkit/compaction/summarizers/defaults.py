@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 
 import attrs
 
@@ -15,9 +14,9 @@ from promptkit.compaction.summarizers.model_summarizers import (
     SimpleSummarizer,
 )
 from promptkit.compaction.summarizers.summarizer import Summarizer
-from promptkit.errors import UnknownModelError
 from promptkit.providers import Model
-from promptkit.tokens import ContextBudget, Tokenizer, model_info
+from promptkit.tokens import ContextBudget, Tokenizer
+from promptkit.tokens.models import find_model
 
 UNLIMITED = 1 << 40
 """Context window in tokens for models whose window is unknown."""
@@ -58,8 +57,9 @@ class SummarizerContext:
         None where the window is unknown.
         """
         if self.model is not None and self.has_other_model:
-            with suppress(UnknownModelError):
-                return model_info(self.model.name).window
+            known = find_model(self.model.name)
+            if known is not None:
+                return known.window
         return (
             None
             if self.budget.limit is None

@@ -241,10 +241,12 @@ class _FactCollector:
         )
 
     def _add_names(self, message: Message) -> None:
-        words = find_candidates("\n".join(iter_texts(message)))
+        called = message.tool_calls
+        words = find_candidates("\n".join(iter_texts(message)) if called else message.text)
         self.seen.update(words)
         self.last.update(dict.fromkeys(words, self.messages))
-        self.last.update(dict.fromkeys(find_replaced_names(message), 0))
+        if called:
+            self.last.update(dict.fromkeys(find_replaced_names(message), 0))
         if message.role != "tool":
             self.written.update(words)
 

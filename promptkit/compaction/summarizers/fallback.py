@@ -187,7 +187,13 @@ class FallbackSummarizer:
         try:
             summary = await summarize_within_limits(summarizer, task)
         except Exception as error:  # noqa: BLE001  # a provider's client may raise anything; the next summarizer is tried
-            failed = _describe_failure(summarizer, error, self.clock() - started)
+            failed = FailedAttempt(
+                summarizer=type(summarizer).__name__,
+                reason=_name_reason(error),
+                detail=str(error),
+                seconds=self.clock() - started,
+                usage=error.usage if isinstance(error, SummaryError | EmptyReplyError) else None,
+            )
             if task.report is not None:
                 task.report(failed)
             return failed, error
@@ -263,16 +269,6 @@ def _model_keys(summarizer: object) -> tuple[int, ...]:
     )
     client = getattr(model, "client", None)
     return tuple(id(each) for each in (model, client) if each is not None)
-
-
-def _describe_failure(summarizer: Summarizer, error: Exception, seconds: float) -> FailedAttempt:
-    return FailedAttempt(
-        summarizer=type(summarizer).__name__,
-        reason=_name_reason(error),
-        detail=str(error),
-        seconds=seconds,
-        usage=error.usage if isinstance(error, SummaryError | EmptyReplyError) else None,
-    )
 
 
 def _name_reason(error: Exception) -> str:

@@ -33,8 +33,9 @@ class FileListSummarizer:
         """
         # before the model is asked, because the lists reduce its token limit
         facts = updated_facts(task)
-        limit = task.max_tokens // LIST_SHARE
-        blocks = render_file_lists(facts, max_tokens=limit, tokenizer=self.tokenizer)
+        blocks = render_file_lists(
+            facts, max_tokens=task.max_tokens // LIST_SHARE, tokenizer=self.tokenizer
+        )
         if not blocks:
             return await self.summarizer.summarize(task)
         suffix = f"\n\n{blocks}"

@@ -187,17 +187,20 @@ def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
 
 def _list_facts(facts: Facts) -> list[_Fact]:
     """Return the facts that are measured, of each kind the newest first."""
-    texts = list[tuple[FactKind, str]]()
-    texts += (("paths", path) for path in chain(reversed(facts.changed), reversed(facts.read)))
-    texts += (
-        ("commands", command.what)
+    paths = chain(reversed(facts.changed), reversed(facts.read))
+    commands = (
+        command.what
         for command in reversed(facts.commands)
         if not command.what.startswith("{")  # arguments of another tool, as JSON
     )
-    texts += (("figures", figure) for figure in reversed(facts.figures))
-    texts += (("errors", error) for error in reversed(facts.errors))
-    texts += (("requests", request) for request in reversed(facts.requests))
-    return _recognize(texts)
+    texts: Mapping[FactKind, Iterable[str]] = {
+        "paths": paths,
+        "commands": commands,
+        "figures": reversed(facts.figures),
+        "errors": reversed(facts.errors),
+        "requests": reversed(facts.requests),
+    }
+    return _recognize([(kind, text) for kind, each in texts.items() for text in each])
 
 
 def _recognize(texts: Sequence[tuple[FactKind, str]]) -> list[_Fact]:

@@ -149,7 +149,8 @@ class InlineSummarizer:
         rendered = await run_beside(
             task.plan.dropped, render, UserMessage()[question], tokenizer=tokenizer
         )
-        return rendered.messages[0]
+        (message,) = rendered.messages
+        return message
 
 
 def _count_messages(messages: Iterable[Message], tokenizer: Tokenizer) -> int:

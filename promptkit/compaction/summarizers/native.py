@@ -96,8 +96,7 @@ def make_portable(transcript: Transcript, *, provider: str, model: str) -> Entry
     Returns:
         The new checkpoint, or None if nothing had to be done.
     """
-    path = transcript.path()
-    view = build_view(path)
+    view = build_view(transcript.path())
     if view.checkpoint_id is None:
         return None
     payload = transcript.get(view.checkpoint_id).payload

@@ -95,8 +95,11 @@ def adapt_messages(
             None,
         )
         if first is not None and not any(map(is_thinking, adapted[first].content)):
-            leading = attrs.evolve(adapted[first], content=(thinking, *adapted[first].content))
-            adapted = (*adapted[:first], leading, *adapted[first + 1 :])
+            adapted = (
+                *adapted[:first],
+                attrs.evolve(adapted[first], content=(thinking, *adapted[first].content)),
+                *adapted[first + 1 :],
+            )
     return adapted
 
 

@@ -16,13 +16,14 @@ from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import CarriedContext, Plan, Summary, SummaryTask
 from promptkit.compaction.summarizers.facts import extend_facts
-from promptkit.errors import SummaryError, UnknownModelError
+from promptkit.errors import SummaryError
 from promptkit.messages import Message, Usage
 from promptkit.providers import Model, Reply, with_options
 from promptkit.providers.anthropic.api import default_output_tokens
 from promptkit.providers.model import COMPACTION
 from promptkit.providers.openai.api import may_reason
-from promptkit.tokens import Tokenizer, model_info
+from promptkit.tokens import Tokenizer
+from promptkit.tokens.models import find_model
 from promptkit.transcript import Redactor, ViewItem, redact_message
 
 MIN_SUMMARY_TOKENS, SHORTEST_SHARE = 20, 200
@@ -230,11 +231,11 @@ def limit_output(model: Model, task: SummaryTask, *, room: int | None = None) ->
         2 * task.max_tokens + ANALYSIS_TOKENS + reasoning,
         max(room * 3 // 4, task.max_tokens) if room is not None else None,
     ]
-    try:
-        limits.append(model_info(model.name).max_output_tokens)
-    except UnknownModelError:
-        if getattr(model, "provider", None) == ANTHROPIC:
-            limits.append(default_output_tokens(model.name))  # as its replies ask for
+    known = find_model(model.name)
+    if known is not None:
+        limits.append(known.max_output_tokens)
+    elif getattr(model, "provider", None) == ANTHROPIC:
+        limits.append(default_output_tokens(model.name))  # as its replies ask for
     most = min(limit for limit in limits if limit is not None)
     return with_options(
         model if task.observe is None else task.observe(model),
@@ -432,14 +433,11 @@ def strip_analysis(text: str) -> str:
     return "".join([*kept, text[at:]]).strip()
 
 
-# Without a redactor these return what they are given.
-
-
 def redact_task(task: SummaryTask, redactor: Redactor | None) -> SummaryTask:
     """Remove secrets from a task: from its plan, its facts, its memories and the user's instructions.
 
     The last request is unchanged: the model has seen it, and the provider's prompt cache holds
-    exactly these bytes.
+    exactly these bytes. Without a redactor the task is returned as it is.
     """
     return (
         task
@@ -461,7 +459,7 @@ def redact_task(task: SummaryTask, redactor: Redactor | None) -> SummaryTask:
 
 
 def redact_summary(summary: Summary, redactor: Redactor | None) -> Summary:
-    """Remove secrets from a summary and its facts."""
+    """Remove secrets from a summary and its facts, if there is a redactor."""
     return (
         summary
         if redactor is None
@@ -474,7 +472,7 @@ def redact_summary(summary: Summary, redactor: Redactor | None) -> Summary:
 def redact_carried(
     carried: CarriedContext | None, redactor: Redactor | None
 ) -> CarriedContext | None:
-    """Remove secrets from what is carried beside a summary. None: nothing is."""
+    """Remove secrets from what is carried beside a summary (None: nothing is), if there is a redactor."""
     return (
         carried
         if carried is None or redactor is None
@@ -492,7 +490,7 @@ def redact_carried(
 
 
 def redact_plan(plan: Plan, redactor: Redactor | None) -> Plan:
-    """Remove secrets from the messages that a plan drops.
+    """Remove secrets from the messages that a plan drops, if there is a redactor.
 
     A checkpoint may show some of them again next to the summary.
     """

@@ -34,6 +34,7 @@ from promptkit.messages import (
     as_wire_object,
 )
 from promptkit.providers.model import (
+    WINDOW_FULL,
     Effort,
     Finish,
     ModelOptions,
@@ -325,14 +326,12 @@ FINISHES: Mapping[str, Finish] = {
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
     "max_tokens": "length",
-    "model_context_window_exceeded": "length",
+    WINDOW_FULL: "length",
     # the provider interrupted its own tools, and goes on when it is asked again
     "pause_turn": "length",
     "refusal": "content_filter",
 }
 """Stop reason → finish reason."""
-
-_WINDOW_FULL = "model_context_window_exceeded"
 
 
 @attrs.define
@@ -482,7 +481,7 @@ class MessageStream:
         )
 
     def _empty_error(self, usage: Usage) -> ContextLengthExceededError | EmptyReplyError:
-        if self._reason == _WINDOW_FULL:
+        if self._reason == WINDOW_FULL:
             return ContextLengthExceededError(
                 "the request fills the model's context window, and leaves no room for a reply.",
                 model=self._model,

@@ -26,7 +26,14 @@ from promptkit.messages import (
     as_wire_object,
 )
 from promptkit.providers.errors import error_from_failure
-from promptkit.providers.model import Finish, ModelOptions, Reply, as_tokens, parse_call
+from promptkit.providers.model import (
+    WINDOW_FULL,
+    Finish,
+    ModelOptions,
+    Reply,
+    as_tokens,
+    parse_call,
+)
 from promptkit.tokens.models import describe_model
 from promptkit.wire import to_chat, to_responses, tools_to_chat, tools_to_responses
 from promptkit.wire.parts import Payload, name_media, replace_lone_surrogates
@@ -187,8 +194,6 @@ _INCOMPLETE: Mapping[str, Finish] = {
     "max_output_tokens": "length",
     "content_filter": "content_filter",
 }
-_WINDOW_FULL = "model_context_window_exceeded"
-"""The finish reason with which some servers answer 200 to a request that does not fit."""
 
 INPUT_FIELDS: Mapping[str, tuple[str, ...]] = {
     "reasoning": ("type", "id", "summary", "content", "encrypted_content"),
@@ -287,7 +292,7 @@ def _check_reply(reply: Reply, reason: object, model: str, *, has_all: bool) -> 
         has_all: Whether each of its tool calls has a name and an id.
     """
     reason = reason if isinstance(reason, str) else None
-    if reason == _WINDOW_FULL:
+    if reason == WINDOW_FULL:
         raise ContextLengthExceededError(
             "the request does not fit into the model's context window: the response has nothing else.",
             model=model,

@@ -232,27 +232,21 @@ class Expansion:
         Renders share an item by the identity of its round.
         """
         cached = {} if node.in_fallback else self.cache.message_items
-        known = map(cached.get, map(id, element.rounds))
         items = [
-            item or self._add_round(each, cached, is_loose=node.in_fallback)
-            for each, item in zip(element.rounds, known, strict=True)
+            cached.get(id(each)) or self._add_round(each, cached, node) for each in element.rounds
         ]
         node.items += items
         if not node.in_fallback:
             self.message_items += items
 
     def _add_round(
-        self,
-        messages: Message | Sequence[Message],
-        cached: dict[int, MessageItem],
-        *,
-        is_loose: bool,
+        self, messages: Message | Sequence[Message], cached: dict[int, MessageItem], node: Node
     ) -> MessageItem:
         """Build the item of a round, and cache it by what it holds: the message that the round is, or a tuple of messages."""
         sources = (messages,) if isinstance(messages, Message) else tuple(messages)
         item = build_round(sources)
         item.tokens = self.sizer.find_tokens(item.messages or ())
-        item.is_loose = is_loose
+        item.is_loose = node.in_fallback
         cached[id(messages if isinstance(messages, Message) else sources)] = item
         return item
 

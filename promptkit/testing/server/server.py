@@ -542,7 +542,7 @@ def encode_prompt(chat: Mapping[str, Any]) -> array[int]:  # Any: JSON
     return array(
         "I",
         chain(
-            (TOOLS, TOOLS, *encode(format_declarations(tools))) if tools else (),
+            (TOOLS, TOOLS, *encode(format_declarations(tools, "tools"))) if tools else (),
             *(
                 part
                 for message in map(as_mapping, as_sequence(chat.get("messages")))

@@ -557,8 +557,11 @@ class Transcript:
         outside = set(self._tree.parents.values()) - self._by_id.keys()
         parents = {parent for _, parent in earlier.runs}
         parents |= {earlier.find(parent_id) for parent_id in outside if parent_id}
-        ends = [*(first for first, _ in earlier.runs[1:]), len(earlier)]
-        yield from (self._read_earlier(end - 1) for end in ends if end - 1 not in parents)
+        yield from (
+            self._read_earlier(end - 1)
+            for end in (*(first for first, _ in earlier.runs[1:]), len(earlier))
+            if end - 1 not in parents
+        )
 
     def _extend_path(self, entries: Sequence[Entry]) -> None:
         self._path.extend(entries)

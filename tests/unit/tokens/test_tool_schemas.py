@@ -44,22 +44,30 @@ TOOL = ToolDefinition(
 
 
 def test_tools_keep_every_description() -> None:
-    assert format_declarations([TOOL]) == (
+    assert format_declarations([TOOL], "tools") == (
         "# Tools\n\n## functions\n\nnamespace functions {\n\n// Books a room.\n//\n// Once.\ntype book = (_: {\n// Who comes\n"
         "guests: Array<\n{\n// In full\nname: string,\n}\n>,\n"
         'kind?: "single" | "double",\nprice?: number | null,\nfloor?: number | string,\ntags?: any[],\n}) => any;\n\n} // namespace functions\n'
     )
 
 
+def test_functions_indent_and_keep_the_outer_descriptions() -> None:
+    text = format_declarations([TOOL], "functions")
+    assert text.startswith(
+        "namespace functions {\n\n// Books a room.\n\nOnce.\ntype book = (_: {\n// Who comes\nguests: {\n  name: string,\n}[],\n"
+    )
+    assert text.endswith("}) => any;\n\n} // namespace functions")
+
+
 def test_a_tool_without_arguments() -> None:
-    assert "type now = () => any;" in format_declarations([ToolDefinition(name="now")])
+    assert "type now = () => any;" in format_declarations([ToolDefinition(name="now")], "tools")
 
 
 def test_values_are_written_as_they_are_whatever_their_script() -> None:
     tool = ToolDefinition(
         name="cook", parameters={"type": "object", "properties": {"taste": {"enum": ["süß", "辣"]}}}
     )
-    assert 'taste?: "süß" | "辣",' in format_declarations([tool])
+    assert 'taste?: "süß" | "辣",' in format_declarations([tool], "tools")
 
 
 def test_a_schema_of_any_depth_is_written() -> None:
@@ -71,7 +79,7 @@ def test_a_schema_of_any_depth_is_written() -> None:
             else {"type": "array", "items": schema}
         )
     tool = ToolDefinition(name="deep", parameters={"type": "object", "properties": {"a": schema}})
-    assert format_declarations([tool]).count("Array<") < MAX_DEPTH
+    assert format_declarations([tool], "tools").count("Array<") < MAX_DEPTH
     assert not has_known_keywords(tool)
 
 
@@ -84,7 +92,7 @@ def test_the_64th_level_of_a_schema_is_any_and_then_its_cost_is_an_estimate(
     for _ in range(depth):
         schema = {"type": "array", "items": schema} if form == "array" else {"anyOf": [schema]}
     tool = ToolDefinition(name="deep", parameters={"type": "object", "properties": {"a": schema}})
-    declared = format_declarations([tool])
+    declared = format_declarations([tool], "tools")
     assert ("string" in declared, "any" in declared.replace("=> any", "")) == (
         is_known,
         not is_known,
@@ -102,9 +110,9 @@ def test_a_schema_with_an_unknown_keyword_costs_at_least_its_json() -> None:
     short = ToolDefinition(name="short", parameters={"$ref": "a"})
     long = ToolDefinition(name="long", parameters={"$ref": "#/$defs/a", "$defs": "辣 " * 100})
     text = json.dumps([long.name, None, long.parameters], ensure_ascii=False)
-    more = len(text) - len(format_declarations([long]))
+    more = len(text) - len(format_declarations([long], "tools"))
     assert more > 0
-    plain = len(format_declarations([known, short, long])) + 2
+    plain = len(format_declarations([known, short, long], "tools")) + 2
     assert count_definitions([known, short, long], len) == (plain + more, False)
 
 
@@ -119,8 +127,8 @@ def test_a_description_that_says_nothing_or_is_no_text_is_not_written(descriptio
         "properties": {"a": {"type": "string", "description": description}}
     }
     tool = ToolDefinition(name="odd", description="", parameters=parameters)
-    assert "type odd = (_: {\na?: string,\n}) => any;" in format_declarations([tool])
-    assert "//" not in format_declarations([tool]).removesuffix("// namespace functions\n")
+    assert "type odd = (_: {\na?: string,\n}) => any;" in format_declarations([tool], "tools")
+    assert "//" not in format_declarations([tool], "tools").removesuffix("// namespace functions\n")
 
 
 def test_alternatives_of_any_depth_are_written() -> None:
@@ -128,7 +136,7 @@ def test_alternatives_of_any_depth_are_written() -> None:
     for _ in range(5_000):
         schema = {"anyOf": [schema, {"type": "null"}]}
     tool = ToolDefinition(name="deep", parameters={"type": "object", "properties": {"a": schema}})
-    assert format_declarations([tool]).count("null") < MAX_DEPTH
+    assert format_declarations([tool], "tools").count("null") < MAX_DEPTH
 
 
 def test_a_choice_that_names_no_tool_costs_nothing() -> None:

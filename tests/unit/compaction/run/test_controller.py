@@ -142,7 +142,7 @@ def test_a_summary_that_comes_after_it_was_dropped_is_discarded_and_said() -> No
     async def work() -> None:
         grown(each)
         await turns()
-        each.controller.reset_attempts("not needed")
+        each.controller.undo()
         await turns()
         assert state(each.controller.background) == "idle"
         assert not each.compacted

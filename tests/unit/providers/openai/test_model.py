@@ -15,6 +15,7 @@ import pytest
 from promptkit import ImagePart, Message, OpaquePart, ToolCall, Usage
 from promptkit.errors import EmitError
 from promptkit.providers import Reply
+from promptkit.providers.openai.api import build_responses_body, parse_responses_reply
 from promptkit.providers.openai.client import OpenAIModel
 from promptkit.testing.server import Delay, Hang, HttpAnswer, ScriptedReply, serve
 from promptkit.tokens import tokenizer_for
@@ -326,6 +327,18 @@ class TestOpaqueItems:
             sent: Any = server.requests[1].body["input"]
             assert "commentary" not in json.dumps(server.requests[2].body)
         assert [item.get("phase") for item in sent] == [None, None, None, "commentary", None, None]
+
+    def test_each_message_of_a_reply_keeps_its_own_phase(self) -> None:
+        output: list[Json] = [
+            {"type": "message", "phase": phase, "content": [{"type": "output_text", "text": text}]}
+            for phase, text in (("commentary", "I look."), ("final_answer", "Done."), ("empty", ""))
+        ]
+        reply = parse_responses_reply({"output": output}, "gpt-5").message
+        sent = build_responses_body("gpt-5", [reply], (), {})["input"]
+        assert [(item["phase"], item["content"]) for item in sent] == [
+            ("commentary", "I look."),
+            ("final_answer", "Done."),
+        ]
 
 
 class TestClients:
