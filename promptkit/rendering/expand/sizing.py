@@ -148,9 +148,9 @@ class Sizer:
         for at in range(0, len(new), TOGETHER):
             some = new[at : at + TOGETHER]
             self.tokenizer.base.count_ahead(some)
+            tokens = [count_message(message, self.tokenizer) for message in some]
             self._counted += some
-            for message in some:
-                known[id(message)] = count_message(message, self.tokenizer)
+            known.update(zip(map(id, some), tokens, strict=True))
         return list(map(find, map(id, messages)))
 
     def find_tokens(self, messages: Sequence[Message]) -> int:

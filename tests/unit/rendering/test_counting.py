@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -316,3 +318,18 @@ def test_messages_that_are_counted_together_have_the_tokens_of_each_and_every_te
     assert sizer.count_messages(messages) == expected
     assert list(map(sizer.count_message, messages)) == expected
     assert counted == ["one", "two", "three"]
+
+
+def test_messages_whose_count_fails_are_not_held() -> None:
+    class Failing(WordTokenizer):
+        def count(self, text: str) -> int:
+            raise ValueError(text)
+
+    sizer = Sizer(Failing())
+    message = Message(role="user", content=("one",))
+    held = weakref.ref(message)
+    with contextlib.suppress(ValueError):
+        sizer.count_messages([message])
+    del message
+    gc.collect()
+    assert held() is None
