@@ -180,7 +180,8 @@ def find_left_out(measured: Iterable[MeasuredFact]) -> tuple[MeasuredFact, ...]:
 def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
     """Return whether messages show a fact, at least by its names."""
     (fact,) = _recognize(((kind, text),))
-    shown = _Shown((fact,))
+    shown = _Shown(())
+    shown.look_for((fact,))  # many texts have far more words than a fact
     shown.add(chain.from_iterable(map(iter_texts, messages)))
     return shown.shows(fact)
 
@@ -188,15 +189,15 @@ def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
 def _list_facts(facts: Facts) -> list[_Fact]:
     """Return the facts that are measured, of each kind the newest first."""
     texts = list[tuple[FactKind, str]]()
-    texts += (("paths", path) for path in chain(reversed(facts.changed), reversed(facts.read)))
-    texts += (
+    texts.extend(("paths", path) for path in chain(reversed(facts.changed), reversed(facts.read)))
+    texts.extend(
         ("commands", command.what)
         for command in reversed(facts.commands)
         if not command.what.startswith("{")  # arguments of another tool, as JSON
     )
-    texts += (("figures", figure) for figure in reversed(facts.figures))
-    texts += (("errors", error) for error in reversed(facts.errors))
-    texts += (("requests", request) for request in reversed(facts.requests))
+    texts.extend(("figures", figure) for figure in reversed(facts.figures))
+    texts.extend(("errors", error) for error in reversed(facts.errors))
+    texts.extend(("requests", request) for request in reversed(facts.requests))
     return _recognize(texts)
 
 
