@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import tracemalloc
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from promptkit.compaction import (
 )
 from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.summarizers.facts import extend_facts
-from promptkit.compaction.summarizers.losses import Losses, LossMeter, MeasuredFact
+from promptkit.compaction.summarizers.losses import Losses, LossMeter, MeasuredFact, is_shown
 from promptkit.errors import SummaryError
 from promptkit.testing import ScriptedModel, WordTokenizer, assert_summary_keeps
 from promptkit.transcript import Checkpoint, ViewItem
@@ -368,3 +369,17 @@ def test_ten_compactions_in_a_row_keep_every_fact_of_the_carried_kinds() -> None
     shown = "\n".join(message.text for message in window.view.messages)
     assert [wish for wish in said if wish not in shown] == []
     assert [path for path in changed if path not in shown] == []
+
+
+def test_a_search_for_one_fact_does_not_keep_the_words_of_long_messages() -> None:
+    messages = [
+        Message(role="user", content=" ".join(f"word{at}" for at in range(start, start + 100)))
+        for start in range(0, 20_000, 100)
+    ]
+    tracemalloc.start()
+    try:
+        assert not is_shown("errors", "the parser stopped early", messages)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000  # all words and pairs take some 6 MB

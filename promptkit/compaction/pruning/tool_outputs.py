@@ -597,8 +597,8 @@ class CappedView:
 def _fits(message: Message, limit: int, tokenizer: Tokenizer) -> bool:
     """Return whether the texts of a message have at most `limit` tokens. Most are too short to have more, and are not counted."""
     texts = [part for part in message.content if isinstance(part, str)]
-    # a character has at most four bytes, and no margin that is learned is above three
-    if 12 * sum(map(len, texts)) <= limit:
+    # a character has at most four bytes, and no token is shorter than a byte
+    if tokenizer.scale(4 * sum(map(len, texts))) <= limit:
         return True
     bounds = list(map(tokenizer.upper_bound, texts))
     return (None not in bounds and sum(filter(None, bounds)) <= limit) or (

@@ -180,7 +180,8 @@ def find_left_out(measured: Iterable[MeasuredFact]) -> tuple[MeasuredFact, ...]:
 def is_shown(kind: FactKind, text: str, messages: Iterable[Message]) -> bool:
     """Return whether messages show a fact, at least by its names."""
     (fact,) = _recognize(((kind, text),))
-    shown = _Shown((fact,))
+    shown = _Shown(())
+    shown.look_for((fact,))  # many texts have far more words than a fact
     shown.add(chain.from_iterable(map(iter_texts, messages)))
     return shown.shows(fact)
 

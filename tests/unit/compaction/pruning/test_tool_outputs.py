@@ -23,6 +23,7 @@ from promptkit.compaction.pruning.tool_outputs import (
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import ImagePart, Message, Part, ToolCall
 from promptkit.testing import WordTokenizer
+from promptkit.tokens import CalibratedTokenizer
 from promptkit.tools import ToolResult
 from promptkit.transcript.log.entries import PRUNED_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.transcript import Transcript
@@ -397,3 +398,15 @@ def test_a_tool_has_its_limit_on_a_branch_where_another_tool_had_the_id_of_its_c
     log.rewind(called)
     add(result)
     assert TOKENIZER.count(capped.build_view(log.path()).messages[-1].text) <= 100
+
+
+def test_a_short_result_has_its_limit_with_a_tokenizer_of_a_high_margin() -> None:
+    tokenizer = CalibratedTokenizer(TOKENIZER, margin=30)
+    capped = CappedView(tokenizer, result_tokens=2_400)
+    log = Transcript()
+    log.append_messages(
+        Message(role="user", content="Go."),
+        Message(role="assistant", tool_calls=[ToolCall(id="c1", name="read")]),
+        Message(role="tool", content="x " * 100, tool_call_id="c1"),
+    )
+    assert tokenizer.count(capped.build_view(log.path()).messages[-1].text) <= 2_400
