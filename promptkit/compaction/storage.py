@@ -55,7 +55,7 @@ from promptkit.transcript.stores.jsonl.format import (
 
 @attrs.frozen(eq=False, repr=False)
 class _Directory:
-    """What folders of archives and of memories have in common."""
+    """The common part of folders of archives and of memories."""
 
     folder: Path
 

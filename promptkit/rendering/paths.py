@@ -56,7 +56,7 @@ class Paths:
     """
 
     _described: bool = attrs.field(alias="described", default=False, kw_only=True)
-    """Whether short paths show a component with its first prop, or else its docstring."""
+    """True: short paths show a component with its first prop, or else its docstring."""
     _known: defaultdict[Callable[[Path, Node], Path], dict[Node, Path]] = attrs.field(
         factory=lambda: defaultdict(dict), init=False
     )

@@ -110,7 +110,7 @@ class RecordingSource:
 
     @cached_property
     def has_long_number(self) -> bool:
-        """Whether the file contains more digits in a row than Python converts to a number."""
+        """True if the file contains more digits in a row than Python converts to a number."""
         if not (limit := sys.get_int_max_str_digits()):
             return False
         file, long_number, before = self.open(), b"0" * limit, b""
