@@ -482,7 +482,7 @@ def _make_run(
         return await output if inspect.isawaitable(output) else output
 
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004  # its kind
+        getattr(function, "__call__", None)  # noqa: B004  # the method itself, not whether there is one
     )
     return run_async if is_async else run
 

@@ -74,7 +74,7 @@ _TOKENIZER = WordTokenizer(per_message=2, per_call=3)
 
 
 def asks_for_summary(messages: Sequence[Message]) -> bool:
-    """Whether a request asks for a summary, in whichever of its forms, for the first time or again."""
+    """Return whether a request asks for a summary, for the first time or again after a rejected one."""
     return messages[-1].role == "user" and _ASKED.search(messages[-1].text) is not None
 
 

@@ -334,6 +334,8 @@ def _open_truncate(_sizer: Sizer, node: Node, element: builtin.Truncate) -> Chil
             f"keep must be one of {', '.join(_KEEP_VALUES)}, not {element.keep!r}.",
             path=format_path(node),
         )
+    if element.max_tokens is not None:
+        _check_tokens("max_tokens", element.max_tokens, node)
     return element.children
 
 

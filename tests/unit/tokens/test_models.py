@@ -314,7 +314,7 @@ class TestRegister:
             register_model("a", window=-1)
 
     def test_a_model_sees_images_unless_its_name_or_its_registration_says_otherwise(self) -> None:
-        assert describe_model("nobody-knows").sees_images
+        assert describe_model("unknown-model").sees_images
         assert describe_model("gpt-4o").sees_images
         assert not describe_model("gpt-3.5-turbo").sees_images
         assert register_model("acme-1").sees_images

@@ -280,7 +280,7 @@ def filling(task: SummaryTask) -> Child:
 
 
 class TestAComplaint:
-    """What was wrong with a rejected summary follows the request, and still fits the window."""
+    """A second request has the complaint about a rejected summary at its end, and fits the window."""
 
     @pytest.mark.parametrize("kind", [SimpleSummarizer, FullSummarizer])
     @pytest.mark.parametrize("prompt", [None, filling])
