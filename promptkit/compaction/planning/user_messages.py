@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate, chain
+from itertools import accumulate, chain, compress
+from operator import attrgetter
 from typing import NamedTuple
 
 import attrs
@@ -431,14 +432,16 @@ def _find_prohibitions(text: str) -> tuple[bool, tuple[str, ...]]:
 
 def _find_clued(text: str, known: Sequence[_Prohibition]) -> Sequence[_Prohibition]:
     """Return the prohibitions whose clues a text has."""
-    folded = text.casefold()
-    return [each for each in known if each.clue in folded]
+    # without a loop: each message of the user is searched for all clues
+    clues = map(attrgetter("clue"), known)
+    return list(compress(known, map(text.casefold().__contains__, clues)))
 
 
 def _has_prohibition(line: str, clued: Sequence[_Prohibition]) -> bool:
     """Return whether a line, or a part of one, has one of these prohibitions."""
     found = _find_clued(line, clued)
-    starts = [start.end() for start in _CLAUSE_START.finditer(line)] if found else ()
+    opening = any(each.opens_clause for each in found)
+    starts = [start.end() for start in _CLAUSE_START.finditer(line)] if opening else ()
     return any(
         any(pattern.match(line, at) for at in starts) if opens_clause else pattern.search(line)
         for pattern, opens_clause in ((_compile(each.pattern), each.opens_clause) for each in found)

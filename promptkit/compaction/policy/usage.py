@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from heapq import nlargest
 from itertools import accumulate, dropwhile
@@ -495,7 +494,7 @@ def count_parts(
     Returns:
         The sizes, without instructions and tools.
     """
-    parts: Counter[str] = Counter()
+    parts: dict[str, int] = dict.fromkeys(("system", "summary", "messages", "results"), 0)
     for message in messages:
         part = "summary" if id(message) in summary_ids else PARTS.get(message.role, "messages")
         parts[part] += count(message)

@@ -160,7 +160,9 @@ class _FactCollector:
         self.rules = {rule.name: rule.text for rule in known.rules}
         # of names, and of words that may be some
         self.written = Counter({name.text: name.written for name in known.names})
-        self.seen = Counter({name.text: name.seen for name in known.names})
+        self.read_in_results = Counter(
+            {each.text: each.seen - each.written for each in known.names}
+        )
         self.last = {name.text: name.last for name in known.names}
         self._said = list[str]()  # the texts of the user and the model
         self._running: dict[str, int] = {}  # call id → index of its command
@@ -243,21 +245,20 @@ class _FactCollector:
     def _add_names(self, message: Message) -> None:
         called = message.tool_calls
         words = find_candidates("\n".join(iter_texts(message)) if called else message.text)
-        self.seen.update(words)
+        (self.read_in_results if message.role == "tool" else self.written).update(words)
         self.last.update(dict.fromkeys(words, self.messages))
         if called:
             self.last.update(dict.fromkeys(find_replaced_names(message), 0))
-        if message.role != "tool":
-            self.written.update(words)
 
     def _rank_names(self) -> tuple[Name, ...]:
         """Return the names that are most likely to be used again, the likeliest first."""
         known = {name.text: name for name in self.known.names}
-        found = filter(is_name, self.last)
+        # a Counter looks up what it does not have in a call
+        count_written, count_read = self.written.get, self.read_in_results.get
         names = {
-            text: Name(text, self.written[text], self.seen[text], self.last[text])
-            for text in found
-            if not is_common(text)
+            text: Name(text, written := count_written(text, 0), written + count_read(text, 0), last)
+            for text, last in self.last.items()
+            if is_name(text) and not is_common(text)
         }
         ranked = sorted(
             (known | names).values(),

@@ -207,8 +207,9 @@ def _list_facts(facts: Facts) -> list[_Fact]:
 def _recognize(texts: Sequence[tuple[FactKind, str]]) -> list[_Fact]:
     """Return facts by their kinds and texts. A word that several of them have is judged once."""
     words = [find_words(text) for _, text in texts]
-    # words of small letters are neither names nor numbers
-    rare = [word for word in set[str]().union(*words) if not (word.islower() and word.isalpha())]
+    # words whose letters are small, but for the first, are neither names nor numbers
+    known = set(chain.from_iterable(words))
+    rare = [word for word in known if not (word[1:].islower() and word.isalpha())]
     numbers = {word for word in rare if not word.isalpha() and any(map(str.isdigit, word))}
     names = numbers.union(filter(is_name, rare))
     return [
