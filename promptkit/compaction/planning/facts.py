@@ -230,9 +230,12 @@ def _to_json(value: _Fact) -> Json:
     fields = _ROWS.get(type(value))
     if fields is not None:  # a list of names has 1,500
         return {field: getattr(value, field) for field in fields}
-    if isinstance(value, tuple):
-        return [_to_json(each) for each in value]
-    return value if value is None or isinstance(value, str | int) else attrs.asdict(value)
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Command | Skill | Pin | Name | OpaquePart):
+        return attrs.asdict(value)
+    # a summarizer of a program's own may have given a list
+    return [_to_json(each) for each in value]
 
 
 def _read_skill(row: Mapping[str, Json]) -> Skill:

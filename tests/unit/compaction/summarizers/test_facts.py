@@ -6,6 +6,7 @@ Skills that were loaded are known by name and text, each once, over all checkpoi
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import attrs
 import pytest
@@ -447,3 +448,8 @@ def test_a_list_of_memories_that_is_empty_is_stored() -> None:
     assert Facts(memories="").to_json() == {"memories": ""}
     assert Facts.from_json({"memories": ""}).memories == ""
     assert Facts.from_json({"memories": 1}).memories is None
+
+
+def test_a_list_that_a_summarizer_of_a_program_gave_is_stored() -> None:
+    fields: dict[str, Any] = {"requests": ["Fix the login."], "changed": ["a.py"]}
+    assert attrs.evolve(Facts(), **fields).to_json() == fields
