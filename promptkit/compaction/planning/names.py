@@ -80,8 +80,6 @@ def find_words(text: str) -> list[str]:
 @lru_cache(KNOWN_RUNS)  # names and words recur in each message of a conversation
 def is_name(word: str) -> bool:
     """Return whether a word is an identifier or a path, rather than a word of a language or a number."""
-    if word.isalpha():  # and has neither marks nor digits
-        return MIN_LENGTH <= len(word) <= MAX_LENGTH and _CAMEL_CASE.search(word) is not None
     return (
         MIN_LENGTH <= len(word) <= MAX_LENGTH
         and any(map(str.isalpha, word))

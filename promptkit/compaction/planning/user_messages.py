@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
-from itertools import accumulate, chain, compress
-from operator import attrgetter
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 import attrs
@@ -432,9 +431,8 @@ def _find_prohibitions(text: str) -> tuple[bool, tuple[str, ...]]:
 
 def _find_clued(text: str, known: Sequence[_Prohibition]) -> Sequence[_Prohibition]:
     """Return the prohibitions whose clues a text has."""
-    # without a loop: each message of the user is searched for all clues
-    clues = map(attrgetter("clue"), known)
-    return list(compress(known, map(text.casefold().__contains__, clues)))
+    folded = text.casefold()
+    return [each for each in known if each.clue in folded]
 
 
 def _has_prohibition(line: str, clued: Sequence[_Prohibition]) -> bool:
