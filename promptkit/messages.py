@@ -91,7 +91,7 @@ def _check_optional_number(
 
 
 def _check_count(instance: object, attribute: attrs.Attribute[int], value: int) -> None:
-    if not _is_whole(value) or value < 0:
+    if not (type(value) is int or _is_whole(value)) or value < 0:
         _refuse_field(
             instance,
             attribute.name,

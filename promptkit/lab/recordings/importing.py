@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -89,7 +89,7 @@ def batches_from_items(items: Iterable[StoredEntry | ReadProblem]) -> Iterator[B
     roots: set[str] = set()  # ids of entries without a message on their path
     for item in items:
         if not isinstance(item, StoredEntry):
-            yield Batch(skipped=[item])
+            yield Batch(entries=[], skipped=(item,))
             continue
         entry = item.entry
         if entry.id in seen:
@@ -274,7 +274,7 @@ class RecordingTotals:
 
     def __init__(self) -> None:
         self._format_name = ""
-        self._figures: Counter[str] = Counter()
+        self._figures: defaultdict[str, int] = defaultdict(int)
         self._calls: dict[tuple[str, str], int] = {}
         self._kept: Counter[str] = Counter()
         self._entries = self._relocated_count = 0
@@ -283,20 +283,26 @@ class RecordingTotals:
 
     def read_entries(self, batches: Iterable[tuple[RecordingFormat, Batch]]) -> Iterator[Entry]:
         """Yield the entries of batches, and add them up on the way."""
+        figures = self._figures
         for recording_format, batch in batches:
             self._format_name = recording_format.name
-            self._figures.update(
-                conversations=batch.conversations,
-                messages=batch.messages,
-                attachments=batch.attachments,
-                skipped_lines=len(batch.skipped),
-            )
+            figures["conversations"] += batch.conversations
+            figures["messages"] += batch.messages
+            figures["attachments"] += batch.attachments
+            if batch.skipped or batch.relocated:
+                figures["skipped_lines"] += len(batch.skipped)
+                self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
+                self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
+                self._relocated_count += len(batch.relocated)
             self._entries += len(batch.entries)
-            self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
-            self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
-            self._relocated_count += len(batch.relocated)
             for entry in batch.entries:
-                self._add_entry(entry, batch.call_id_scope)
+                payload = entry.payload
+                if isinstance(payload, (MessageEntry, CustomMessage)):
+                    self._add_message(payload.message, batch.call_id_scope)
+                elif isinstance(payload, (CustomEntry, Observation)):
+                    self._kept[payload.name] += 1
+                elif isinstance(payload, Checkpoint):
+                    figures["compactions"] += 1
                 yield entry
 
     @property
@@ -322,32 +328,21 @@ class RecordingTotals:
             relocated_count=self._relocated_count,
         )
 
-    def _add_entry(self, entry: Entry, scope: str) -> None:
-        match entry.payload:
-            case MessageEntry(message=message) | CustomMessage(message=message):
-                self._add_message(message, scope)
-            case Checkpoint():
-                self._figures["compactions"] += 1
-            case CustomEntry(name=name) | Observation(name=name):
-                self._kept[name] += 1
-            case _:
-                pass
-
     def _add_message(self, message: Message, scope: str) -> None:
-        self._figures.update(
-            images=sum(isinstance(part, ImagePart) for part in message.content),
-            thinking=sum(
-                isinstance(part, OpaquePart)
-                and as_text(as_object(part.value).get("type")) in THINKING_TYPES
-                for part in message.content
-            ),
-            tool_calls=len(message.tool_calls),
-        )
+        figures = self._figures
+        for part in message.content:
+            if isinstance(part, OpaquePart):
+                kind = as_text(as_object(part.value).get("type"))
+                figures["thinking"] += kind in THINKING_TYPES
+            elif isinstance(part, ImagePart):
+                figures["images"] += 1
         for call in message.tool_calls:
+            figures["tool_calls"] += 1
             state = self._calls.get((scope, call.id), 0)
             self._calls[scope, call.id] = state | (REPEATED if state & CALLED else CALLED)
         if message.role == "tool":
-            self._figures.update(tool_results=1, tool_errors=is_error_result(message))
+            figures["tool_results"] += 1
+            figures["tool_errors"] += is_error_result(message)
             key = (scope, message.tool_call_id or "")
             self._calls[key] = self._calls.get(key, 0) | ANSWERED
 
@@ -406,7 +401,7 @@ def _read_file(
             if not messages:
                 raise
             detail = f"the rest of the file could not be read: {error}"
-            yield recording_format, Batch(skipped=[ReadProblem(line=1, detail=detail)])
+            yield recording_format, Batch(entries=[], skipped=(ReadProblem(line=1, detail=detail),))
 
 
 def detect_format(source: RecordingSource) -> RecordingFormat:

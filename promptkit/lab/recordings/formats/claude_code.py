@@ -17,7 +17,6 @@ import attrs
 
 from promptkit.lab.recordings.reading.files import FileHead, IdAllocator, LineFormat
 from promptkit.lab.recordings.reading.values import (
-    ContentBlocks,
     JsonObject,
     as_count,
     as_list,
@@ -99,7 +98,7 @@ class ClaudeCodeFormat(LineFormat):
         """Read a line. Earlier ones that were held may be complete then."""
         self._tree.time = parse_time(record.get("timestamp")) or self._tree.time
         uuid = as_text(record.get("uuid"))
-        if messages := _find_subagent_messages(record):
+        if record.get("type") == "progress" and (messages := _find_subagent_messages(record)):
             for message in messages:
                 self._read_subagent_line(record, message, uuid, size)
         elif uuid or isinstance(record.get("message"), dict):
@@ -187,15 +186,15 @@ class ClaudeCodeFormat(LineFormat):
             self._tree.main = conversation
         match record.get("type"):
             case "assistant" if isinstance(message, dict):
-                self._read_answer(record, message, uuid, conversation)
+                self._read_answer(record, message, uuid, conversation, parent)
             case "user" if isinstance(message, dict) and record.get("isCompactSummary") is True:
-                self._read_summary(record, message, uuid, conversation)
+                self._read_summary(record, message, uuid, conversation, parent)
             case "user" if isinstance(message, dict):
-                self._read_user_message(record, message, uuid, conversation)
+                self._read_user_message(record, message, uuid, conversation, parent)
             case "system" if record.get("subtype") == "compact_boundary":
-                self._read_compact_boundary(record, uuid, conversation)
+                self._read_compact_boundary(record, uuid, conversation, parent)
             case _:
-                self._read_other_line(record, uuid, conversation)
+                self._read_other_line(record, uuid, conversation, parent)
         conversation.last_uuid = uuid
         if conversation.answer:
             conversation.answer.bytes_read += size
@@ -223,25 +222,30 @@ class ClaudeCodeFormat(LineFormat):
         )
 
     def _parent_id(
-        self, record: JsonObject, conversation: RecordedConversation, *, may_be_root: bool
+        self,
+        record: JsonObject,
+        conversation: RecordedConversation,
+        parent: LinePlace | None,
+        *,
+        may_be_root: bool,
     ) -> str | None:
         """Return the id of the entry that a line follows.
 
-        `may_be_root`: the line may begin a branch of its own.
+        `parent` is where the line's parent went; `may_be_root`: the line may begin a branch of its
+        own.
         """
-        parent_uuid = as_text(record.get("parentUuid"))
-        if parent := self._find_parent(record):
+        if parent:
             return self._tree.parent_at(parent)
+        parent_uuid = as_text(record.get("parentUuid"))
         if parent_uuid is None and may_be_root and conversation.first and conversation.has_parents:
             return None
         tail = self._tree.flush(conversation)
         if parent_uuid is not None:
-            self.batch.relocated.append(
-                ReadProblem(
-                    line=self.number,
-                    detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {f'after {tail!r}' if tail else 'at the beginning'}.",
-                )
+            problem = ReadProblem(
+                line=self.number,
+                detail=f"its parent line {parent_uuid!r} is not in this file; it was placed {f'after {tail!r}' if tail else 'at the beginning'}.",
             )
+            self.batch.relocated += (problem,)
         return tail
 
     def _write_session_setting(
@@ -262,7 +266,12 @@ class ClaudeCodeFormat(LineFormat):
         )
 
     def _read_answer(
-        self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
+        self,
+        record: JsonObject,
+        message: JsonObject,
+        uuid: str,
+        conversation: RecordedConversation,
+        parent_place: LinePlace | None,
     ) -> None:
         """Read a line of an answer of the model.
 
@@ -270,7 +279,8 @@ class ClaudeCodeFormat(LineFormat):
         """
         message_id = as_text(message.get("id"))
         self.batch.messages += message_id is None or message_id not in self._message_ids
-        self._message_ids.update([message_id] if message_id else [])
+        if message_id:
+            self._message_ids.add(message_id)
         answer = conversation.answer
         if (
             answer is None
@@ -278,34 +288,42 @@ class ClaudeCodeFormat(LineFormat):
             or answer.message_id != message_id
             or uuid in self._tree.places
         ):
-            parent = self._parent_id(record, conversation, may_be_root=False)
+            parent = self._parent_id(record, conversation, parent_place, may_be_root=False)
             self._tree.write_answer(conversation)
             parent = self._write_session_setting(record, conversation, parent)
+            entry_id = self._tree.ids.allocate(uuid)
             answer = conversation.answer = HeldAnswer(
-                parent, self._tree.ids.allocate(uuid), self._tree.time, message_id
+                parent, entry_id, self._tree.time, message_id, [], [], [], set()
             )
-        answer.add(
-            read_anthropic_content(message.get("content")),
-            usage=usage_from_anthropic(message.get("usage")),
-            model=as_text(message.get("model")),
-            finish=_read_finish(record, message),
-        )
+        blocks = read_anthropic_content(message.get("content"))
+        answer.parts += blocks.parts
+        answer.calls += blocks.calls
+        answer.usage = usage_from_anthropic(message.get("usage")) or answer.usage
+        answer.model = as_text(message.get("model")) or answer.model
+        answer.finish = _read_finish(record, message) or answer.finish
         if fields := _read_extra_fields(record, message):
             self._tree.add(conversation, fields, conversation.end, f"{uuid}-fields")
         self._tree.places[uuid] = (conversation, answer)
 
     def _read_user_message(
-        self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
+        self,
+        record: JsonObject,
+        message: JsonObject,
+        uuid: str,
+        conversation: RecordedConversation,
+        parent_place: LinePlace | None,
     ) -> None:
         """Read a user message or tool results."""
         self.batch.messages += 1
         blocks = read_anthropic_content(message.get("content"))
-        call_ids = {result.tool_call_id for result in blocks.results if result.tool_call_id}
         answer = conversation.answer
-        follows_answer = answer is not None and self._find_parent(record) == (conversation, answer)
-        payloads: list[tuple[EntryPayload, str]] = [
-            (MessageEntry(message=result), uuid) for result in blocks.results
-        ]
+        follows_answer = answer is not None and parent_place == (conversation, answer)
+        call_ids: set[str] = set()
+        payloads: list[tuple[EntryPayload, str]] = []
+        for answered in blocks.results:
+            payloads.append((MessageEntry(message=answered), uuid))
+            if answered.tool_call_id:
+                call_ids.add(answered.tool_call_id)
         if blocks.parts or not payloads:
             payloads.append(
                 (MessageEntry(message=Message(role="user", content=tuple(blocks.parts))), uuid)
@@ -313,14 +331,14 @@ class ClaudeCodeFormat(LineFormat):
         if fields := _read_extra_fields(record, message):
             payloads.append((fields, f"{uuid}-fields"))
         if answer is not None and (
-            any(call.id in call_ids for call in answer.calls)
+            (call_ids and any(call.id in call_ids for call in answer.calls))
             or (follows_answer and (call_ids or not answer.is_answered))
         ):
             answer.answered_calls |= call_ids
             self._tree.place(uuid, conversation, payloads, answer)
         else:
             self._tree.write_answer(conversation)
-            parent = self._parent_id(record, conversation, may_be_root=not call_ids)
+            parent = self._parent_id(record, conversation, parent_place, may_be_root=not call_ids)
             parent = self._write_session_setting(record, conversation, parent)
             self._tree.place(uuid, conversation, payloads, parent)
         if result := as_object(record.get("toolUseResult")):
@@ -352,7 +370,11 @@ class ClaudeCodeFormat(LineFormat):
         self.batch.attachments += 1
 
     def _read_other_line(
-        self, record: JsonObject, uuid: str, conversation: RecordedConversation
+        self,
+        record: JsonObject,
+        uuid: str,
+        conversation: RecordedConversation,
+        parent_place: LinePlace | None,
     ) -> None:
         """Read a line without a message, or with what the model was shown beside its messages.
 
@@ -369,8 +391,8 @@ class ClaudeCodeFormat(LineFormat):
             conversation,
             payloads,
             answer
-            if answer and self._find_parent(record) == (conversation, answer)
-            else self._parent_id(record, conversation, may_be_root=False),
+            if answer and parent_place == (conversation, answer)
+            else self._parent_id(record, conversation, parent_place, may_be_root=False),
         )
 
     def _read_shown(self, record: JsonObject) -> EntryPayload | None:
@@ -384,11 +406,14 @@ class ClaudeCodeFormat(LineFormat):
         return shown
 
     def _read_compact_boundary(
-        self, record: JsonObject, uuid: str, conversation: RecordedConversation
+        self,
+        record: JsonObject,
+        uuid: str,
+        conversation: RecordedConversation,
+        parent_place: LinePlace | None,
     ) -> None:
         """Read the line that begins a compaction. The summary is on a line of its own."""
-        place = self._find_parent(record)
-        parent = self._tree.parent_at(place) if place else None
+        parent = self._tree.parent_at(parent_place) if parent_place else None
         tail = self._tree.flush(conversation)
         kept = _find_kept_lines(record)
         first_kept = self._tree.entry_of(kept[0]) if kept and kept[0] in self._tree.places else None
@@ -418,7 +443,12 @@ class ClaudeCodeFormat(LineFormat):
             self._tree.places[kept[1]] = place
 
     def _read_summary(
-        self, record: JsonObject, message: JsonObject, uuid: str, conversation: RecordedConversation
+        self,
+        record: JsonObject,
+        message: JsonObject,
+        uuid: str,
+        conversation: RecordedConversation,
+        parent_place: LinePlace | None,
     ) -> None:
         """Read the summary of a compaction. Older versions wrote it without a boundary line."""
         self.batch.messages += 1
@@ -428,7 +458,7 @@ class ClaudeCodeFormat(LineFormat):
             if isinstance(part, str)
         )
         if (entry_id := self._tree.write_checkpoint(conversation, text)) is None:
-            parent = self._parent_id(record, conversation, may_be_root=True)
+            parent = self._parent_id(record, conversation, parent_place, may_be_root=True)
             parent = self._write_session_setting(record, conversation, parent)
             entry_id = self._tree.write(
                 conversation, Checkpoint(summary=text, trigger="unknown"), parent, uuid
@@ -453,7 +483,9 @@ def _session_fields(record: JsonObject) -> dict[str, Json]:
 def _read_extra_fields(record: JsonObject, message: JsonObject) -> CustomEntry | None:
     """Return the fields of a line that messages do not have, such as the raw result of a tool; None if there are none."""
     extra = omit_fields(message, MESSAGE_FIELDS)
-    data = {**omit_fields(record, LINE_FIELDS), **({"message": extra} if extra else {})}
+    data = omit_fields(record, LINE_FIELDS)
+    if extra:
+        data["message"] = extra
     return CustomEntry(name=f"{NAME}.fields", data=data) if data else None
 
 
@@ -489,8 +521,6 @@ def _subagent_name(record: JsonObject) -> str:
 
 def _find_subagent_messages(record: JsonObject) -> list[JsonObject]:
     """Return the lines of a subagent inside a progress line: its message, what older versions list, or the text alone."""
-    if record.get("type") != "progress":
-        return []
     data = as_object(record.get("data"))
     if isinstance(message := data.get("message"), dict):
         return [message]
@@ -711,8 +741,7 @@ class ConversationIndex:
         """
         is_subagent = record.get("isSidechain") is True
         session = as_text(record.get("sessionId")) or ""
-        subagent = as_text(record.get("agentId"))
-        if is_subagent and subagent:
+        if is_subagent and (subagent := as_text(record.get("agentId"))):
             conversation = self._subagents.setdefault(
                 f"agent {subagent}", RecordedConversation(is_subagent=True)
             )
@@ -790,16 +819,14 @@ class HeldAnswer:
     entry_id: str
     time: float
     message_id: str | None
-    parts: list[Part] = attrs.field(factory=list[Part])
-    calls: list[ToolCall] = attrs.field(factory=list[ToolCall])
+    parts: list[Part]
+    calls: list[ToolCall]
+    followers: list[tuple[EntryPayload, float, str]]
+    """The payload, the time and the id of each entry after the answer."""
+    answered_calls: set[str]
     usage: Usage | None = None
     model: str | None = None
     finish: str | None = None
-    followers: list[tuple[EntryPayload, float, str]] = attrs.field(
-        factory=list["tuple[EntryPayload, float, str]"]
-    )
-    """The payload, the time and the id of each entry after the answer."""
-    answered_calls: set[str] = attrs.field(factory=set[str])
     bytes_read: int = 0
     tail: str | None = None
     """The id of the last entry, after the answer was written."""
@@ -808,16 +835,6 @@ class HeldAnswer:
     def is_answered(self) -> bool:
         """Whether every tool call has a result."""
         return all(call.id in self.answered_calls for call in self.calls)
-
-    def add(
-        self, blocks: ContentBlocks, *, usage: Usage | None, model: str | None, finish: str | None
-    ) -> None:
-        """Add a line of the answer."""
-        self.parts.extend(blocks.parts)
-        self.calls.extend(blocks.calls)
-        self.usage = usage or self.usage
-        self.model = model or self.model
-        self.finish = finish or self.finish
 
 
 LinePlace: TypeAlias = tuple[RecordedConversation, "str | HeldAnswer"]

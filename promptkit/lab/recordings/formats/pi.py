@@ -113,7 +113,7 @@ class PiFormat(LineFormat):
         elif is_message:
             self._latest_messages.append(entries[0].id)
         if (problem := _find_problem(record)) is not None:
-            self.batch.skipped.append(ReadProblem(line=self.number, detail=problem))
+            self.batch.skipped += (ReadProblem(line=self.number, detail=problem),)
         self.batch = Batch(
             skipped=self.batch.skipped,
             relocated=self.batch.relocated,
@@ -131,12 +131,11 @@ class PiFormat(LineFormat):
         if isinstance(parent_id, str) and parent_id in self._by_line_id:
             return self._by_line_id[parent_id][1]
         if parent_id is not None:
-            self.batch.relocated.append(
-                ReadProblem(
-                    line=self.number,
-                    detail=f"its parent {parent_id!r} is not before it; it was placed {f'after {self.chain.tail!r}' if self.chain.tail else 'at the beginning'}.",
-                )
+            problem = ReadProblem(
+                line=self.number,
+                detail=f"its parent {parent_id!r} is not before it; it was placed {f'after {self.chain.tail!r}' if self.chain.tail else 'at the beginning'}.",
             )
+            self.batch.relocated += (problem,)
         return self.chain.tail
 
     def _read_payloads(self, record: JsonObject) -> Iterator[EntryPayload]:

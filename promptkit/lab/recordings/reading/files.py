@@ -31,9 +31,8 @@ from promptkit.lab.recordings.reading.values import (
     is_too_deep,
     keep_bad_line,
     parse_number,
-    parse_object,
+    parse_objects,
     read_chat_message,
-    split_objects,
 )
 from promptkit.messages import Json
 from promptkit.transcript import (
@@ -125,15 +124,13 @@ class RecordingSource:
     def lines(self) -> Iterator[tuple[int, bytes]]:
         """Yield the lines that are not blank, numbered from 1.
 
-        Only a line feed ends a line; texts may contain other line breaks. Several JSON objects on one
-        line, as two programs write at once, are yielded one by one with the number of the line.
+        Only a line feed ends a line; texts may contain other line breaks.
         """
         read_line = partial(self.open().readline, MAX_LINE_BYTES)
         return (
-            (number, part)
+            (number, line)
             for number, line in enumerate(iter(read_line, b""), 1)
             if not line.isspace()
-            for part in split_objects(line)
         )
 
 
@@ -349,7 +346,7 @@ class RecordingFormat(Protocol):
 class Batch:
     """The entries of a part of a recording."""
 
-    entries: list[Entry] = attrs.field(factory=list["Entry"])
+    entries: list[Entry]
     """The entries, in the order in which they are written. A parent is before its children, in this
     batch or an earlier one."""
     messages: int = 0
@@ -360,9 +357,9 @@ class Batch:
     """Conversations that begin in this batch."""
     call_id_scope: str = ""
     """The namespace of the tool call ids. Unrelated conversations have different ones."""
-    skipped: list[ReadProblem] = attrs.field(factory=list["ReadProblem"])
+    skipped: tuple[ReadProblem, ...] = ()
     """Lines that could not be read. Custom entries keep their text."""
-    relocated: list[ReadProblem] = attrs.field(factory=list["ReadProblem"])
+    relocated: tuple[ReadProblem, ...] = ()
     """Lines whose parent is missing, and which were therefore placed elsewhere."""
 
 
@@ -427,8 +424,8 @@ def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
         for line in islice(iter(read_line, b""), 4 * MAX_RECORDS):
             if _is_cut(line):
                 return
-            for part in split_objects(line):
-                if not isinstance(record := parse_object(part), str):
+            for _, record in parse_objects(line):
+                if not isinstance(record, str):
                     yield record
 
 
@@ -553,21 +550,22 @@ class LineFormat:
     def __init__(self) -> None:
         self.number = 0
         """The number of the line."""
-        self.batch = Batch()
+        self.batch = Batch(entries=[])
         """What came of the line. It is no longer used when the next line is read."""
         self.chain = EntryChain(IdAllocator())
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
         """Yield the entries of a file, line by line."""
         for number, line in source.lines():
-            self.number, self.batch = number, Batch()
-            if isinstance(record := parse_object(line), str):
-                self.batch.skipped.append(ReadProblem(line=number, detail=record))
-                self.keep(keep_bad_line(self.name, number, line, record))
-            else:
-                self.read_record(record, len(line))
-            yield self.batch
-        self.batch = Batch()
+            for part, record in parse_objects(line):
+                self.number, self.batch = number, Batch(entries=[])
+                if isinstance(record, str):
+                    self.batch.skipped += (ReadProblem(line=number, detail=record),)
+                    self.keep(keep_bad_line(self.name, number, part, record))
+                else:
+                    self.read_record(record, len(part))
+                yield self.batch
+        self.batch = Batch(entries=[])
         self.finish()
         yield self.batch
 
@@ -658,7 +656,7 @@ class ConversationWriter:
         """Keep a value that should be a message in a custom entry, and report the problem."""
         batch = self.add([CustomEntry(name=f"{self._format_name}.bad_record", data=member.value)])
         place = ".".join(map(str, member.path[1:])) or "the text"
-        batch.skipped.append(ReadProblem(line=1, detail=f"{place}: no JSON object."))
+        batch.skipped += (ReadProblem(line=1, detail=f"{place}: no JSON object."),)
         return batch
 
 

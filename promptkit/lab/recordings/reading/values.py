@@ -7,7 +7,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set as AbstractSet
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
@@ -73,7 +73,7 @@ def as_count(value: Json) -> int | None:
     """Return the value as a whole number if it is a number of at least 0, else None."""
     return (
         int(value)
-        if isinstance(value, int | float)
+        if isinstance(value, (int, float))
         and not isinstance(value, bool)
         and math.isfinite(value)
         and value >= 0
@@ -98,8 +98,10 @@ def parse_time(value: Json) -> float | None:
     )
 
 
-def omit_fields(record: JsonObject, known: Collection[str]) -> dict[str, Json]:
+def omit_fields(record: JsonObject, known: AbstractSet[str]) -> dict[str, Json]:
     """Return the fields of an object that are neither in `known` nor empty: what a format did not understand."""
+    if record.keys() <= known:  # as most are
+        return {}
     return {
         key: value
         for key, value in record.items()
@@ -110,6 +112,17 @@ def omit_fields(record: JsonObject, known: Collection[str]) -> dict[str, Json]:
 def dump_json(value: Json) -> str:
     """Write a value as JSON text, for example arguments that a recording holds as an object."""
     return _ENCODER.encode(value)
+
+
+def parse_objects(line: bytes) -> list[tuple[bytes, JsonObject | str]]:
+    """Parse the JSON object of a line, or several, as two programs write at once.
+
+    Returns each with its bytes, or with what is wrong, in words, if it is none.
+    """
+    record = parse_object(line)
+    if isinstance(record, str):  # several objects are none when they are read as one
+        return [(part, parse_object(part)) for part in split_objects(line)]
+    return [(line, record)]
 
 
 def parse_object(line: bytes) -> JsonObject | str:
@@ -361,11 +374,12 @@ def _read_cache_breakpoints(
     block: JsonObject, names: tuple[str, ...] = ("cache_control",)
 ) -> list[Part]:
     """Read the cache breakpoints after a block from its fields with these names."""
-    return [
-        CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl")))
-        for name in names
-        if isinstance(mark := block.get(name), dict)
-    ]
+    found: list[Part] = []
+    for name in names:
+        if isinstance(mark := block.get(name), dict):
+            kind, ttl = as_text(mark.get("type")), as_text(mark.get("ttl"))
+            found.append(CacheBreakpointPart(kind=kind, ttl=ttl))
+    return found
 
 
 def dump_arguments(arguments: Json) -> str:
@@ -395,14 +409,19 @@ def read_anthropic_content(content: Json) -> ContentBlocks:
     """
     blocks = ContentBlocks([], [], [])
     for block in as_blocks(content):
-        match block:
-            case {"type": "tool_use", "id": str(call_id), "name": str(name)}:
-                arguments = dump_arguments(as_object(block).get("input"))
-                blocks.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
-            case {"type": "tool_result", "tool_use_id": str(call_id)}:
-                blocks.results.append(_read_tool_result(as_object(block), call_id))
-            case _:
-                blocks.parts.extend(parts_from_block(block))
+        fields = as_object(block)
+        kind = fields.get("type")
+        if (
+            kind == "tool_use"
+            and isinstance(call_id := fields.get("id"), str)
+            and isinstance(name := fields.get("name"), str)
+        ):
+            arguments = dump_arguments(fields.get("input"))
+            blocks.calls.append(ToolCall(id=call_id, name=name, arguments=arguments))
+        elif kind == "tool_result" and isinstance(call_id := fields.get("tool_use_id"), str):
+            blocks.results.append(_read_tool_result(fields, call_id))
+        else:
+            blocks.parts.extend(parts_from_block(block))
     return blocks
 
 
@@ -411,38 +430,33 @@ def parts_from_block(block: Json) -> list[Part]:
 
     Empty text gives no part.
     """
-    fields = as_object(block)
-    kind = as_text(as_object(fields.get("source")).get("media_type"))
-    match block:
-        case None | "":
-            return []
-        case str():
-            return [block]
-        case {"type": "text", "text": str(text), "citations": [_, *_]}:
+    if not isinstance(block, dict):
+        return (
+            []
+            if block is None or block == ""
+            else [block if isinstance(block, str) else dump_json(block)]
+        )
+    if block.get("type") == "text" and isinstance(text := block.get("text"), str):
+        if as_list(block.get("citations")):
             return [OpaquePart(value=block, provider=ANTHROPIC)]  # the citations belong to the text
-        case {"type": "text", "text": str(text)}:
-            parts: list[Part] = [text] if text else []
+        return [*([text] if text else []), *_read_cache_breakpoints(block)]
+    kind = as_text(as_object(block.get("source")).get("media_type"))
+    match block:
         case {"type": "image", "source": {"type": "base64", "data": str(data)}}:
             url = f"data:{kind or 'image/png'};base64,{data}"
-            parts = [ImagePart(url=url, media_type=kind)]
+            part: Part = ImagePart(url=url, media_type=kind)
         case {"type": "image", "source": {"type": "url", "url": str(url)}} if url:
-            parts = [ImagePart(url=url, media_type=kind)]
+            part = ImagePart(url=url, media_type=kind)
         case {"type": "document", "source": {"type": "base64" | "text" as form, "data": str(data)}}:
             if form == "text":
                 kind = "text/plain"
                 data = base64.b64encode(data.encode("utf-8", "backslashreplace")).decode("ascii")
-            parts = [
-                DocumentPart(
-                    data=data,
-                    media_type=kind or "application/pdf",
-                    name=as_text(fields.get("title")),
-                )
-            ]
-        case Mapping():
-            return [OpaquePart(value=block, provider=ANTHROPIC)]
+            part = DocumentPart(
+                data=data, media_type=kind or "application/pdf", name=as_text(block.get("title"))
+            )
         case _:
-            return [dump_json(block)]
-    return [*parts, *_read_cache_breakpoints(fields)]
+            return [OpaquePart(value=block, provider=ANTHROPIC)]
+    return [part, *_read_cache_breakpoints(block)]
 
 
 def _read_tool_result(block: JsonObject, call_id: str) -> Message:
