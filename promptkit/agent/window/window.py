@@ -529,10 +529,10 @@ class ContextWindow:
                 The window can be used again.
             NoPendingMessageError: The request would have no messages besides system messages.
         """
+        await take_turn()
         compaction = self.compaction
         refused = compaction.state.refused
         compaction.state = attrs.evolve(compaction.state, pending=None, refused=None)
-        await take_turn()
         await compaction.compactor.read_ahead()
         await self._add_recalled()
         self._check_least()

@@ -363,9 +363,5 @@ def _find_previous_summary(view: TranscriptView) -> str | None:
 def _items_to_summarize(
     items: Sequence[ViewItem], places: Iterable[int], staying: AbstractSet[int]
 ) -> tuple[ViewItem, ...]:
-    """Return the items at some indexes that do not stay.
-
-    Any message of an earlier summary gets the kind `summary`.
-    """
-    left = (items[at] for at in places if at not in staying)
-    return tuple(attrs.evolve(item, kind="summary") if is_summary(item) else item for item in left)
+    """Return the items at some indexes that do not stay."""
+    return tuple([items[at] for at in places if at not in staying])

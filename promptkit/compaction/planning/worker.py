@@ -45,9 +45,9 @@ TURN = 0.002
 _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 
 
-def is_much(items: Iterable[HasMessage]) -> bool:
-    """Return whether reading these items takes so long that the event loop should go on meanwhile."""
-    left = MUCH
+def is_much(items: Iterable[HasMessage], characters: int = MUCH) -> bool:
+    """Return whether reading these items takes so long that the event loop should go on meanwhile: they have more than so many characters."""
+    left = characters
     for item in items:
         left -= MESSAGE + (len(item.message.text) if item.message else 0)
         if left < 0:

@@ -29,6 +29,7 @@ from promptkit.compaction.planning.selection import Keep, KeepLastRound, select
 from promptkit.compaction.planning.tool_calls import FILE_RULES, FileRule
 from promptkit.compaction.planning.user_messages import mark_invented_quotes
 from promptkit.compaction.planning.worker import (
+    LONG,
     is_much,
     run_beside,
     run_in_turns,
@@ -280,9 +281,9 @@ class Compactor:
         """
         path, before = self.transcript.path(), self._capped_view
         unread = before.get_unread(path)
-        if not is_much(unread):
+        if not is_much(unread, LONG):
             return
-        if (
+        if is_much(unread) and (
             len(unread) > MANY
             or isinstance(unread, EntrySequence)  # that is read from a store
             or before.may_cap_much(unread)
@@ -372,7 +373,7 @@ class Compactor:
         )
         progress.report_start(plan, self.count_request())
         with progress.reporting_errors():
-            await asyncio.sleep(0)  # the plan of thousands of messages took some milliseconds
+            await asyncio.sleep(0)  # counting thousands of messages took some milliseconds
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,

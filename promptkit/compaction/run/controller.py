@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 
@@ -664,6 +665,7 @@ class CompactionController:
         is_handoff = decision.trigger == HANDOFF
         await take_turn()
         plan = compactor.plan(KeepNothing() if is_handoff else None)
+        await asyncio.sleep(0)  # the plan of thousands of messages took some milliseconds
         try:
             entry = await compactor.compact(
                 plan,
