@@ -8,7 +8,7 @@ them is.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set as AbstractSet
-from itertools import accumulate, takewhile
+from itertools import accumulate, compress, count, takewhile
 from typing import TypeAlias
 
 import attrs
@@ -191,7 +191,7 @@ def select(  # noqa: PLR0913  # keywords
     sizer = Sizer(tokenizer)
     cutter = _Cutter(items, group_blocks(items), sizer.count_message)
     cut = min(cutter.find_cut(keep), cutter.running)
-    pinned = {at for at, item in enumerate(items[:cut]) if pin(item)}
+    pinned = set(compress(count(), map(pin, items[:cut])))
     pins = frozenset(
         at
         for block in (cutter.blocks if pinned else ())
@@ -352,7 +352,7 @@ class _Cutter:
 
 def _find_previous_summary(view: TranscriptView) -> str | None:
     """Return the summary that a view starts with: the text in its checkpoint, or that of the message."""
-    shown = [item for item in view.items if is_summary(item)]
+    shown = list(filter(is_summary, view.items))
     if not shown:
         return None
     return view.summary or next(

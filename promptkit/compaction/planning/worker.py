@@ -114,6 +114,15 @@ async def take_turn() -> None:
         await future
 
 
+async def let_others_run() -> None:
+    """Let the event loop go on between two pieces of work of some milliseconds each.
+
+    A task that sleeps is woken up in the third iteration, so that in one it would wait for both.
+    """
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
 async def run_in_turns(
     function: Callable[[Sequence[Message]], object], messages: Sequence[Message]
 ) -> None:

@@ -31,6 +31,7 @@ from promptkit.compaction.planning.user_messages import mark_invented_quotes
 from promptkit.compaction.planning.worker import (
     LONG,
     is_much,
+    let_others_run,
     run_beside,
     run_in_turns,
     run_in_worker,
@@ -373,7 +374,7 @@ class Compactor:
         )
         progress.report_start(plan, self.count_request())
         with progress.reporting_errors():
-            await asyncio.sleep(0)  # counting thousands of messages took some milliseconds
+            await let_others_run()  # counting thousands of messages took some milliseconds
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,
@@ -422,7 +423,7 @@ class Compactor:
                 files=files,
             )
             # the replacement of a long conversation took some milliseconds, and so does its checkpoint
-            await asyncio.sleep(0)
+            await let_others_run()
             entry = self._write(draft, replaced, files)
         if entry is None:
             return None
@@ -781,7 +782,8 @@ def build_checkpoint(
     kept = items[planned - len(plan.kept) :]
     opening = replaced.messages
     plain = opening == (build_summary_message(draft.summary.text),)
-    dropped = sum(not is_summary(item) for item in (*plan.dropped, *plan.prefix))
+    covered = (*plan.dropped, *plan.prefix)
+    dropped = len(covered) - sum(map(is_summary, covered))
     return Checkpoint(
         summary=draft.summary.text,
         first_kept=kept[0].entry_id if kept else None,
@@ -841,4 +843,5 @@ def collect_facts(transcript: Transcript, plan: Plan) -> Facts:
 def _find_opening(plan: Plan) -> str | None:
     """Return the id of the checkpoint that the view of a plan begins with, or None."""
     items = (*plan.dropped, *plan.pinned, *plan.replayed)
-    return next((item.entry_id for item in items if is_checkpoint_item(item)), None)
+    opening = next(filter(is_checkpoint_item, items), None)
+    return None if opening is None else opening.entry_id

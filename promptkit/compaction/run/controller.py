@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
 
@@ -11,7 +10,7 @@ import attrs
 from promptkit.compaction.planning.blocks import find_last_user_request, has_completed_round
 from promptkit.compaction.planning.plan import LastRequest, Plan, SentRequest
 from promptkit.compaction.planning.selection import KeepLastRound, KeepNothing
-from promptkit.compaction.planning.worker import take_turn
+from promptkit.compaction.planning.worker import let_others_run, take_turn
 from promptkit.compaction.policy.rules import Policy
 from promptkit.compaction.policy.state import (
     CACHE_SECONDS,
@@ -665,7 +664,7 @@ class CompactionController:
         is_handoff = decision.trigger == HANDOFF
         await take_turn()
         plan = compactor.plan(KeepNothing() if is_handoff else None)
-        await asyncio.sleep(0)  # the plan of thousands of messages took some milliseconds
+        await let_others_run()  # the plan of thousands of messages took some milliseconds
         try:
             entry = await compactor.compact(
                 plan,
@@ -692,6 +691,9 @@ class CompactionController:
                 self.state = self.state.on_attempt("failed", background=fits)
             return False
         self._record_outcome(before)
+        await (
+            let_others_run()
+        )  # the checkpoint took some milliseconds, and so does the next request
         return True
 
     def _discard_background(self, reason: str) -> None:

@@ -12,7 +12,7 @@ import attrs
 from promptkit.compaction.planning.facts import Pin, pin_from_json, pins_from_json
 from promptkit.compaction.planning.user_messages import mask_quoted
 from promptkit.errors import InvalidArgumentError
-from promptkit.transcript import Checkpoint, CustomEntry, Entry, Reset, Transcript
+from promptkit.transcript import Checkpoint, CustomEntry, Entry, MessageEntry, Reset, Transcript
 
 PIN, UNPIN = "promptkit.pin", "promptkit.unpin"
 """The names of the entries that pin a text, and that no longer do."""
@@ -28,13 +28,16 @@ def list_pins(path: Sequence[Entry], checkpoint: str | None) -> tuple[Pin, ...]:
     newer: list[CustomEntry] = []
     known: tuple[Pin, ...] = ()
     for entry in reversed(path):
-        if entry.id == checkpoint and isinstance(entry.payload, Checkpoint):
-            known = pins_from_json(entry.payload.facts)
+        payload = entry.payload
+        if isinstance(payload, MessageEntry):  # as most are
+            continue
+        if entry.id == checkpoint and isinstance(payload, Checkpoint):
+            known = pins_from_json(payload.facts)
             break
-        if isinstance(entry.payload, Reset):
+        if isinstance(payload, Reset):
             break
-        if isinstance(entry.payload, CustomEntry) and entry.payload.name in {PIN, UNPIN}:
-            newer.append(entry.payload)
+        if isinstance(payload, CustomEntry) and payload.name in {PIN, UNPIN}:
+            newer.append(payload)
     pins = dict.fromkeys(known)
     for payload in reversed(newer):
         pin = pin_from_json(payload.data if isinstance(payload.data, Mapping) else {})
