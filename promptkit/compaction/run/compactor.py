@@ -374,7 +374,7 @@ class Compactor:
         )
         progress.report_start(plan, self.count_request())
         with progress.reporting_errors():
-            await let_others_run()  # counting thousands of messages took some milliseconds
+            await asyncio.sleep(0)  # counting thousands of messages took some milliseconds
             task = SummaryTask(
                 plan=plan,
                 max_tokens=self.max_summary_tokens,

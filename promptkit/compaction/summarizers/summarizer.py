@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import filterfalse
 from pathlib import Path
 from typing import Protocol
 
@@ -15,6 +16,7 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import CarriedContext, Plan, Summary, SummaryTask
+from promptkit.compaction.planning.worker import give_way
 from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.errors import SummaryError
 from promptkit.messages import Message, Usage
@@ -201,8 +203,9 @@ def updated_facts(task: SummaryTask) -> Facts:
     known = task.known_facts
     if known is not None and known.belong_to(task.plan):
         return known.facts
-    items = [item for item in (*task.plan.dropped, *task.plan.prefix) if not is_summary(item)]
-    return attrs.evolve(extend_facts(task.facts, items, rules=task.file_rules), earlier=None)
+    items = filterfalse(is_summary, (*task.plan.dropped, *task.plan.prefix))
+    facts = extend_facts(task.facts, give_way(items), rules=task.file_rules)
+    return attrs.evolve(facts, earlier=None)
 
 
 def add_facts(summary: Summary, task: SummaryTask) -> Summary:
