@@ -347,10 +347,6 @@ def _plan(sizes: _Sizes, at: int, budget: int) -> int:
     return max(sizes.measure_useful(at) * UNIT, share)
 
 
-def _rank(message: Message) -> int:
-    return 0 if message.role == "tool" else 1 if message.tool_calls else 2
-
-
 def _build(
     choice: _Choice, sizes: _Sizes, marker: int, cut_marker: Callable[[Message], str | None]
 ) -> FittedHistory:
@@ -362,7 +358,9 @@ def _build(
     """
     messages, granted, left, whole = sizes.messages, choice.granted, choice.left, sizes.whole
     cut = sorted([at for at, tokens in granted.items() if tokens < whole[at]], reverse=True)
-    cut.sort(key=lambda at: _rank(messages[at]))
+    cut.sort(
+        key=lambda at: 0 if messages[at].role == "tool" else 1 if messages[at].tool_calls else 2
+    )
     for at in cut:
         more = min(left, sizes.measure(at) - granted[at])
         granted[at] += more

@@ -554,7 +554,6 @@ def fields_part(fields: Mapping[str, Json], provider: str) -> tuple[Part, ...]:
     )
 
 
-@attrs.define(eq=False)
 class AssistantContent:
     """The parts and tool calls of an assistant message in the order of the wire.
 
@@ -562,11 +561,12 @@ class AssistantContent:
     fields, an opaque part keeps their place.
     """
 
-    target: WireFormat
-    parts: list[Part] = attrs.field(factory=list["Part"], init=False)
-    calls: list[ToolCall] = attrs.field(factory=list[ToolCall], init=False)
-    unplaced: list[str] = attrs.field(factory=list[str], init=False)
-    """The ids of the calls that have no place in `parts` yet."""
+    def __init__(self, target: WireFormat) -> None:
+        self.target: WireFormat = target
+        self.parts: list[Part] = []
+        self.calls: list[ToolCall] = []
+        self.unplaced: list[str] = []
+        """The ids of the calls that have no place in `parts` yet."""
 
     def add_parts(self, parts: Iterable[Part]) -> None:
         """Append content."""

@@ -118,7 +118,13 @@ class WindowRequest:
         """
         last = self._items[-1].message if self._items else None
         count = len(self.messages)
-        while last is not None and count and not _is_form_of(self.messages[count - 1], last):
+        while (
+            last is not None
+            and count
+            and not _is_unchanged(shown := self.messages[count - 1], last)
+            # nor the shortened result of the same call
+            and (last.tool_call_id is None or shown.tool_call_id != last.tool_call_id)
+        ):
             count -= 1
         return count or len(self.messages)
 
@@ -639,13 +645,6 @@ def _is_unchanged(message: Message, other: Message) -> bool:
             message.content == other.content
             or (message.text == other.text and _other_parts(message) == _other_parts(other))
         )
-    )
-
-
-def _is_form_of(message: Message, other: Message) -> bool:
-    """Return whether a message is another one, or the shortened result of the same call."""
-    return _is_unchanged(message, other) or (
-        message.tool_call_id is not None and message.tool_call_id == other.tool_call_id
     )
 
 

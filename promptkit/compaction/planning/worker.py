@@ -42,11 +42,9 @@ LONG = 25_000
 TURN = 0.002
 """Seconds after which the event loop goes on. A task that sleeps is woken up in the third turn."""
 
-KEPT = 0.001
-"""Seconds for which the worker keeps the interpreter in `give_way`."""
-
-PAUSE = 0.00005
-"""Seconds that it pauses then: a thread that waits needs some to wake up."""
+KEPT, PAUSE = 0.001, 0.00005
+"""Seconds for which the worker keeps the interpreter in `give_way`, and for which it pauses then: a
+thread that waits needs some to wake up."""
 
 _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 

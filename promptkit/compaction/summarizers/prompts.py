@@ -214,7 +214,11 @@ class SummaryOfMessages(_SummaryRequest):
     def _conversation(self, sizing: Sizing) -> Child:
         """Return the messages in rounds: of the old ones, only those that may fit."""
         visible = remove_calls(
-            [_make_portable(message) for message in collect_dropped_messages(self.task)],
+            [
+                # placeholders for pictures and documents, no opaque parts: every provider accepts it
+                _replace_text(message, "".join(filter(None, map(_replace_part, message.content))))
+                for message in collect_dropped_messages(self.task)
+            ],
             self.quirks.hidden_calls,
         )
         paired = (
@@ -544,11 +548,6 @@ def _write_entry(
 def _cap_text(text: str, tokens: int, tokenizer: Tokenizer) -> str:
     """Limit a text to a number of tokens: the first 40 % and the last 60 % of what fits."""
     return truncate_text(text, tokens, head=HEAD_SHARE, tokenizer=tokenizer)
-
-
-def _make_portable(message: Message) -> Message:
-    """Return a message that every provider accepts, with its tags neutralized: placeholders for pictures and documents, no opaque parts."""
-    return _replace_text(message, "".join(filter(None, map(_replace_part, message.content))))
 
 
 def _replace_text(message: Message, text: str) -> Message:

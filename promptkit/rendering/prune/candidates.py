@@ -291,18 +291,17 @@ def _break_ties(
         if (
             len(tied) > 1
             or priority in fallbacks
-            or any(_has_priority_in(queued.run, priority) for queued in runs)
+            or any(
+                bisect_left(queued.run.priorities, priority)
+                < bisect_right(queued.run.priorities, priority)
+                for queued in runs
+            )
         ):
             tied = sorted(
                 (priority, _find_tie_key(parent.items[at]), order, parent, at)
                 for _, _, order, parent, at in tied
             )
         yield from tied
-
-
-def _has_priority_in(run: Run, priority: float) -> bool:
-    """Return whether an entry of a run has a priority."""
-    return bisect_left(run.priorities, priority) < bisect_right(run.priorities, priority)
 
 
 def _find_tie_key(item: Item) -> float:

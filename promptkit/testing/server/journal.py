@@ -512,17 +512,15 @@ def read_script(path: Path) -> Script:
     try:
         return _converter.structure({"steps": data} if isinstance(data, list) else data, Script)
     except (cattrs.BaseValidationError, TypeError) as error:
-        raise ValueError(
-            f"{path}: {'; '.join(cattrs.transform_error(error, format_exception=_describe_error))}."
-        ) from error
-
-
-def _describe_error(error: BaseException, kind: type | None) -> str:
-    return (
-        str(error)
-        if isinstance(error, ValueError) and "fault" in str(error)
-        else format_exception(error, kind)
-    )
+        problems = cattrs.transform_error(
+            error,
+            format_exception=lambda error, kind: (
+                str(error)
+                if isinstance(error, ValueError) and "fault" in str(error)
+                else format_exception(error, kind)
+            ),
+        )
+        raise ValueError(f"{path}: {'; '.join(problems)}.") from error
 
 
 @attrs.frozen(kw_only=True)

@@ -291,9 +291,15 @@ class ClaudeCodeFormat(LineFormat):
             parent = self._parent_id(record, conversation, parent_place, may_be_root=False)
             self._tree.write_answer(conversation)
             parent = self._write_session_setting(record, conversation, parent)
-            entry_id = self._tree.ids.allocate(uuid)
             answer = conversation.answer = HeldAnswer(
-                parent, entry_id, self._tree.time, message_id, [], [], [], set()
+                parent,
+                self._tree.ids.allocate(uuid),
+                self._tree.time,
+                message_id,
+                [],
+                [],
+                [],
+                set(),
             )
         blocks = read_anthropic_content(message.get("content"))
         answer.parts += blocks.parts
@@ -483,9 +489,7 @@ def _session_fields(record: JsonObject) -> dict[str, Json]:
 def _read_extra_fields(record: JsonObject, message: JsonObject) -> CustomEntry | None:
     """Return the fields of a line that messages do not have, such as the raw result of a tool; None if there are none."""
     extra = omit_fields(message, MESSAGE_FIELDS)
-    data = omit_fields(record, LINE_FIELDS)
-    if extra:
-        data["message"] = extra
+    data = omit_fields(record, LINE_FIELDS) | ({"message": extra} if extra else {})
     return CustomEntry(name=f"{NAME}.fields", data=data) if data else None
 
 
