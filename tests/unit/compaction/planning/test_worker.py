@@ -10,7 +10,14 @@ from contextvars import ContextVar
 
 import pytest
 
-from promptkit.compaction.planning.worker import run_beside, run_in_turns, run_in_worker, take_turn
+from promptkit.compaction.planning.worker import (
+    give_way,
+    let_others_run,
+    run_beside,
+    run_in_turns,
+    run_in_worker,
+    take_turn,
+)
 from promptkit.messages import Message, ToolCall
 from promptkit.transcript import ViewItem
 
@@ -140,3 +147,43 @@ class TestTurns:
 
         nothing = type(None)
         assert asyncio.run(main()) == [nothing, asyncio.CancelledError, nothing, nothing]
+
+
+class TestWorkOfSomeMilliseconds:
+    def test_lets_a_task_that_sleeps_wake_up_before_the_next_piece(self) -> None:
+        woken: list[str] = []
+
+        async def sleep() -> None:
+            await asyncio.sleep(0.001)
+            woken.append("sleeper")
+
+        async def work() -> None:
+            time.sleep(0.005)  # noqa: ASYNC251  # a piece of work that holds the loop
+            await let_others_run()
+            woken.append("next piece")
+
+        async def main() -> None:
+            await asyncio.gather(sleep(), work())
+
+        asyncio.run(main())
+
+        assert woken == ["sleeper", "next piece"]
+
+    def test_lets_go_of_the_interpreter_once_in_a_millisecond_and_loses_no_item(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now, pauses = 0.0, list[float]()
+
+        def pause(seconds: float) -> None:
+            pauses.append(seconds)
+
+        monkeypatch.setattr(time, "perf_counter", lambda: now)
+        monkeypatch.setattr(time, "sleep", pause)
+        seen: list[int] = []
+        for item in give_way(range(100)):
+            seen.append(item)
+            now += 0.000_3
+
+        assert seen == list(range(100))
+        assert len(pauses) == 25
+        assert all(0 < seconds < 0.001 for seconds in pauses)
