@@ -42,10 +42,6 @@ LONG = 25_000
 TURN = 0.002
 """Seconds after which the event loop goes on. A task that sleeps is woken up in the third turn."""
 
-KEPT, PAUSE = 0.001, 0.00005
-"""Seconds for which the worker keeps the interpreter in `give_way`, and for which it pauses then: a
-thread that waits needs some to wake up."""
-
 _workers: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadPoolExecutor] = WeakKeyDictionary()
 
 
@@ -81,20 +77,6 @@ async def run_in_worker(function: Callable[P, T], *args: P.args, **kwargs: P.kwa
         worker = _workers[loop] = ThreadPoolExecutor(1, thread_name_prefix="promptkit")
     call = partial(contextvars.copy_context().run, function, *args, **kwargs)
     return await loop.run_in_executor(worker, call)
-
-
-def give_way(items: Iterable[T]) -> Iterator[T]:
-    """Yield the items of work in the worker, and let go of the interpreter every millisecond.
-
-    Another thread gets it after five otherwise, and the event loop asks for it again after each text
-    that it has tokenized.
-    """
-    turn_ends = time.perf_counter() + KEPT
-    for item in items:
-        yield item
-        if time.perf_counter() > turn_ends:
-            time.sleep(PAUSE)
-            turn_ends = time.perf_counter() + KEPT
 
 
 _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None]]] = (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import filterfalse
 from pathlib import Path
@@ -16,7 +17,6 @@ from promptkit.compaction.planning.blocks import is_summary
 from promptkit.compaction.planning.breadcrumb import strip_breadcrumb
 from promptkit.compaction.planning.facts import Facts
 from promptkit.compaction.planning.plan import CarriedContext, Plan, Summary, SummaryTask
-from promptkit.compaction.planning.worker import give_way
 from promptkit.compaction.summarizers.facts import extend_facts
 from promptkit.errors import SummaryError
 from promptkit.messages import Message, Usage
@@ -192,6 +192,25 @@ def collect_dropped_messages(task: SummaryTask) -> list[Message]:
 def get_previous_summary(task: SummaryTask) -> str | None:
     """Return the text of the previous summary without its breadcrumb, or None if there was none."""
     return None if task.plan.previous is None else strip_breadcrumb(task.plan.previous)
+
+
+KEPT, PAUSE = 0.001, 0.00005
+"""Seconds for which the worker keeps the interpreter in `give_way`, and for which it pauses then: a
+thread that waits needs some to wake up."""
+
+
+def give_way(items: Iterable[ViewItem]) -> Iterator[ViewItem]:
+    """Yield the items of work in the worker, and let go of the interpreter every millisecond.
+
+    Another thread gets it after five otherwise, and the event loop asks for it again after each text
+    that it has tokenized.
+    """
+    turn_ends = time.perf_counter() + KEPT
+    for item in items:
+        yield item
+        if time.perf_counter() > turn_ends:
+            time.sleep(PAUSE)
+            turn_ends = time.perf_counter() + KEPT
 
 
 def updated_facts(task: SummaryTask) -> Facts:

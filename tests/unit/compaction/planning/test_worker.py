@@ -11,7 +11,6 @@ from contextvars import ContextVar
 import pytest
 
 from promptkit.compaction.planning.worker import (
-    give_way,
     let_others_run,
     run_beside,
     run_in_turns,
@@ -168,22 +167,3 @@ class TestWorkOfSomeMilliseconds:
         asyncio.run(main())
 
         assert woken == ["sleeper", "next piece"]
-
-    def test_lets_go_of_the_interpreter_once_in_a_millisecond_and_loses_no_item(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        now, pauses = 0.0, list[float]()
-
-        def pause(seconds: float) -> None:
-            pauses.append(seconds)
-
-        monkeypatch.setattr(time, "perf_counter", lambda: now)
-        monkeypatch.setattr(time, "sleep", pause)
-        seen: list[int] = []
-        for item in give_way(range(100)):
-            seen.append(item)
-            now += 0.000_3
-
-        assert seen == list(range(100))
-        assert len(pauses) == 25
-        assert all(0 < seconds < 0.001 for seconds in pauses)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Literal
 
 import attrs
@@ -16,6 +17,7 @@ from promptkit.compaction.summarizers.summarizer import (
     collect_dropped_messages,
     extract_summary,
     get_previous_summary,
+    give_way,
     limit_output,
     split_memories,
     strip_analysis,
@@ -26,6 +28,7 @@ from promptkit.compaction.summarizers.summarizer import (
 from promptkit.errors import SummaryError
 from promptkit.messages import Message, ToolCall, ToolDefinition, Usage
 from promptkit.providers.model import Reply
+from promptkit.transcript import ViewItem
 from tests.conversations import ConversationBuilder, words
 from tests.unit.compaction.summarizers.tasks import (
     SUMMARY,
@@ -402,3 +405,27 @@ def test_hostile_replies_cost_linear_time() -> None:
         strip_analysis(piece * 100_000)
     for piece in ("<memories>", "</memories>", "<memories", "</summary><memories>", "<"):
         split_memories(piece * 100_000, piece * 100_000)
+
+
+def test_finding_facts_lets_go_of_the_interpreter_once_in_a_millisecond_and_loses_no_item(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    items = [
+        ViewItem(message=Message(role="user", content=f"{at}"), entry_id=f"e{at}")
+        for at in range(100)
+    ]
+    now, pauses = 0.0, list[float]()
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    monkeypatch.setattr(time, "sleep", pause)
+    seen: list[ViewItem] = []
+    for item in give_way(items):
+        seen.append(item)
+        now += 0.000_3
+
+    assert seen == items
+    assert len(pauses) == 25
+    assert all(0 < seconds < 0.001 for seconds in pauses)
