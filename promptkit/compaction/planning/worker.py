@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from threading import current_thread
 from typing import ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -87,12 +88,13 @@ def give_way(items: Iterable[T]) -> Iterator[T]:
     """Yield the items of work in the worker, and let go of the interpreter every millisecond.
 
     Another thread gets it after five otherwise, and the event loop asks for it again after each text
-    that it has tokenized.
+    that it has tokenized. In the loop's own thread nothing is let go of: the other thread would be
+    the worker, and the loop would stand still for it each time.
     """
     turn_ends = time.perf_counter() + KEPT
     for item in items:
         yield item
-        if time.perf_counter() > turn_ends:
+        if time.perf_counter() > turn_ends and current_thread().name.startswith("promptkit"):
             time.sleep(PAUSE)
             turn_ends = time.perf_counter() + KEPT
 

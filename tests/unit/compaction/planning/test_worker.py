@@ -10,7 +10,14 @@ from contextvars import ContextVar
 
 import pytest
 
-from promptkit.compaction.planning.worker import run_beside, run_in_turns, run_in_worker, take_turn
+from promptkit.compaction.planning.worker import (
+    KEPT,
+    give_way,
+    run_beside,
+    run_in_turns,
+    run_in_worker,
+    take_turn,
+)
 from promptkit.messages import Message, ToolCall
 from promptkit.transcript import ViewItem
 
@@ -65,6 +72,30 @@ class TestTheWorker:
             return False
 
         assert asyncio.run(main())
+
+    def test_let_go_of_the_interpreter_now_and_then_but_never_in_the_loop(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pauses: list[int] = []
+
+        def note(_: float) -> None:
+            pauses.append(threading.get_ident())
+
+        monkeypatch.setattr(time, "sleep", note)
+
+        def work() -> int:
+            for _ in give_way(range(5)):
+                started = time.perf_counter()
+                while time.perf_counter() < started + 2 * KEPT:
+                    pass
+            return threading.get_ident()
+
+        async def main() -> tuple[int, int]:
+            return work(), await run_in_worker(work)
+
+        _, worker = asyncio.run(main())
+
+        assert pauses == [worker] * 5
 
 
 class TestManyMessages:
