@@ -74,7 +74,7 @@ async def run_in_worker(function: Callable[P, T], *args: P.args, **kwargs: P.kwa
     loop = asyncio.get_running_loop()
     worker = _workers.get(loop)
     if worker is None:
-        worker = _workers[loop] = ThreadPoolExecutor(1, thread_name_prefix="promptkit")
+        worker = _workers[loop] = ThreadPoolExecutor(1, thread_name_prefix="promptkit worker")
     call = partial(contextvars.copy_context().run, function, *args, **kwargs)
     return await loop.run_in_executor(worker, call)
 

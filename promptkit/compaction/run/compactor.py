@@ -293,7 +293,11 @@ class Compactor:
             await run_in_worker(view.build_view, path)
             if before is self._capped_view and before.limits == view.limits:
                 self._capped_view = view
-        await run_in_turns(self.sizer.count_messages, self.view.messages)
+        # of a little, only what is new: the others were counted for an earlier request
+        await run_in_turns(
+            self.sizer.count_messages,
+            self.view.messages[0 if is_much(unread) else -len(unread) :],
+        )
 
     def find_cut_markers(self) -> dict[str, str]:
         """Return what replaces the middle of tool results of the view that a request shortens, by the ids of their calls."""
@@ -339,6 +343,8 @@ class Compactor:
             raise CompactionInProgressError
         ended = self._running = asyncio.Event()
         try:
+            if plan is not None:
+                await let_others_run()  # the plan of thousands of messages took some milliseconds
             draft = await self.draft(plan or self.plan(), **order)
             return None if draft is None else await self.commit(draft)
         finally:
@@ -782,8 +788,7 @@ def build_checkpoint(
     kept = items[planned - len(plan.kept) :]
     opening = replaced.messages
     plain = opening == (build_summary_message(draft.summary.text),)
-    covered = (*plan.dropped, *plan.prefix)
-    dropped = len(covered) - sum(map(is_summary, covered))
+    dropped = sum(len(items) - sum(map(is_summary, items)) for items in (plan.dropped, plan.prefix))
     return Checkpoint(
         summary=draft.summary.text,
         first_kept=kept[0].entry_id if kept else None,

@@ -664,7 +664,6 @@ class CompactionController:
         is_handoff = decision.trigger == HANDOFF
         await take_turn()
         plan = compactor.plan(KeepNothing() if is_handoff else None)
-        await let_others_run()  # the plan of thousands of messages took some milliseconds
         try:
             entry = await compactor.compact(
                 plan,

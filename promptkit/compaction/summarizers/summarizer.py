@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import filterfalse
 from pathlib import Path
+from threading import current_thread
 from typing import Protocol
 
 import attrs
@@ -203,12 +204,13 @@ def give_way(items: Iterable[ViewItem]) -> Iterator[ViewItem]:
     """Yield the items of work in the worker, and let go of the interpreter every millisecond.
 
     Another thread gets it after five otherwise, and the event loop asks for it again after each text
-    that it has tokenized.
+    that it has tokenized. In any other thread there is no pause: an event loop would stand still for
+    a busy thread each time.
     """
     turn_ends = time.perf_counter() + KEPT
     for item in items:
         yield item
-        if time.perf_counter() > turn_ends:
+        if time.perf_counter() > turn_ends and current_thread().name.startswith("promptkit worker"):
             time.sleep(PAUSE)
             turn_ends = time.perf_counter() + KEPT
 

@@ -114,15 +114,16 @@ def dump_json(value: Json) -> str:
     return _ENCODER.encode(value)
 
 
-def parse_objects(line: bytes) -> list[tuple[bytes, JsonObject | str]]:
+def parse_objects(line: bytes) -> Iterator[tuple[bytes, JsonObject | str]]:
     """Parse the JSON object of a line, or several, as two programs write at once.
 
-    Returns each with its bytes, or with what is wrong, in words, if it is none.
+    Yields each with its bytes, or with what is wrong, in words, if it is none. Of several, one at a
+    time is in memory.
     """
     record = parse_object(line)
-    if isinstance(record, str):  # several objects are none when they are read as one
-        return [(part, parse_object(part)) for part in split_objects(line)]
-    return [(line, record)]
+    # several objects are none when they are read as one
+    parts = split_objects(line) if isinstance(record, str) else [line]
+    return ((part, record if part is line else parse_object(part)) for part in parts)
 
 
 def parse_object(line: bytes) -> JsonObject | str:

@@ -40,6 +40,7 @@ from promptkit.transcript.log.view import build_summary_message, build_view
 from promptkit.transcript.stores.jsonl.store import JsonlStore
 from promptkit.transcript.stores.store import InMemoryStore
 from tests.behaviour.conversation_strategies import TOKENIZER, keeps, talks
+from tests.calls import count_calls
 from tests.conversations import ConversationBuilder, summary_reply, words
 from tests.examples import examples
 from tests.unit.compaction.run.compacting import checkpoint, compact, made
@@ -692,3 +693,19 @@ def test_a_long_result_of_a_few_messages_is_cut_beside_the_event_loop() -> None:
     )
     asyncio.run(compactor.read_ahead())
     assert sum(in_loop) < 25_000
+
+
+def test_what_was_counted_for_an_earlier_request_is_not_looked_up_for_each_long_result() -> None:
+    talk = ConversationBuilder()
+    for _ in range(1_000):
+        talk.user("ask")
+        talk.answer("reply")
+    compactor = made(talk.log).compactor
+
+    def read_ahead() -> None:
+        asyncio.run(compactor.read_ahead())
+
+    read_ahead()
+    talk.round("read_file", words(15_000))
+
+    assert count_calls(read_ahead) < 2 * len(compactor.view.items)

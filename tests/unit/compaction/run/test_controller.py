@@ -594,6 +594,41 @@ def test_a_refusal_of_a_model_that_was_switched_from_is_let_pass() -> None:
     run(work, each)
 
 
+@pytest.mark.parametrize("iterations", [1, 2, 3, 4, 5])
+def test_what_is_appended_while_one_begins_does_not_cost_the_live_request(iterations: int) -> None:
+    each = kept(writer=Writer(gate=asyncio.Event()))
+
+    async def work() -> None:
+        grown(each, 120)
+        overflowing = asyncio.ensure_future(each.make_room(1_200))
+        await turns(iterations)
+        each.user(1, "meanwhile")
+        assert each.writer.gate is not None
+        each.writer.gate.set()
+        await overflowing
+        assert each.compacted
+        assert each.writer.tasks[-1].last_request is not None
+        assert each.texts[-1] == "meanwhile"
+
+    run(work, each)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 3])
+def test_another_one_is_refused_while_the_first_begins(iterations: int) -> None:
+    each = kept()
+
+    async def work() -> None:
+        grown(each, 120)
+        overflowing = asyncio.ensure_future(each.make_room(1_200))
+        await turns(iterations)
+        with pytest.raises(CompactionInProgressError):
+            await each.controller.compact()
+        await overflowing
+        assert each.compacted
+
+    run(work, each)
+
+
 @pytest.mark.spec("E86")
 def test_one_that_is_asked_for_serves_an_overflow_that_comes_meanwhile() -> None:
     each = kept(writer=Writer(gate=asyncio.Event()))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
+import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
 from promptkit.lab.recordings.reading.values import (
     as_count,
     omit_fields,
+    parse_object,
+    parse_objects,
     parse_time,
     usage_from_openai,
 )
 from promptkit.messages import Json, Usage
+from tests.calls import count_calls
 
 
 @pytest.mark.parametrize(
@@ -56,3 +62,31 @@ def test_what_is_left_says_something() -> None:
     assert omit_fields(
         {"a": 1, "b": None, "c": [], "d": {}, "e": "", "f": 0, "g": False}, {"a"}
     ) == {"f": 0, "g": False}
+
+
+def peak(work: Callable[[], object]) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_of_many_objects_on_a_line_one_at_a_time_is_in_memory() -> None:
+    rows = [{"row": number, "text": str(number)} for number in range(200)]
+    line = json.dumps({"rows": rows}).encode() * 40
+
+    def count() -> int:
+        return sum(isinstance(record, dict) for _, record in parse_objects(line))
+
+    assert count() == 40
+    assert peak(count) < peak(lambda: [record for _, record in parse_objects(line)]) / 2
+
+
+def test_a_line_that_is_nested_too_deeply_is_not_read_twice() -> None:
+    line = b'{"deep":' + b"[" * 250 + b"]" * 250 + b',"wide":[' + b"{}," * 1_000 + b"{}]}"
+
+    assert list(parse_objects(line)) == [(line, "nested too deeply.")]
+    once = count_calls(lambda: parse_object(line))
+    assert count_calls(lambda: list(parse_objects(line))) < 1.5 * once
