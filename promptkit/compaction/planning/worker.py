@@ -33,7 +33,7 @@ MUCH = 100_000
 MESSAGE = 500
 """Characters that a message counts for besides its own."""
 
-FEW = 16
+FEW = 64
 """The most messages that are read between two looks at the clock."""
 
 LONG = 25_000
