@@ -140,20 +140,7 @@ class CacheMonitor:
         ):
             # the marks are no part of what is cached
             difference = find_first_difference(
-                *(
-                    [
-                        attrs.evolve(
-                            message,
-                            content=[
-                                part
-                                for part in message.content
-                                if not isinstance(part, CacheBreakpointPart)
-                            ],
-                        )
-                        for message in each
-                    ]
-                    for each in (before.messages, request.messages)
-                )
+                *(list(map(_unmark, each)) for each in (before.messages, request.messages))
             )
         if difference is None:
             return missed
@@ -211,6 +198,13 @@ def find_answered(path: Sequence[Entry]) -> Answered | None:
 
 def _is_enough(cached: int | None, expected: int) -> bool:
     return cached is not None and cached >= expected * (1 - TOLERANCE) - BLOCK_TOKENS
+
+
+def _unmark(message: Message) -> Message:
+    return attrs.evolve(
+        message,
+        content=[part for part in message.content if not isinstance(part, CacheBreakpointPart)],
+    )
 
 
 def find_path(request: WindowRequest, difference: FirstDifference) -> str | None:

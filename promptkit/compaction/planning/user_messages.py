@@ -416,10 +416,7 @@ def _find_prohibitions(text: str) -> tuple[bool, tuple[str, ...]]:
     sentences = (
         sentence.strip()
         for line in mask_quoted(text).split("\n")
-        if _find_clued(line, clued)
-        # and it is no code
-        and not (bare := line.strip()).startswith(_COMMENTS)
-        and not bare.endswith((" {", "){", ");"))
+        if _find_clued(line, clued) and not _is_code(line.strip())
         for sentence in _SENTENCE_END.split(_WIDE_END.sub(r"\g<0>\n", line))
     )
     constraints = tuple(
@@ -452,6 +449,10 @@ def _has_prohibition(line: str, clued: Sequence[_Prohibition]) -> bool:
 @cache
 def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+
+
+def _is_code(line: str) -> bool:
+    return line.startswith(_COMMENTS) or line.endswith((" {", "){", ");"))
 
 
 def mark_invented_quotes(text: str, said: Iterable[str]) -> str:

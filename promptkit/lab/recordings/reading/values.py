@@ -375,12 +375,11 @@ def _read_cache_breakpoints(
     block: JsonObject, names: tuple[str, ...] = ("cache_control",)
 ) -> list[Part]:
     """Read the cache breakpoints after a block from its fields with these names."""
-    found: list[Part] = []
-    for name in names:
-        if isinstance(mark := block.get(name), dict):
-            kind, ttl = as_text(mark.get("type")), as_text(mark.get("ttl"))
-            found.append(CacheBreakpointPart(kind=kind, ttl=ttl))
-    return found
+    return [
+        CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl")))
+        for name in names
+        if isinstance(mark := block.get(name), dict)
+    ]
 
 
 def dump_arguments(arguments: Json) -> str:
