@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, Self
 
 from promptkit.messages import (
@@ -171,21 +171,31 @@ class Tokenizer(Protocol):
 
 def count_message(message: Message, tokenizer: Tokenizer) -> int:
     """Count the tokens of a message, framing included."""
-    base, texts, others, has_text = tokenizer.base, 0, 0, False
-    for part in message.content:
-        if isinstance(part, str):
-            has_text = True
-            texts += base.count(part)
-        else:
-            others += count_part(part, tokenizer)
-    frame = tokenizer.count_framing(
-        message.role,
-        name=message.name,
-        tool_calls=message.tool_calls,
-        tool_call_id=message.tool_call_id,
-        text=has_text,
-    )
-    return frame.tokens + (texts if base is tokenizer else tokenizer.scale(texts)) + others
+    return count_messages((message,), tokenizer)[0]
+
+
+def count_messages(messages: Iterable[Message], tokenizer: Tokenizer) -> list[int]:
+    """Count the tokens of each message, framing included."""
+    base, frame = tokenizer.base, tokenizer.count_framing
+    count, is_scaled = base.count, base is not tokenizer
+    tokens: list[int] = []
+    for message in messages:
+        texts, others, has_text = 0, 0, False
+        for part in message.content:
+            if isinstance(part, str):
+                has_text = True
+                texts += count(part)
+            else:
+                others += count_part(part, tokenizer)
+        framing = frame(
+            message.role,
+            name=message.name,
+            tool_calls=message.tool_calls,
+            tool_call_id=message.tool_call_id,
+            text=has_text,
+        )
+        tokens.append(framing[0] + (tokenizer.scale(texts) if is_scaled else texts) + others)
+    return tokens
 
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:

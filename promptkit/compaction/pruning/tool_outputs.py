@@ -6,10 +6,8 @@ The transcript keeps all of them in full.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
-from operator import attrgetter
 from typing import TypeAlias
 
 import attrs
@@ -425,10 +423,6 @@ MESSAGE_SHARE = 4
 """Of a user message that no request can show, a quarter of what a result may have stays."""
 
 
-MUCH_TEXT = 25_000
-"""Characters that are truncated in the event loop at most."""
-
-
 class CappedView:
     """Build the view of a growing path, with tool results truncated to `result_tokens`, or to the limit of their tool if that is lower.
 
@@ -465,15 +459,6 @@ class CappedView:
     def get_unread(self, path: Sequence[Entry]) -> Sequence[Entry]:
         """Return the entries of a path that were not in the view that was built last."""
         return path[len(self._builder) :]
-
-    def may_cap_much(self, entries: Sequence[Entry]) -> bool:
-        """Return whether so much of these entries may have to be truncated that it takes some milliseconds."""
-        limits = [*filter(None, [self._result_tokens]), *self._limits.by_tool.values()]
-        least = min(limits, default=math.inf)
-        messages = filter(None, map(attrgetter("message"), entries))
-        sizes = map(len, map(attrgetter("text"), messages))
-        # a character has at most four bytes, and no token is shorter than a byte
-        return sum(size for size in sizes if 4 * size > least) > MUCH_TEXT
 
     @property
     def limits(self) -> tuple[Tokenizer, int | None]:

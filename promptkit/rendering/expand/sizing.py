@@ -28,6 +28,7 @@ from promptkit.tokens.tokenizer import (
     Tokenizer,
     count_frame,
     count_message,
+    count_messages,
     count_part,
 )
 from promptkit.tokens.truncation import truncate_text
@@ -138,20 +139,18 @@ class Sizer:
         The texts of some messages are counted first, and then what is around them: that takes less
         time than message by message, since what has just been used is used again.
         """
-        known = self._counts
-        find = known.__getitem__
+        known, keys = self._counts, list(map(id, messages))
         with suppress(KeyError):
-            return list(map(find, map(id, messages)))
+            return list(map(known.__getitem__, keys))
         if self._earlier[0]:
             return list(map(self.count_message, messages))
-        new = [message for message in messages if id(message) not in known]
+        new = [message for key, message in zip(keys, messages, strict=True) if key not in known]
         for at in range(0, len(new), TOGETHER):
             some = new[at : at + TOGETHER]
             self.tokenizer.base.count_ahead(some)
-            tokens = [count_message(message, self.tokenizer) for message in some]
+            known.update(zip(map(id, some), count_messages(some, self.tokenizer), strict=True))
             self._counted += some
-            known.update(zip(map(id, some), tokens, strict=True))
-        return list(map(find, map(id, messages)))
+        return list(map(known.__getitem__, keys))
 
     def find_tokens(self, messages: Sequence[Message]) -> int:
         """Return the tokens of messages that were counted in this render, or -1 if one of them was not."""
