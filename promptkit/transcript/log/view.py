@@ -9,7 +9,7 @@ byte, so that the provider's prompt cache applies.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from operator import attrgetter
 from typing import Literal
@@ -365,20 +365,21 @@ class _View:
 
     def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
-        written = [each.payload for each in entries if isinstance(each.payload, MessageEntry)]
-        if not INCOMPLETE_FINISHES.isdisjoint(map(attrgetter("finish"), written)):
-            self._answers |= _find_answers_to_cut_replies(entries)
-        find = find_sources(self._path) if any(map(attrgetter("quotes"), written)) else None
-        may_be_cut = bool(self._answers or self._omitted_calls)
         edits = self._edits
+        find: Callable[[str], Entry | None] | None = None
+        is_searched = False
         items: list[ViewItem | None] = []
         for entry in entries:
             payload, edit = entry.payload, edits.get(entry.id) if edits else None
             if isinstance(payload, MessageEntry):
                 message = payload.message
-                if find and payload.quotes and edit is None:
+                if payload.finish in INCOMPLETE_FINISHES and not is_searched:
+                    is_searched = True
+                    self._answers |= _find_answers_to_cut_replies(entries)
+                if payload.quotes and edit is None:
+                    find = find or find_sources(self._path)
                     message = restore_quotes(payload, find)
-                elif may_be_cut:
+                elif self._answers or self._omitted_calls:
                     message = self._without_cut_calls(entry, message)
                 items.append(self._show_message(entry, message, edit, payload))
             elif isinstance(payload, CustomMessage):
