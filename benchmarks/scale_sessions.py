@@ -53,9 +53,11 @@ PAUSE: Final = 0.001
 """Seconds that the task sleeps whose waits are measured."""
 
 ROUNDS: Final = 9
-"""The number of measurements of each figure. The least time counts, as other programs only add to it.
+SECONDS: Final = 20.0
+"""Each figure is measured in so many rounds at least, and for so long. The least time counts, as other
+programs only add to it.
 
-So many are needed where a processor shared with others runs at half its speed for seconds."""
+So many and so long, since a processor shared with others runs at half its speed for seconds."""
 
 _numbers = count()
 
@@ -178,11 +180,15 @@ class Gaps:
 
 
 def least(
-    rounds: int, run: Callable[[], Coroutine[object, object, Mapping[str, float]]]
+    rounds: int,
+    run: Callable[[], Coroutine[object, object, Mapping[str, float]]],
+    *,
+    seconds: float = 0.0,
 ) -> dict[str, float]:
-    """Return the least of each figure over several runs."""
+    """Return the least of each figure over several runs: so many at least, and for so long."""
     found: list[Mapping[str, float]] = []
-    for _ in range(rounds):
+    end = time.monotonic() + seconds
+    while len(found) < rounds or time.monotonic() < end:
         gc.collect()
         found.append(asyncio.run(run()))
     return {name: min(each[name] for each in found) for name in found[0]}
@@ -244,7 +250,7 @@ def measure_first_turn() -> dict[int, dict[str, float]]:
                     await session.run(_write())
             return {**found, "longest_block_ms": 1000 * gaps.longest}
 
-        found = least(ROUNDS, run)
+        found = least(ROUNDS, run, seconds=SECONDS)
         ratios = {name: found[name] / found["floor"] for name in models}
         figures[messages] = {**ratios, "longest_block_ms": found["longest_block_ms"]}
     return figures
@@ -260,7 +266,7 @@ def measure_growing() -> dict[str, float]:
                 await session.run(_write())
         return {"longest_block_ms": 1000 * gaps.longest}
 
-    return least(ROUNDS, run)
+    return least(ROUNDS, run, seconds=SECONDS)
 
 
 def measure_first_request() -> dict[int, float]:
@@ -273,11 +279,12 @@ def measure_first_request() -> dict[int, float]:
             floor = measure_floor(history)
             async with _window(history) as window:
                 window.add(Message(role="user", content=(_write(),)))
+                gc.collect()  # what the conversation is made of is no part of the request
                 start = time.process_time()
                 await window.request()
                 return {"seconds": time.process_time() - start, "floor": floor}
 
-        figures[messages] = _over_floor(least(ROUNDS, run))
+        figures[messages] = _over_floor(least(ROUNDS, run, seconds=SECONDS))
     return figures
 
 
@@ -308,7 +315,7 @@ def measure_many() -> dict[str, float]:
                 await each.close()
             return {"longest_gap_ms": 1000 * gaps.longest, "later": later}
 
-        found = least(ROUNDS, run)
+        found = least(ROUNDS, run, seconds=SECONDS)
         later.append(found["later"])
         figures["longest_gap_ms"] = found["longest_gap_ms"]
     return {**figures, "later_over_fewer": later[-1] / later[0]}
@@ -331,7 +338,7 @@ def measure_request() -> dict[int, float]:
                     window.add_reply(Message(role="assistant", content=(_write(),)))
             return {"seconds": median(spent[1:]), "floor": floor}
 
-        figures[messages] = _over_floor(least(ROUNDS, run))
+        figures[messages] = _over_floor(least(ROUNDS, run, seconds=SECONDS))
     return figures
 
 
