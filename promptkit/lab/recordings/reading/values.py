@@ -7,7 +7,7 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import NamedTuple, TypeAlias
@@ -98,6 +98,10 @@ def parse_time(value: Json) -> float | None:
     )
 
 
+EMPTY: tuple[Json, ...] = (None, [], {}, "")
+"""The values of fields that say nothing."""
+
+
 def omit_fields(record: JsonObject, known: AbstractSet[str]) -> dict[str, Json]:
     """Return the fields of an object that are neither in `known` nor empty: what a format did not understand."""
     if record.keys() <= known:  # as most are
@@ -105,7 +109,7 @@ def omit_fields(record: JsonObject, known: AbstractSet[str]) -> dict[str, Json]:
     return {
         key: value
         for key, value in record.items()
-        if key not in known and value not in (None, [], {}, "")
+        if key not in known and value not in EMPTY
     }
 
 
@@ -114,16 +118,19 @@ def dump_json(value: Json) -> str:
     return _ENCODER.encode(value)
 
 
-def parse_objects(line: bytes) -> Iterator[tuple[bytes, JsonObject | str]]:
+def parse_objects(line: bytes) -> Iterable[tuple[bytes, JsonObject | str]]:
     """Parse the JSON object of a line, or several, as two programs write at once.
 
-    Yields each with its bytes, or with what is wrong, in words, if it is none. Of several, one at a
-    time is in memory.
+    Returns each with its bytes, or with what is wrong, in words, if it is none. Of several, one at
+    a time is in memory.
     """
     record = parse_object(line)
+    if not isinstance(record, str):
+        return ((line, record),)
     # several objects are none when they are read as one
-    parts = split_objects(line) if isinstance(record, str) else [line]
-    return ((part, record if part is line else parse_object(part)) for part in parts)
+    return (
+        (part, record if part is line else parse_object(part)) for part in split_objects(line)
+    )
 
 
 def parse_object(line: bytes) -> JsonObject | str:
@@ -143,7 +150,9 @@ def parse_object(line: bytes) -> JsonObject | str:
         return f"{error}."
     except RecursionError:
         return "nested too deeply."
-    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and is_too_deep(value):
+    # to replace the few brackets takes half of the time of counting them, which looks at each byte
+    brackets = len(line) - len(line.replace(b"[", b"").replace(b"{", b""))
+    if brackets > MAX_DEPTH and is_too_deep(value):
         return "nested too deeply."
     return value if isinstance(value, dict) else "no JSON object."
 
@@ -228,9 +237,6 @@ CHAT_FIELDS = {
     "thinking_blocks",
 }
 ANTHROPIC_BLOCKS = {"image", "document", "thinking", "redacted_thinking"}
-
-CACHE_MARKS = ("cache_control", "prompt_cache_breakpoint")
-"""The fields of chat content that mark a cache breakpoint."""
 
 ANTHROPIC = "anthropic"
 """The provider of opaque parts with Anthropic's blocks."""
@@ -341,7 +347,11 @@ def _read_chat_block(block: Json) -> list[Part]:
             return (
                 parts
                 if isinstance(part, OpaquePart)
-                else [*parts, *_read_cache_breakpoints(block, CACHE_MARKS)]
+                else [
+                    *parts,
+                    *_read_cache_breakpoint(block.get("cache_control")),
+                    *_read_cache_breakpoint(block.get("prompt_cache_breakpoint")),
+                ]
             )
         case _:
             return [dump_json(block)]
@@ -371,15 +381,13 @@ def _read_chat_part(block: JsonObject) -> Part:
             return OpaquePart(value=block, provider="chat")
 
 
-def _read_cache_breakpoints(
-    block: JsonObject, names: tuple[str, ...] = ("cache_control",)
-) -> list[Part]:
-    """Read the cache breakpoints after a block from its fields with these names."""
-    return [
-        CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl")))
-        for name in names
-        if isinstance(mark := block.get(name), dict)
-    ]
+def _read_cache_breakpoint(mark: Json) -> tuple[Part, ...]:
+    """Read the cache breakpoint after a block from the field that marks it; none if it is no object."""
+    return (
+        (CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl"))),)
+        if isinstance(mark, dict)
+        else ()
+    )
 
 
 def dump_arguments(arguments: Json) -> str:
@@ -439,7 +447,7 @@ def parts_from_block(block: Json) -> list[Part]:
     if block.get("type") == "text" and isinstance(text := block.get("text"), str):
         if as_list(block.get("citations")):
             return [OpaquePart(value=block, provider=ANTHROPIC)]  # the citations belong to the text
-        return [*([text] if text else []), *_read_cache_breakpoints(block)]
+        return [*([text] if text else []), *_read_cache_breakpoint(block.get("cache_control"))]
     kind = as_text(as_object(block.get("source")).get("media_type"))
     match block:
         case {"type": "image", "source": {"type": "base64", "data": str(data)}}:
@@ -456,14 +464,14 @@ def parts_from_block(block: Json) -> list[Part]:
             )
         case _:
             return [OpaquePart(value=block, provider=ANTHROPIC)]
-    return [part, *_read_cache_breakpoints(block)]
+    return [part, *_read_cache_breakpoint(block.get("cache_control"))]
 
 
 def _read_tool_result(block: JsonObject, call_id: str) -> Message:
     parts = [part for item in as_blocks(block.get("content")) for part in parts_from_block(item)]
     return mark_error(
         Message(
-            role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_breakpoints(block))
+            role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_breakpoint(block.get("cache_control")))
         ),
         failed=block.get("is_error") is True,
     )
