@@ -18,6 +18,7 @@ import attrs
 from promptkit.lab.recordings.reading.files import FileHead, IdAllocator, LineFormat
 from promptkit.lab.recordings.reading.values import (
     JsonObject,
+    as_blocks,
     as_count,
     as_list,
     as_object,
@@ -940,10 +941,5 @@ def _find_texts(value: Json, keys: list[str]) -> Iterator[str]:
     """Yield the texts at a path. A list on it stands for each of its items."""
     found: list[Json] = [value]
     for key in keys:
-        found = [as_object(item).get(key) for item in _spread(found)]
-    yield from (item for item in _spread(found) if isinstance(item, str))
-
-
-def _spread(values: list[Json]) -> Iterator[Json]:
-    for value in values:
-        yield from value if isinstance(value, list) else [value]
+        found = [as_object(item).get(key) for each in found for item in as_blocks(each)]
+    yield from (item for each in found for item in as_blocks(each) if isinstance(item, str))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -106,11 +106,7 @@ def omit_fields(record: JsonObject, known: AbstractSet[str]) -> dict[str, Json]:
     """Return the fields of an object that are neither in `known` nor empty: what a format did not understand."""
     if record.keys() <= known:  # as most are
         return {}
-    return {
-        key: value
-        for key, value in record.items()
-        if key not in known and value not in EMPTY
-    }
+    return {key: value for key, value in record.items() if key not in known and value not in EMPTY}
 
 
 def dump_json(value: Json) -> str:
@@ -128,9 +124,7 @@ def parse_objects(line: bytes) -> Iterable[tuple[bytes, JsonObject | str]]:
     if not isinstance(record, str):
         return ((line, record),)
     # several objects are none when they are read as one
-    return (
-        (part, record if part is line else parse_object(part)) for part in split_objects(line)
-    )
+    return ((part, record if part is line else parse_object(part)) for part in split_objects(line))
 
 
 def parse_object(line: bytes) -> JsonObject | str:
@@ -150,7 +144,7 @@ def parse_object(line: bytes) -> JsonObject | str:
         return f"{error}."
     except RecursionError:
         return "nested too deeply."
-    # to replace the few brackets takes half of the time of counting them, which looks at each byte
+    # replacing the few brackets takes half of the time of counting them, which looks at each byte
     brackets = len(line) - len(line.replace(b"[", b"").replace(b"{", b""))
     if brackets > MAX_DEPTH and is_too_deep(value):
         return "nested too deeply."
@@ -190,7 +184,7 @@ def split_objects(line: bytes) -> list[bytes]:
     text, at, parts = line.decode("utf-8", errors="replace").strip(), 0, list[bytes]()
     while at < len(text):
         try:
-            _, end = _DECODER.raw_decode(text, at)
+            _, end = _TOLERANT_DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             return [line]
         if text[at] != "{":
@@ -200,7 +194,6 @@ def split_objects(line: bytes) -> list[bytes]:
     return parts if len(parts) > 1 else [line]
 
 
-_DECODER = json.JSONDecoder()
 _OBJECTS = re.compile(rb"\}\s*\{")
 """The end of an object and the beginning of another one; also found in texts."""
 
@@ -399,7 +392,8 @@ def dump_arguments(arguments: Json) -> str:
     )
 
 
-class ContentBlocks(NamedTuple):
+@attrs.define(eq=False)
+class ContentBlocks:
     """The content of one Anthropic message."""
 
     parts: list[Part]
@@ -471,7 +465,9 @@ def _read_tool_result(block: JsonObject, call_id: str) -> Message:
     parts = [part for item in as_blocks(block.get("content")) for part in parts_from_block(item)]
     return mark_error(
         Message(
-            role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_breakpoint(block.get("cache_control")))
+            role="tool",
+            tool_call_id=call_id,
+            content=(*parts, *_read_cache_breakpoint(block.get("cache_control"))),
         ),
         failed=block.get("is_error") is True,
     )
