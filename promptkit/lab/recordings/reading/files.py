@@ -121,16 +121,12 @@ class RecordingSource:
         return False
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines that are not blank, numbered from 1.
+        """Yield the lines, numbered from 1.
 
         Only a line feed ends a line; texts may contain other line breaks.
         """
         read_line = partial(self.open().readline, MAX_LINE_BYTES)
-        return (
-            (number, line)
-            for number, line in enumerate(iter(read_line, b""), 1)
-            if not line.isspace()
-        )
+        return enumerate(iter(read_line, b""), 1)
 
 
 class _GzipReader:
@@ -543,8 +539,8 @@ class LineFormat:
     """
 
     name: str
-    batch_bytes = 1 << 16
-    """A batch ends with the line with which it has more bytes."""
+    batch_bytes = 1 << 15
+    """A batch ends with the line that makes it longer, or that could not be read."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -565,7 +561,7 @@ class LineFormat:
                     else:
                         self.read_record(record, len(part))
                     size += len(part)
-                    if size > self.batch_bytes:
+                    if size > self.batch_bytes or self.batch.skipped:
                         yield self.batch
                         self.batch, size = Batch(entries=[]), 0
         except (TranscriptFormatError, OSError):
