@@ -554,7 +554,8 @@ class LineFormat:
         size = 0
         try:
             for self.number, line in source.lines():
-                for part, record in parse_objects(line):
+                # a blank line is neither an object nor a bad line
+                for part, record in () if line.isspace() else parse_objects(line):
                     if isinstance(record, str):
                         self.batch.skipped += (ReadProblem(line=self.number, detail=record),)
                         self.keep(keep_bad_line(self.name, self.number, part, record))

@@ -117,18 +117,14 @@ def dump_json(value: Json) -> str:
 def parse_objects(line: bytes) -> Iterable[tuple[bytes, JsonObject | str]]:
     """Parse the JSON object of a line, or several, as two programs write at once.
 
-    Returns each with its bytes, or with what is wrong, in words, if it is none; nothing for a blank
-    line. Of several, one at a time is in memory.
+    Returns each with its bytes, or with what is wrong, in words, if it is none. Of several, one at
+    a time is in memory.
     """
     record = parse_object(line)
     if not isinstance(record, str):
         return ((line, record),)
     # several objects are none when they are read as one
-    return (
-        (part, record if part is line else parse_object(part))
-        for part in split_objects(line)
-        if not part.isspace()
-    )
+    return ((part, record if part is line else parse_object(part)) for part in split_objects(line))
 
 
 def parse_object(line: bytes) -> JsonObject | str:
