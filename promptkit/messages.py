@@ -212,8 +212,13 @@ def _not_json_error(what: str) -> InvalidArgumentError:
 
 def as_mapping(value: object) -> Mapping[str, object]:
     """Return a JSON object, whose keys are strings, or an empty one in place of any other value."""
-    # isinstance leaves the types of keys and values unknown
-    return cast("Mapping[str, object]", value) if isinstance(value, Mapping) else {}
+    # None and the class first: the check by the abstract class takes ten times as long
+    return (
+        # isinstance leaves the types of keys and values unknown
+        cast("Mapping[str, object]", value)
+        if value is not None and (type(value) is dict or isinstance(value, Mapping))
+        else {}
+    )
 
 
 def as_sequence(value: object) -> Sequence[object]:

@@ -289,11 +289,10 @@ class RecordingTotals:
             figures["conversations"] += batch.conversations
             figures["messages"] += batch.messages
             figures["attachments"] += batch.attachments
-            if batch.skipped or batch.relocated:
-                figures["skipped_lines"] += len(batch.skipped)
-                self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
-                self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
-                self._relocated_count += len(batch.relocated)
+            figures["skipped_lines"] += len(batch.skipped)
+            self._skipped += batch.skipped[: MAX_LISTED_PROBLEMS - len(self._skipped)]
+            self._relocated += batch.relocated[: MAX_LISTED_PROBLEMS - len(self._relocated)]
+            self._relocated_count += len(batch.relocated)
             self._entries += len(batch.entries)
             for entry in batch.entries:
                 payload = entry.payload
@@ -332,8 +331,7 @@ class RecordingTotals:
         figures = self._figures
         for part in message.content:
             if isinstance(part, OpaquePart):
-                kind = as_text(as_object(part.value).get("type"))
-                figures["thinking"] += kind in THINKING_TYPES
+                figures["thinking"] += as_text(as_object(part.value).get("type")) in THINKING_TYPES
             elif isinstance(part, ImagePart):
                 figures["images"] += 1
         for call in message.tool_calls:

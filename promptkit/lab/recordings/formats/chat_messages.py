@@ -294,10 +294,12 @@ class MiniSweAgentFormat(JsonFormat):
     def read_record(self, writer: ConversationWriter, member: JsonMember) -> Batch:
         """Read a message, or an item of OpenAI's Responses API."""
         record = member.record
-        time = parse_time(as_object(record.get("extra")).get("timestamp"))
         payloads = _read_responses_item(record)
-        messages = int(bool(payloads) or isinstance(record.get("role"), str))
-        return writer.add(payloads or _read_mini_message(record), messages=messages, time=time)
+        return writer.add(
+            payloads or _read_mini_message(record),
+            messages=int(bool(payloads) or isinstance(record.get("role"), str)),
+            time=parse_time(as_object(record.get("extra")).get("timestamp")),
+        )
 
 
 def _read_mini_message(record: JsonObject) -> list[EntryPayload]:
@@ -308,7 +310,6 @@ def _read_mini_message(record: JsonObject) -> list[EntryPayload]:
     """
     response = as_object(as_object(record.get("extra")).get("response"))
     choices = as_objects(response.get("choices"))
-    finish = as_text(choices[0].get("finish_reason")) if choices else None
     if record.get("role") == "exit":
         message, *_ = read_chat_message(
             {"role": "user", "content": record.get("content")}, MINI_SWE_AGENT
@@ -322,7 +323,7 @@ def _read_mini_message(record: JsonObject) -> list[EntryPayload]:
         MINI_SWE_AGENT,
         usage=usage_from_openai(response.get("usage")),
         model=as_text(response.get("model")),
-        finish=finish,
+        finish=as_text(choices[0].get("finish_reason")) if choices else None,
     ) or [
         CustomEntry(
             name=f"{MINI_SWE_AGENT}.{as_text(record.get('role')) or 'message'}", data=record

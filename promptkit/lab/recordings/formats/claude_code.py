@@ -18,6 +18,7 @@ import attrs
 from promptkit.lab.recordings.reading.files import FileHead, IdAllocator, LineFormat
 from promptkit.lab.recordings.reading.values import (
     JsonObject,
+    as_blocks,
     as_count,
     as_list,
     as_object,
@@ -255,9 +256,10 @@ class ClaudeCodeFormat(LineFormat):
 
         Returns the id of the entry that the line follows then.
         """
-        if not (session := _session_fields(record)) or session == conversation.session_fields:
+        values = [*map(record.get, SESSION_FIELDS)]
+        if values == conversation.session_values or not (session := _session_fields(record)):
             return parent
-        conversation.session_fields = session
+        conversation.session_values = values
         return self._tree.write(
             conversation,
             Setting(name=f"{NAME}.session", value=session),
@@ -488,8 +490,9 @@ def _session_fields(record: JsonObject) -> dict[str, Json]:
 
 def _read_extra_fields(record: JsonObject, message: JsonObject) -> CustomEntry | None:
     """Return the fields of a line that messages do not have, such as the raw result of a tool; None if there are none."""
-    extra = omit_fields(message, MESSAGE_FIELDS)
-    data = omit_fields(record, LINE_FIELDS) | ({"message": extra} if extra else {})
+    data = omit_fields(record, LINE_FIELDS)
+    if extra := omit_fields(message, MESSAGE_FIELDS):
+        data["message"] = extra
     return CustomEntry(name=f"{NAME}.fields", data=data) if data else None
 
 
@@ -806,8 +809,8 @@ class RecordedConversation:
     """The answer that is held."""
     pending: Entry | None = None
     """The checkpoint whose summary has not been read yet."""
-    session_fields: object = None
-    """The session fields of the last line that had any."""
+    session_values: list[Json] | None = None
+    """The values of the session fields of the last line that had any."""
 
     @property
     def end(self) -> HeldAnswer | str | None:
@@ -938,10 +941,5 @@ def _find_texts(value: Json, keys: list[str]) -> Iterator[str]:
     """Yield the texts at a path. A list on it stands for each of its items."""
     found: list[Json] = [value]
     for key in keys:
-        found = [as_object(item).get(key) for item in _spread(found)]
-    yield from (item for item in _spread(found) if isinstance(item, str))
-
-
-def _spread(values: list[Json]) -> Iterator[Json]:
-    for value in values:
-        yield from value if isinstance(value, list) else [value]
+        found = [as_object(item).get(key) for each in found for item in as_blocks(each)]
+    yield from (item for each in found for item in as_blocks(each) if isinstance(item, str))

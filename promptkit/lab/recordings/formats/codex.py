@@ -101,7 +101,8 @@ class CodexFormat(LineFormat):
 
     def read_record(self, record: JsonObject, size: int) -> None:
         """Read a line. An earlier answer that was held may be complete then."""
-        self.batch.conversations, self._has_begun = int(not self._has_begun), True
+        self.batch.conversations += not self._has_begun
+        self._has_begun = True
         self._time = parse_time(record.get("timestamp")) or self._time
         has_payload = isinstance(record.get("payload"), Mapping)
         payload = as_object(record.get("payload"))

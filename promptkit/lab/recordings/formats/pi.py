@@ -57,6 +57,7 @@ class PiFormat(LineFormat):
     """Read pi's session files."""
 
     name = NAME
+    batch_bytes = 0  # each line is a batch, because the next one may begin another session
 
     def __init__(self) -> None:
         super().__init__()

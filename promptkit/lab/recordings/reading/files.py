@@ -45,7 +45,6 @@ from promptkit.transcript import (
     Setting,
 )
 
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -94,7 +93,7 @@ class RecordingSource:
     def open(self) -> Readable:
         """Return the uncompressed content from the beginning, without a byte order mark."""
         file = self._content()
-        return file if file.read(len(BYTE_ORDER_MARK)) == BYTE_ORDER_MARK else self._content()
+        return file if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else self._content()
 
     def _content(self) -> Readable:
         compressed = self.is_compressed
@@ -122,16 +121,12 @@ class RecordingSource:
         return False
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the lines that are not blank, numbered from 1.
+        """Yield the lines, numbered from 1.
 
         Only a line feed ends a line; texts may contain other line breaks.
         """
         read_line = partial(self.open().readline, MAX_LINE_BYTES)
-        return (
-            (number, line)
-            for number, line in enumerate(iter(read_line, b""), 1)
-            if not line.isspace()
-        )
+        return enumerate(iter(read_line, b""), 1)
 
 
 class _GzipReader:
@@ -424,9 +419,7 @@ def _read_records(source: RecordingSource) -> Iterator[JsonObject]:
         for line in islice(iter(read_line, b""), 4 * MAX_RECORDS):
             if _is_cut(line):
                 return
-            for _, record in parse_objects(line):
-                if not isinstance(record, str):
-                    yield record
+            yield from (record for _, record in parse_objects(line) if not isinstance(record, str))
 
 
 def _find_paths(source: RecordingSource) -> set[str]:
@@ -546,26 +539,35 @@ class LineFormat:
     """
 
     name: str
+    batch_bytes = 1 << 15
+    """A batch ends with the line that makes it longer, or that could not be read."""
 
     def __init__(self) -> None:
         self.number = 0
         """The number of the line."""
         self.batch = Batch(entries=[])
-        """What came of the line. It is no longer used when the next line is read."""
+        """What came of the line, and of those before it in the same batch."""
         self.chain = EntryChain(IdAllocator())
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
-        """Yield the entries of a file, line by line."""
-        for number, line in source.lines():
-            for part, record in parse_objects(line):
-                self.number, self.batch = number, Batch(entries=[])
-                if isinstance(record, str):
-                    self.batch.skipped += (ReadProblem(line=number, detail=record),)
-                    self.keep(keep_bad_line(self.name, number, part, record))
-                else:
-                    self.read_record(record, len(part))
-                yield self.batch
-        self.batch = Batch(entries=[])
+        """Yield the entries of a file, those of some lines at a time."""
+        size = 0
+        try:
+            for self.number, line in source.lines():
+                # a blank line is neither an object nor a bad line
+                for part, record in () if line.isspace() else parse_objects(line):
+                    if isinstance(record, str):
+                        self.batch.skipped += (ReadProblem(line=self.number, detail=record),)
+                        self.keep(keep_bad_line(self.name, self.number, part, record))
+                    else:
+                        self.read_record(record, len(part))
+                    size += len(part)
+                    if size > self.batch_bytes or self.batch.skipped:
+                        yield self.batch
+                        self.batch, size = Batch(entries=[]), 0
+        except (TranscriptFormatError, OSError):
+            yield self.batch  # the lines before the damage
+            raise
         self.finish()
         yield self.batch
 

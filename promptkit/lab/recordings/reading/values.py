@@ -7,10 +7,10 @@ import codecs
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Set as AbstractSet
+from collections.abc import Iterable, Iterator, Mapping, Set as AbstractSet
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import attrs
 
@@ -98,15 +98,15 @@ def parse_time(value: Json) -> float | None:
     )
 
 
+EMPTY: tuple[Json, ...] = (None, [], {}, "")
+"""The values of fields that say nothing."""
+
+
 def omit_fields(record: JsonObject, known: AbstractSet[str]) -> dict[str, Json]:
     """Return the fields of an object that are neither in `known` nor empty: what a format did not understand."""
     if record.keys() <= known:  # as most are
         return {}
-    return {
-        key: value
-        for key, value in record.items()
-        if key not in known and value not in (None, [], {}, "")
-    }
+    return {key: value for key, value in record.items() if key not in known and value not in EMPTY}
 
 
 def dump_json(value: Json) -> str:
@@ -114,16 +114,17 @@ def dump_json(value: Json) -> str:
     return _ENCODER.encode(value)
 
 
-def parse_objects(line: bytes) -> Iterator[tuple[bytes, JsonObject | str]]:
+def parse_objects(line: bytes) -> Iterable[tuple[bytes, JsonObject | str]]:
     """Parse the JSON object of a line, or several, as two programs write at once.
 
-    Yields each with its bytes, or with what is wrong, in words, if it is none. Of several, one at a
-    time is in memory.
+    Returns each with its bytes, or with what is wrong, in words, if it is none. Of several, one at
+    a time is in memory.
     """
     record = parse_object(line)
+    if not isinstance(record, str):
+        return ((line, record),)
     # several objects are none when they are read as one
-    parts = split_objects(line) if isinstance(record, str) else [line]
-    return ((part, record if part is line else parse_object(part)) for part in parts)
+    return ((part, record if part is line else parse_object(part)) for part in split_objects(line))
 
 
 def parse_object(line: bytes) -> JsonObject | str:
@@ -143,7 +144,9 @@ def parse_object(line: bytes) -> JsonObject | str:
         return f"{error}."
     except RecursionError:
         return "nested too deeply."
-    if line.count(b"[") + line.count(b"{") > MAX_DEPTH and is_too_deep(value):
+    # replacing the few brackets takes half of the time of counting them, which looks at each byte
+    brackets = len(line) - len(line.replace(b"[", b"").replace(b"{", b""))
+    if brackets > MAX_DEPTH and is_too_deep(value):
         return "nested too deeply."
     return value if isinstance(value, dict) else "no JSON object."
 
@@ -181,7 +184,7 @@ def split_objects(line: bytes) -> list[bytes]:
     text, at, parts = line.decode("utf-8", errors="replace").strip(), 0, list[bytes]()
     while at < len(text):
         try:
-            _, end = _DECODER.raw_decode(text, at)
+            _, end = _TOLERANT_DECODER.raw_decode(text, at)
         except (ValueError, RecursionError):
             return [line]
         if text[at] != "{":
@@ -191,7 +194,6 @@ def split_objects(line: bytes) -> list[bytes]:
     return parts if len(parts) > 1 else [line]
 
 
-_DECODER = json.JSONDecoder()
 _OBJECTS = re.compile(rb"\}\s*\{")
 """The end of an object and the beginning of another one; also found in texts."""
 
@@ -228,9 +230,6 @@ CHAT_FIELDS = {
     "thinking_blocks",
 }
 ANTHROPIC_BLOCKS = {"image", "document", "thinking", "redacted_thinking"}
-
-CACHE_MARKS = ("cache_control", "prompt_cache_breakpoint")
-"""The fields of chat content that mark a cache breakpoint."""
 
 ANTHROPIC = "anthropic"
 """The provider of opaque parts with Anthropic's blocks."""
@@ -341,7 +340,11 @@ def _read_chat_block(block: Json) -> list[Part]:
             return (
                 parts
                 if isinstance(part, OpaquePart)
-                else [*parts, *_read_cache_breakpoints(block, CACHE_MARKS)]
+                else [
+                    *parts,
+                    *_read_cache_breakpoint(block.get("cache_control")),
+                    *_read_cache_breakpoint(block.get("prompt_cache_breakpoint")),
+                ]
             )
         case _:
             return [dump_json(block)]
@@ -371,15 +374,13 @@ def _read_chat_part(block: JsonObject) -> Part:
             return OpaquePart(value=block, provider="chat")
 
 
-def _read_cache_breakpoints(
-    block: JsonObject, names: tuple[str, ...] = ("cache_control",)
-) -> list[Part]:
-    """Read the cache breakpoints after a block from its fields with these names."""
-    return [
-        CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl")))
-        for name in names
-        if isinstance(mark := block.get(name), dict)
-    ]
+def _read_cache_breakpoint(mark: Json) -> tuple[Part, ...]:
+    """Read the cache breakpoint after a block from the field that marks it; none if it is no object."""
+    return (
+        (CacheBreakpointPart(kind=as_text(mark.get("type")), ttl=as_text(mark.get("ttl"))),)
+        if isinstance(mark, dict)
+        else ()
+    )
 
 
 def dump_arguments(arguments: Json) -> str:
@@ -391,7 +392,8 @@ def dump_arguments(arguments: Json) -> str:
     )
 
 
-class ContentBlocks(NamedTuple):
+@attrs.define(eq=False)
+class ContentBlocks:
     """The content of one Anthropic message."""
 
     parts: list[Part]
@@ -439,7 +441,7 @@ def parts_from_block(block: Json) -> list[Part]:
     if block.get("type") == "text" and isinstance(text := block.get("text"), str):
         if as_list(block.get("citations")):
             return [OpaquePart(value=block, provider=ANTHROPIC)]  # the citations belong to the text
-        return [*([text] if text else []), *_read_cache_breakpoints(block)]
+        return [*([text] if text else []), *_read_cache_breakpoint(block.get("cache_control"))]
     kind = as_text(as_object(block.get("source")).get("media_type"))
     match block:
         case {"type": "image", "source": {"type": "base64", "data": str(data)}}:
@@ -456,14 +458,16 @@ def parts_from_block(block: Json) -> list[Part]:
             )
         case _:
             return [OpaquePart(value=block, provider=ANTHROPIC)]
-    return [part, *_read_cache_breakpoints(block)]
+    return [part, *_read_cache_breakpoint(block.get("cache_control"))]
 
 
 def _read_tool_result(block: JsonObject, call_id: str) -> Message:
     parts = [part for item in as_blocks(block.get("content")) for part in parts_from_block(item)]
     return mark_error(
         Message(
-            role="tool", tool_call_id=call_id, content=(*parts, *_read_cache_breakpoints(block))
+            role="tool",
+            tool_call_id=call_id,
+            content=(*parts, *_read_cache_breakpoint(block.get("cache_control"))),
         ),
         failed=block.get("is_error") is True,
     )
