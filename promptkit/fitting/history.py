@@ -344,7 +344,7 @@ class _Recording:
         if not self.keep_system:
             paired = [message for message in paired if message.role != "system"]
         shown = list(map(show_message, paired))
-        self.paired += compress(paired, map(bool, shown))
+        self.paired += compress(paired, shown)
         messages = list(filter(None, shown))
         self.messages += messages
         self.tokens += [-1] * len(messages)
