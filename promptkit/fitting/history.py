@@ -201,11 +201,10 @@ class RecordedMessages(PromptElement):
                 tokens[at] = -1
             fitted = self._fit(messages, tokens, whole, sizing)
             changed |= fitted.shortened
-        repairs = [Metadata(value=repair) for repair in recording.pairer.repairs]
         rounds = self._build_rounds(recording, changed, whole, fitted)
         sizing.memory[key] = recording
         recording.free = iter([True])
-        return repairs, rounds
+        return [Metadata(value=repair) for repair in recording.pairer.repairs], rounds
 
     def _recall(self, known: object) -> _Recording:
         """Return the recording of these messages: that of the last render, continued, or else a new one."""
@@ -280,12 +279,12 @@ class RecordedMessages(PromptElement):
         if required:
             priorities = [at for at, place in enumerate(order) if starts[place] not in required]
         order = list(map(order.__getitem__, priorities))
-        unspent, dropped = 0, 0
-        if fitted is not None and fitted.unspent:
-            unspent = fitted.unspent
-            dropped = len(order) - len(
-                set(fitted.sources).intersection(map(starts.__getitem__, order))
-            )
+        unspent = 0 if fitted is None else fitted.unspent
+        dropped = (
+            len(order) - len(set(fitted.sources).intersection(map(starts.__getitem__, order)))
+            if fitted is not None and unspent
+            else 0
+        )
         return Rounds(
             rounds=rounds,
             order=order,

@@ -244,7 +244,11 @@ class Expansion:
     ) -> MessageItem:
         """Build the item of a round, and cache it by what it holds: the message that the round is, or a tuple of messages."""
         sources = (messages,) if isinstance(messages, Message) else tuple(messages)
-        shown = tuple([found for each in sources if (found := show_message(each))])
+        shown: list[Message] = []
+        # most rounds are one message, for which a comprehension takes twice as long
+        for each in sources:
+            if found := show_message(each):
+                shown.append(found)
         item = cached[id(messages if messages is sources[0] else sources)] = MessageItem(
             None,
             sources[0].role,
@@ -252,7 +256,7 @@ class Expansion:
             HIGHEST_PRIORITY,
             None,
             self.sizer.find_tokens(shown),
-            shown,
+            tuple(shown),
             sources,
             node.in_fallback,
         )
