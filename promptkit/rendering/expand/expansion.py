@@ -245,10 +245,9 @@ class Expansion:
         """Build the item of a round, and cache it by what it holds: the message that the round is, or a tuple of messages."""
         sources = (messages,) if isinstance(messages, Message) else tuple(messages)
         shown: list[Message] = []
-        # most rounds are one message, for which a comprehension takes twice as long
         for each in sources:
             if found := show_message(each):
-                shown.append(found)
+                shown.append(found)  # noqa: PERF401  # for one message, as in most rounds, a comprehension takes twice as long
         item = cached[id(messages if messages is sources[0] else sources)] = MessageItem(
             None,
             sources[0].role,
