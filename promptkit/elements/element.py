@@ -424,7 +424,7 @@ class PromptElement:
         clone = object.__new__(cls)
         if cls not in _FIELDS:
             _FIELDS[cls] = [
-                (field.name, field.alias or field.name, getattr(cls, field.name).__set__)
+                (field.name, field.alias or field.name, _find_setter(cls, field.name))
                 for field in cls.__attrs_attrs__
             ]
         for name, prop, set_field in _FIELDS[cls]:
@@ -539,6 +539,15 @@ _FIELDS: dict[
     type[PromptElement], list[tuple[str, str, Callable[[PromptElement, object], None]]]
 ] = {}
 """The name, the prop and the setter of each field of a class, which a frozen class has, too."""
+
+
+def _find_setter(cls: type[PromptElement], name: str) -> Callable[[PromptElement, object], None]:
+    # where a class attribute that is no prop hides the slot, the value is in the `__dict__` of a mixin
+    return getattr(
+        getattr(cls, name),
+        "__set__",
+        lambda element, value: object.__setattr__(element, name, value),
+    )
 
 
 def _raise_undecorated(self: PromptElement, *_: object, **__: object) -> None:

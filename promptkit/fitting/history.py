@@ -201,10 +201,13 @@ class RecordedMessages(PromptElement):
                 tokens[at] = -1
             fitted = self._fit(messages, tokens, whole, sizing)
             changed |= fitted.shortened
-        rounds = self._build_rounds(recording, changed, whole, fitted)
+        shown = (
+            [Metadata(value=repair) for repair in recording.pairer.repairs],
+            self._build_rounds(recording, changed, whole, fitted),
+        )
         sizing.memory[key] = recording
-        recording.free = iter([True])
-        return [Metadata(value=repair) for repair in recording.pairer.repairs], rounds
+        recording.free = iter([True])  # from here on it may grow in another thread
+        return shown
 
     def _recall(self, known: object) -> _Recording:
         """Return the recording of these messages: that of the last render, continued, or else a new one."""
@@ -383,8 +386,11 @@ def _require_number(prop: str, value: int, *, least: int) -> None:
 
 def _truncate_result(message: Message, tokens: int, tokenizer: Tokenizer) -> Message:
     """Truncate the text of a tool result."""
-    if message.role != "tool" or len(message.text.encode("utf-8", "surrogatepass")) <= tokens:
-        return message  # a token has at least one byte
-    return shorten_message(
-        message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer
+    return (
+        message
+        # a token has at least one byte
+        if message.role != "tool" or len(message.text.encode("utf-8", "surrogatepass")) <= tokens
+        else shorten_message(
+            message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer
+        )
     )
