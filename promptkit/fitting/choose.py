@@ -154,7 +154,8 @@ def fit_history(  # noqa: PLR0913  # keywords
         reserved = count_marker(len(messages) - len(fixed))
         choice = choose(reserved)
         omitted = len(messages) - len(choice.granted)
-        is_whole = not omitted and choice.granted == dict(enumerate(sizes.whole))
+        # no message is granted more than it has
+        is_whole = not omitted and sum(choice.granted.values()) == sum(sizes.whole)
         # all may fit without a marker: each has a token at least
         if not is_whole and omitted <= max(0, choice.left) + reserved + step:
             unmarked = choose(0)

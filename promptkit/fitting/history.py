@@ -201,11 +201,13 @@ class RecordedMessages(PromptElement):
                 tokens[at] = -1
             fitted = self._fit(messages, tokens, whole, sizing)
             changed |= fitted.shortened
-        repairs = [Metadata(value=repair) for repair in recording.pairer.repairs]
-        rounds = self._build_rounds(recording, changed, whole, fitted)
+        shown = (
+            [Metadata(value=repair) for repair in recording.pairer.repairs],
+            self._build_rounds(recording, changed, whole, fitted),
+        )
         sizing.memory[key] = recording
-        recording.free = iter([True])
-        return repairs, rounds
+        recording.free = iter([True])  # from here on it may grow in another thread
+        return shown
 
     def _recall(self, known: object) -> _Recording:
         """Return the recording of these messages: that of the last render, continued, or else a new one."""
@@ -280,12 +282,12 @@ class RecordedMessages(PromptElement):
         if required:
             priorities = [at for at, place in enumerate(order) if starts[place] not in required]
         order = list(map(order.__getitem__, priorities))
-        unspent, dropped = 0, 0
-        if fitted is not None and fitted.unspent:
-            unspent = fitted.unspent
-            dropped = len(order) - len(
-                set(fitted.sources).intersection(map(starts.__getitem__, order))
-            )
+        unspent = 0 if fitted is None else fitted.unspent
+        dropped = (
+            len(order) - len(set(fitted.sources).intersection(map(starts.__getitem__, order)))
+            if fitted is not None and unspent
+            else 0
+        )
         return Rounds(
             rounds=rounds,
             order=order,
@@ -344,7 +346,7 @@ class _Recording:
         if not self.keep_system:
             paired = [message for message in paired if message.role != "system"]
         shown = list(map(show_message, paired))
-        self.paired += compress(paired, map(bool, shown))
+        self.paired += compress(paired, shown)
         messages = list(filter(None, shown))
         self.messages += messages
         self.tokens += [-1] * len(messages)
@@ -384,8 +386,11 @@ def _require_number(prop: str, value: int, *, least: int) -> None:
 
 def _truncate_result(message: Message, tokens: int, tokenizer: Tokenizer) -> Message:
     """Truncate the text of a tool result."""
-    if message.role != "tool" or len(message.text.encode("utf-8", "surrogatepass")) <= tokens:
-        return message  # a token has at least one byte
-    return shorten_message(
-        message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer
+    return (
+        message
+        # a token has at least one byte
+        if message.role != "tool" or len(message.text.encode("utf-8", "surrogatepass")) <= tokens
+        else shorten_message(
+            message, tokens + count_frame(message, tokenizer).tokens, tokenizer=tokenizer
+        )
     )

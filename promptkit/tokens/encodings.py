@@ -34,7 +34,7 @@ _O200K_WORDS = "|".join(
         r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
         r"\s*[\r\n]+)",
         r"\s+(?!\S)",
-        r"\s+",
+        r"\s",
     )
 )
 _CL100K_WORDS = r"(?:'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+$|\s*[\r\n])|\s+(?!\S)|\s"

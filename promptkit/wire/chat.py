@@ -20,6 +20,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
     as_wire_object,
+    build_message,
     copy_json,
 )
 from promptkit.wire.parts import (
@@ -258,8 +259,9 @@ def _read_message(index: int, record: WireRecord) -> Message:
         fields |= {"role": "function", "name": name}
         call_id = name
     parts: tuple[Part, ...]
-    if content and isinstance(content, str):  # as most messages have
-        parts = (content,)
+    text = "" if content is None else content
+    if type(text) is str:  # as most messages have
+        parts = (text,) if text else ()
     else:
         parts = tuple(
             read_content(
@@ -277,13 +279,15 @@ def _read_message(index: int, record: WireRecord) -> Message:
         parts = (*parts, *read.parts)
     if fields:
         parts = (*fields_part(fields, "chat.message"), *parts)
+    if type(text) is str and role != "developer":
+        return build_message(role, parts, name, calls, call_id)
     return Message(role=role, content=parts, name=name, tool_calls=calls, tool_call_id=call_id)
 
 
 def _read_calls(where: str, record: WireRecord) -> AssistantContent:
     calls = AssistantContent("chat")
     listed = record.get("tool_calls")
-    for item in listed if isinstance(listed, list | tuple) else ():
+    for item in listed if isinstance(listed, (list, tuple)) else ():
         fields = as_wire_object(item) or {}
         function = as_wire_object(fields.get("function")) or {}
         known = _CALL_FIELDS if fields.get("type") == "function" else _UNTYPED_CALL_FIELDS
@@ -292,8 +296,6 @@ def _read_calls(where: str, record: WireRecord) -> AssistantContent:
             extra = omit_fields(function, *_FUNCTION_FIELDS)
             more |= {"function": extra} if extra else {}
         calls.add_call(read_call(fields, where), more)
-    if record.get("function_call") is None:
-        return calls
     function = as_wire_object(record.get("function_call")) or {}
     name, arguments = function.get("name"), function.get("arguments")
     if isinstance(name, str) and isinstance(arguments, str):

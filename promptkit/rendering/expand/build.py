@@ -141,12 +141,6 @@ def build_message_item(element: MessageElement, role: Role, parent: Node) -> Mes
     return MessageItem(element, role, text, read_priority(element, parent), element.name)
 
 
-def build_round(sources: tuple[Message, ...]) -> MessageItem:
-    """Build the item of a round of a recorded conversation."""
-    shown = tuple(filter(None, map(show_message, sources)))
-    return MessageItem(None, sources[0].role, "", HIGHEST_PRIORITY, None, -1, shown, sources)
-
-
 def show_message(message: Message) -> Message | None:
     """Return a recorded message as a prompt shows it; None for a blank one.
 

@@ -49,8 +49,8 @@ from promptkit.rendering.expand.build import (
     build_leaf,
     build_message_item,
     build_node,
-    build_round,
     read_fallback,
+    show_message,
 )
 from promptkit.rendering.expand.elements import (
     ATTACHED,
@@ -244,10 +244,21 @@ class Expansion:
     ) -> MessageItem:
         """Build the item of a round, and cache it by what it holds: the message that the round is, or a tuple of messages."""
         sources = (messages,) if isinstance(messages, Message) else tuple(messages)
-        item = build_round(sources)
-        item.tokens = self.sizer.find_tokens(item.messages or ())
-        item.is_loose = node.in_fallback
-        cached[id(messages if isinstance(messages, Message) else sources)] = item
+        shown: list[Message] = []
+        for each in sources:
+            if found := show_message(each):
+                shown.append(found)  # noqa: PERF401  # for one message, as in most rounds, a comprehension takes twice as long
+        item = cached[id(messages if messages is sources[0] else sources)] = MessageItem(
+            None,
+            sources[0].role,
+            "",
+            HIGHEST_PRIORITY,
+            None,
+            self.sizer.find_tokens(shown),
+            tuple(shown),
+            sources,
+            node.in_fallback,
+        )
         return item
 
     def _start(self, node: Node, awaitable: Awaitable[object], sizing: Sizing) -> None:

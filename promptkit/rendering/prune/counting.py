@@ -281,7 +281,7 @@ class BackwardScan:
             self._add_items([item])
 
     def _add_items(self, added: Iterable[Node | MessageItem]) -> None:
-        content = slack = messages = systems = 0
+        content = messages = 0
         for item in added:
             if type(item) is not MessageItem:
                 if type(item) is Node and item.is_counted:
@@ -292,14 +292,12 @@ class BackwardScan:
                     tokens = self.sizer.count_item(item)
                 content += tokens
                 if item.is_loose:
-                    slack += tokens
+                    self._slack += tokens
                 messages += 1
                 if item.role == "system":
-                    systems += 1
+                    self._systems += 1
         self._content += content
-        self._slack += slack
         self._messages += messages
-        self._systems += systems
 
     def _add_message(self, node: Node) -> None:
         entry = self._entries.get(node)
