@@ -412,7 +412,11 @@ class Message:
             tool_call_id is None or type(tool_call_id) is str or is_instance(tool_call_id, str)
         ):
             _refuse_field(self, "tool_call_id", "a string or None", tool_call_id)
-        _fill(self, known, parts, name, calls, tool_call_id)
+        _set_role(self, known)
+        _set_content(self, parts)
+        _set_name(self, name)
+        _set_tool_calls(self, calls)
+        _set_tool_call_id(self, tool_call_id)
 
     @property
     def text(self) -> str:
@@ -435,21 +439,6 @@ _set_id, _set_tool, _set_arguments = _find_setters(ToolCall)
 _set_role, _set_content, _set_name, _set_tool_calls, _set_tool_call_id = _find_setters(Message)
 
 
-def _fill(  # noqa: PLR0913, PLR0917  # the fields of a message
-    message: Message,
-    role: Role,
-    content: tuple[Part, ...],
-    name: str | None,
-    tool_calls: tuple[ToolCall, ...],
-    tool_call_id: str | None,
-) -> None:
-    _set_role(message, role)
-    _set_content(message, content)
-    _set_name(message, name)
-    _set_tool_calls(message, tool_calls)
-    _set_tool_call_id(message, tool_call_id)
-
-
 def build_message(
     role: Role,
     content: tuple[Part, ...],
@@ -462,7 +451,11 @@ def build_message(
     It takes half the time of `Message`, which checks and converts them.
     """
     message = object.__new__(Message)
-    _fill(message, role, content, name, tool_calls, tool_call_id)
+    _set_role(message, role)
+    _set_content(message, content)
+    _set_name(message, name)
+    _set_tool_calls(message, tool_calls)
+    _set_tool_call_id(message, tool_call_id)
     return message
 
 

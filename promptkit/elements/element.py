@@ -422,13 +422,11 @@ class PromptElement:
         """
         cls = type(self)
         clone = object.__new__(cls)
-        if cls not in _FIELDS:
-            _FIELDS[cls] = [
-                (field.name, field.alias or field.name, _find_setter(cls, field.name))
-                for field in cls.__attrs_attrs__
-            ]
-        for name, prop, set_field in _FIELDS[cls]:
-            set_field(clone, changes.pop(prop) if prop in changes else getattr(self, name))
+        set_field = object.__setattr__  # the class is frozen
+        for field in cls.__attrs_attrs__:
+            name = field.name
+            prop = field.alias or name
+            set_field(clone, name, changes.pop(prop) if prop in changes else getattr(self, name))
         if changes:
             raise BadPropError(describe_props(cls.__name__, cls, changes))
         return clone
@@ -533,21 +531,6 @@ class PromptElement:
     def _repr_pretty_(self, printer: _Printer, *_: object) -> None:
         """Print the same in hypothesis and IPython, which print attrs classes without their children."""
         printer.text(repr(self))
-
-
-_FIELDS: dict[
-    type[PromptElement], list[tuple[str, str, Callable[[PromptElement, object], None]]]
-] = {}
-"""The name, the prop and the setter of each field of a class, which a frozen class has, too."""
-
-
-def _find_setter(cls: type[PromptElement], name: str) -> Callable[[PromptElement, object], None]:
-    # where a class attribute that is no prop hides the slot, the value is in the `__dict__` of a mixin
-    return getattr(
-        getattr(cls, name),
-        "__set__",
-        lambda element, value: object.__setattr__(element, name, value),
-    )
 
 
 def _raise_undecorated(self: PromptElement, *_: object, **__: object) -> None:
