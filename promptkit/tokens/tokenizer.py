@@ -176,25 +176,26 @@ def count_message(message: Message, tokenizer: Tokenizer) -> int:
 
 def count_messages(messages: Iterable[Message], tokenizer: Tokenizer) -> list[int]:
     """Count the tokens of each message, framing included."""
-    base, frame = tokenizer.base, tokenizer.count_framing
-    count, is_scaled = base.count, base is not tokenizer
+    base = tokenizer.base
     tokens: list[int] = []
     for message in messages:
         texts, others, has_text = 0, 0, False
         for part in message.content:
             if isinstance(part, str):
                 has_text = True
-                texts += count(part)
+                texts += base.count(part)
             else:
                 others += count_part(part, tokenizer)
-        framing = frame(
+        framing = tokenizer.count_framing(
             message.role,
             name=message.name,
             tool_calls=message.tool_calls,
             tool_call_id=message.tool_call_id,
             text=has_text,
         )
-        tokens.append(framing[0] + (tokenizer.scale(texts) if is_scaled else texts) + others)
+        tokens.append(
+            framing.tokens + (texts if base is tokenizer else tokenizer.scale(texts)) + others
+        )
     return tokens
 
 

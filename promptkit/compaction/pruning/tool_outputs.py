@@ -6,6 +6,7 @@ The transcript keeps all of them in full.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TypeAlias
@@ -423,6 +424,10 @@ MESSAGE_SHARE = 4
 """Of a user message that no request can show, a quarter of what a result may have stays."""
 
 
+MUCH_TEXT = 25_000
+"""Characters that are truncated in the event loop at most."""
+
+
 class CappedView:
     """Build the view of a growing path, with tool results truncated to `result_tokens`, or to the limit of their tool if that is lower.
 
@@ -459,6 +464,16 @@ class CappedView:
     def get_unread(self, path: Sequence[Entry]) -> Sequence[Entry]:
         """Return the entries of a path that were not in the view that was built last."""
         return path[len(self._builder) :]
+
+    def may_cap_much(self, entries: Sequence[Entry]) -> bool:
+        """Return whether so much of these entries may have to be truncated that it takes some milliseconds."""
+        least = min(
+            [*filter(None, [self._result_tokens]), *self._limits.by_tool.values()],
+            default=math.inf,
+        )
+        sizes = (len(message.text) for entry in entries if (message := entry.message))
+        # a character has at most four bytes, and no token is shorter than a byte
+        return sum(size for size in sizes if 4 * size > least) > MUCH_TEXT
 
     @property
     def limits(self) -> tuple[Tokenizer, int | None]:

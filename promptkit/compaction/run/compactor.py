@@ -100,6 +100,7 @@ from promptkit.transcript import (
     build_summary_message,
     redact_json,
 )
+from promptkit.transcript.log.entry_sequence import EntrySequence
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -110,6 +111,10 @@ if TYPE_CHECKING:
     from promptkit.transcript import Redactor, Transcript
 
 _LOGGER = logging.getLogger("promptkit")
+
+MANY = 2_500
+"""Entries whose view is built in the event loop at most, some 5 ms: that of more is built in the
+thread."""
 
 MAX_LOOK_UP = 5_000
 """Of the entries that are no longer shown, the newest, among which an example of a search is
@@ -279,7 +284,11 @@ class Compactor:
         unread = before.get_unread(path)
         if not is_much(unread, LONG):
             return
-        if is_much(unread):
+        if is_much(unread) and (
+            len(unread) > MANY
+            or isinstance(unread, EntrySequence)  # that is read from a store
+            or before.may_cap_much(unread)
+        ):
             view = before.copy_limits()
             await run_in_worker(view.build_view, path)
             if before is self._capped_view and before.limits == view.limits:
