@@ -35,7 +35,7 @@ from promptkit.compaction.summarizers.quirks import REMINDER, adapt_messages
 from promptkit.elements.builtin import element_from_message
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.expand import expansion as expand
-from promptkit.rendering.expand.build import build_round
+from promptkit.rendering.expand.build import show_message
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import tokenizer_for
 from promptkit.transcript.log.entries import Checkpoint
@@ -48,7 +48,6 @@ from tests.unit.agent.holding import READ, calls, held
 
 if TYPE_CHECKING:
     from promptkit.agent.window.prompt import Prompt
-    from promptkit.rendering.tree import MessageItem
     from promptkit.testing.scripted_model import Step
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=7)
@@ -341,11 +340,11 @@ def test_of_a_long_conversation_that_is_pruned_only_what_is_new_is_built(
 ) -> None:
     built: list[Message] = []
 
-    def build(messages: tuple[Message, ...]) -> MessageItem:
-        built.extend(messages)
-        return build_round(messages)
+    def build(message: Message) -> Message | None:
+        built.append(message)
+        return show_message(message)
 
-    monkeypatch.setattr(expand, "build_round", build)
+    monkeypatch.setattr(expand, "show_message", build)
     each = ContextWindow(model="m", tokenizer=WordTokenizer(), budget=200, preset="truncate_only")
     for number in range(800):
         each.add(
