@@ -20,7 +20,6 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
     as_wire_object,
-    build_message,
     copy_json,
 )
 from promptkit.wire.parts import (
@@ -279,8 +278,6 @@ def _read_message(index: int, record: WireRecord) -> Message:
         parts = (*parts, *read.parts)
     if fields:
         parts = (*fields_part(fields, "chat.message"), *parts)
-    if type(text) is str and role != "developer":
-        return build_message(role, parts, name, calls, call_id)
     return Message(role=role, content=parts, name=name, tool_calls=calls, tool_call_id=call_id)
 
 

@@ -546,7 +546,7 @@ class LineFormat:
         self.number = 0
         """The number of the line."""
         self.batch = Batch(entries=[])
-        """What came of the line, and of those before it in the same batch."""
+        """The entries of the line, and of the lines before it in the same batch."""
         self.chain = EntryChain(IdAllocator())
 
     def read(self, source: RecordingSource) -> Iterator[Batch]:
