@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from itertools import count, cycle
 from statistics import median
@@ -43,7 +43,8 @@ UNKNOWN: Final = "unlimited"
 FIRST_TURNS: Final = (1_000, 2_000, 8_000)
 FIRST_REQUESTS: Final = (2_000, 10_000, 100_000)
 REQUESTS: Final = (200, 2_000, 10_000)
-SESSIONS: Final = (50, 500)
+SESSIONS: Final = 500
+FEW_SESSIONS: Final = 50
 SESSION_MESSAGES: Final = 100
 GROWING_TURNS: Final = 120
 GROWING_MESSAGES: Final = 400
@@ -54,10 +55,11 @@ PAUSE: Final = 0.001
 
 ROUNDS: Final = 9
 SECONDS: Final = 20.0
-"""Each figure is measured in so many rounds at least, and for so long. The least time counts, as other
-programs only add to it.
+"""Each figure is measured in so many rounds at least, and for so long: a processor shared with others
+runs at half its speed for seconds."""
 
-So many and so long, since a processor shared with others runs at half its speed for seconds."""
+WAIT: Final = "_ms"
+"""The end of the names of waits."""
 
 _numbers = count()
 
@@ -149,6 +151,19 @@ def measure_floor(messages: Sequence[Message]) -> float:
     return time.process_time() - start
 
 
+async def measure_over_floor(messages: Sequence[Message], work: Awaitable[object]) -> float:
+    """Return the processor time of some work over the floor of messages.
+
+    The floor is measured before and after it, since the speed of the processor changes meanwhile.
+    """
+    floor = measure_floor(messages)
+    gc.collect()  # what the conversation is made of is no part of the work
+    start = time.process_time()
+    await work
+    spent = time.process_time() - start
+    return 2 * spent / (floor + measure_floor(messages))
+
+
 class Gaps:
     """The longest time, in seconds, that another task of the event loop had to wait for its turn."""
 
@@ -179,19 +194,19 @@ class Gaps:
             gc.enable()
 
 
-def least(
-    rounds: int,
+def run_rounds(
     run: Callable[[], Coroutine[object, object, Mapping[str, float]]],
-    *,
-    seconds: float = 0.0,
 ) -> dict[str, float]:
-    """Return the least of each figure over several runs: so many at least, and for so long."""
+    """Return the median of each ratio over several rounds, and the least of each wait: other programs only make a wait longer."""
     found: list[Mapping[str, float]] = []
-    end = time.monotonic() + seconds
-    while len(found) < rounds or time.monotonic() < end:
+    end = time.monotonic() + SECONDS
+    while len(found) < ROUNDS or time.monotonic() < end:
         gc.collect()
         found.append(asyncio.run(run()))
-    return {name: min(each[name] for each in found) for name in found[0]}
+    return {
+        name: (min if name.endswith(WAIT) else median)(each[name] for each in found)
+        for name in found[0]
+    }
 
 
 def _session(
@@ -239,20 +254,14 @@ def measure_first_turn() -> dict[int, dict[str, float]]:
             gaps, found = Gaps(), dict[str, float]()
             for name, model in models.items():
                 history = converse(messages)
-                found["floor"] = measure_floor(history)
                 async with _session(history, COMPACTING, model()) as session:
-                    gc.collect()
-                    start = time.process_time()
-                    await session.run(_write())
-                    found[name] = time.process_time() - start
+                    found[name] = await measure_over_floor(history, session.run(_write()))
                 watched = _session(converse(messages), COMPACTING, model())
                 async with watched as session, gaps.measuring():
                     await session.run(_write())
             return {**found, "longest_block_ms": 1000 * gaps.longest}
 
-        found = least(ROUNDS, run, seconds=SECONDS)
-        ratios = {name: found[name] / found["floor"] for name in models}
-        figures[messages] = {**ratios, "longest_block_ms": found["longest_block_ms"]}
+        figures[messages] = run_rounds(run)
     return figures
 
 
@@ -266,7 +275,7 @@ def measure_growing() -> dict[str, float]:
                 await session.run(_write())
         return {"longest_block_ms": 1000 * gaps.longest}
 
-    return least(ROUNDS, run, seconds=SECONDS)
+    return run_rounds(run)
 
 
 def measure_first_request() -> dict[int, float]:
@@ -276,21 +285,12 @@ def measure_first_request() -> dict[int, float]:
 
         async def run(messages: int = messages) -> dict[str, float]:
             history = converse(messages)
-            floor = measure_floor(history)
             async with _window(history) as window:
                 window.add(Message(role="user", content=(_write(),)))
-                gc.collect()  # what the conversation is made of is no part of the request
-                start = time.process_time()
-                await window.request()
-                return {"seconds": time.process_time() - start, "floor": floor}
+                return {"ratio": await measure_over_floor(history, window.request())}
 
-        figures[messages] = _over_floor(least(ROUNDS, run, seconds=SECONDS))
+        figures[messages] = run_rounds(run)["ratio"]
     return figures
-
-
-def _over_floor(found: Mapping[str, float]) -> float:
-    """Return the least time over the least floor: their ratio in one round is small where the floor alone was disturbed."""
-    return found["seconds"] / found["floor"]
 
 
 def measure_many() -> dict[str, float]:
@@ -298,27 +298,28 @@ def measure_many() -> dict[str, float]:
 
     A request after the first is measured beside as many sessions, and over the same beside fewer.
     """
-    figures: dict[str, float] = {"sessions": SESSIONS[-1]}
-    later: list[float] = []
-    for sessions in SESSIONS:
 
-        async def run(sessions: int = sessions) -> dict[str, float]:
-            gaps = Gaps()
-            opened = [_session(converse(SESSION_MESSAGES), UNLIMITED) for _ in range(sessions)]
-            async with gaps.measuring():
-                await asyncio.gather(*(each.run(_write()) for each in opened))
-            gc.collect()  # it was off, and what is left of the first requests is no part of these
-            start = time.process_time()
+    async def measure(sessions: int) -> tuple[float, float]:
+        """Return the longest wait, and the time of a later request, in seconds."""
+        gaps = Gaps()
+        opened = [_session(converse(SESSION_MESSAGES), UNLIMITED) for _ in range(sessions)]
+        async with gaps.measuring():
             await asyncio.gather(*(each.run(_write()) for each in opened))
-            later = (time.process_time() - start) / sessions
-            for each in opened:
-                await each.close()
-            return {"longest_gap_ms": 1000 * gaps.longest, "later": later}
+        gc.collect()  # it was off, and what is left of the first requests is no part of these
+        start = time.process_time()
+        await asyncio.gather(*(each.run(_write()) for each in opened))
+        later = (time.process_time() - start) / sessions
+        for each in opened:
+            await each.close()
+        return gaps.longest, later
 
-        found = least(ROUNDS, run, seconds=SECONDS)
-        later.append(found["later"])
-        figures["longest_gap_ms"] = found["longest_gap_ms"]
-    return {**figures, "later_over_fewer": later[-1] / later[0]}
+    async def run() -> dict[str, float]:
+        (_, before), (wait, later), (_, after) = [
+            await measure(sessions) for sessions in (FEW_SESSIONS, SESSIONS, FEW_SESSIONS)
+        ]
+        return {"longest_gap_ms": 1000 * wait, "later_over_fewer": 2 * later / (before + after)}
+
+    return {"sessions": SESSIONS, **run_rounds(run)}
 
 
 def measure_request() -> dict[int, float]:
@@ -336,9 +337,9 @@ def measure_request() -> dict[int, float]:
                     (await window.request()).chat_arguments()
                     spent.append(time.process_time() - start)
                     window.add_reply(Message(role="assistant", content=(_write(),)))
-            return {"seconds": median(spent[1:]), "floor": floor}
+            return {"ratio": 2 * median(spent[1:]) / (floor + measure_floor(history))}
 
-        figures[messages] = _over_floor(least(ROUNDS, run, seconds=SECONDS))
+        figures[messages] = run_rounds(run)["ratio"]
     return figures
 
 
