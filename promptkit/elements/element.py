@@ -699,7 +699,8 @@ def flatten(child: object, owner: str) -> Children:
     opened: list[object] = [child]  # the sequences that `stack` iterates over
     while stack:
         for item in stack[-1]:
-            if isinstance(item, str | PromptElement):
+            # a tuple, as a union would be made anew for each of very many children
+            if isinstance(item, (PromptElement, str)):
                 flat.append(item)
             elif item is None or isinstance(item, bool):
                 flat.append(None)

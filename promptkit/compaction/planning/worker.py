@@ -143,7 +143,10 @@ def _divide(messages: Sequence[Message]) -> Iterator[tuple[list[Message], int]]:
     few: list[Message] = []
     size = 0
     for message in messages:
-        own = len(message.text)
+        own = 0
+        for part in message.content:
+            if isinstance(part, str):
+                own += len(part)
         for call in message.tool_calls:
             own += len(call.arguments)
         if few and (size + own > LONG or len(few) == FEW):

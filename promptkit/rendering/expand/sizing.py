@@ -144,7 +144,11 @@ class Sizer:
             return list(map(known.__getitem__, keys))
         if self._earlier[0]:
             return list(map(self.count_message, messages))
-        new = [message for key, message in zip(keys, messages, strict=True) if key not in known]
+        new = (
+            messages
+            if known.keys().isdisjoint(keys)  # as in a first request
+            else [message for key, message in zip(keys, messages, strict=True) if key not in known]
+        )
         for at in range(0, len(new), TOGETHER):
             some = new[at : at + TOGETHER]
             self.tokenizer.base.count_ahead(some)

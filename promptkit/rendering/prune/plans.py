@@ -327,29 +327,29 @@ def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
     Notes what they have.
     """
     keys: list[tuple[float, float, int]] = []
+    has_tools = False
     for position, unit in enumerate(plan.units):
+        priority = low = unit.priority
+        if type(unit) is PlannedMessage and (unit.call or unit.answers) is not None:
+            has_tools = True
+            keys.append((priority, HIGHEST_PRIORITY if unit.call else priority, position))
+            continue
         if unit.element is not None and unit.element.priority is None:
             if isinstance(unit, ContainerPlan):
                 plan.last_user = unit.last_user or plan.last_user
             elif unit.role == "user":
                 plan.last_user = None if isinstance(unit, PlannedMessage) else unit
-        low: float = _CHANGING
+        if isinstance(unit, PlannedMessage):
+            plan.fixed.append(unit)
+            continue
         if isinstance(unit, MessageItem):
-            low = unit.priority
-            if not isinstance(unit, PlannedMessage):
-                plan.roles.add(unit.role)
-            elif unit.call is not None:
-                low = HIGHEST_PRIORITY
-                plan.roles.add("tool")
-            elif unit.answers is not None:
-                plan.roles.add("tool")
-            else:
-                plan.fixed.append(unit)
-                continue
+            plan.roles.add(unit.role)
         else:
-            plan.is_changing = True
+            low, plan.is_changing = _CHANGING, True
             plan.roles |= unit.roles if isinstance(unit, ContainerPlan) else {unit.role}
-        keys.append((unit.priority, low, position))
+        keys.append((priority, low, position))
+    if has_tools:
+        plan.roles.add("tool")
     return keys
 
 
@@ -414,14 +414,13 @@ def _build_messages(
         rest, partial, low = stack[-1]
         for unit, rank in rest:
             if rank >= low:
-                if isinstance(unit, ContainerPlan):
+                if isinstance(unit, MessageItem):  # as most are
+                    add((unit.messages or build_messages(unit, 0))[0])
+                elif isinstance(unit, LinesMessage):
+                    add(unit.message)
+                else:
                     stack.append((zip(unit.units, unit.ranks, strict=True), _NONE, 0))
                     break
-                add(
-                    unit.message
-                    if isinstance(unit, LinesMessage)
-                    else (unit.messages or build_messages(unit, 0))[0]
-                )
             elif rank == partial:
                 if (level := next(levels, None)) is not None:
                     plan, partial, low = level
@@ -474,11 +473,18 @@ def prune_plan(  # noqa: C901  # one pass over units, of which a prompt can have
             ranked = container.ranked
             continue
         entry = ranked[rank - 1]
-        if isinstance(entry, ContainerPlan):
-            path.append((container, rank - 1))
-            container, ranked, rank = entry, entry.ranked, len(entry.ranked)
-            continue
-        if isinstance(entry, LinesMessage):
+        if isinstance(entry, (MessageItem, tuple)):
+            text = None if isinstance(entry, tuple) else entry
+            tokens = -1 if text is None else text.tokens
+            if tokens < 0:
+                tokens = counts.count(entry)
+            if total + tokens > room:
+                break
+            total += tokens
+            last_user = None if entry is last_user else last_user
+            if waits:
+                waits = waits_for_user and not (text is not None and text.role == "user")
+        elif isinstance(entry, LinesMessage):
             first, tokens = counts.prune_lines(entry, room - total)
             if first == len(entry.lines):
                 break
@@ -489,16 +495,9 @@ def prune_plan(  # noqa: C901  # one pass over units, of which a prompt can have
                 lines = entry, first
                 break
         else:
-            text = entry if isinstance(entry, MessageItem) else None
-            tokens = text.tokens if text is not None else -1
-            if tokens < 0:
-                tokens = counts.count(entry)
-            if total + tokens > room:
-                break
-            total += tokens
-            last_user = None if entry is last_user else last_user
-            if waits:
-                waits = waits_for_user and not (text is not None and text.role == "user")
+            path.append((container, rank - 1))
+            container, ranked, rank = entry, entry.ranked, len(entry.ranked)
+            continue
         rank -= 1
     return (
         None
@@ -524,7 +523,8 @@ class _Counts:
         """
         if not isinstance(unit, MessageItem):
             call, result = unit
-            return self.count(call) + self.count(result)
+            known = call.tokens >= 0 <= result.tokens
+            return call.tokens + result.tokens if known else self.count(call) + self.count(result)
         if unit.tokens < 0 and (excess := self._find_excess(unit.text)):
             return excess
         if unit.tokens < 0 and isinstance(unit, PlannedMessage):

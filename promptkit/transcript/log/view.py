@@ -366,10 +366,10 @@ class _View:
     def _add_entries(self, entries: Sequence[Entry]) -> None:
         """Add the messages of entries, edited."""
         find: Callable[[str], Entry | None] | None = None
-        is_searched = False
+        is_searched, edits = False, self._edits
         items: list[ViewItem | None] = []
         for entry in entries:
-            payload, edit = entry.payload, self._edits.get(entry.id)
+            payload, edit = entry.payload, edits.get(entry.id) if edits else None
             if isinstance(payload, MessageEntry):
                 message = payload.message
                 if payload.finish in INCOMPLETE_FINISHES and not is_searched:
