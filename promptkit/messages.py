@@ -511,9 +511,16 @@ def _are_all(
 ) -> TypeGuard[tuple[_Item, ...]]:
     """Return whether values need no conversion, as those of promptkit's own messages, of which replays make very many."""
     return (
-        values is not None
+        isinstance(values, tuple)
         and type(values) is _TUPLE
-        and (not values or classes.issuperset(map(type, values)))  # most messages have no calls
+        and (
+            not values  # most messages have no calls, and one text
+            or (
+                type(values[0]) in classes
+                if len(values) == 1
+                else classes.issuperset(map(type, values))
+            )
+        )
     )
 
 

@@ -252,8 +252,8 @@ def _read_message(index: int, record: WireRecord) -> Message:
         )
     fields = {} if _KNOWN_FIELDS.issuperset(record) else omit_fields(record, *_KNOWN_FIELDS)
     name, call_id = record.get("name"), record.get("tool_call_id")
-    name = name if isinstance(name, str) else None
-    call_id = call_id if isinstance(call_id, str) else None
+    name = name if name is None or isinstance(name, str) else None
+    call_id = call_id if call_id is None or isinstance(call_id, str) else None
     if written == "function":
         fields |= {"role": "function", "name": name}
         call_id = name
