@@ -162,7 +162,7 @@ class OpenAITokenizer(Tokenizer):
             for call in each.tool_calls
             if len(call.arguments) <= longest
         ]
-        new = {text for text in texts if text not in known and len(text) <= longest}
+        new = dict.fromkeys([text for text in texts if text not in known and len(text) <= longest])
         counts = map(len, map(self.encoding.encode_ordinary, new))
         self._cache.put_all(dict(zip(new, counts, strict=True)))
 

@@ -208,6 +208,35 @@ def test_a_text_of_a_subclass_of_str_is_a_text_as_any_other(kind: type[PromptEle
     ] == [str]
 
 
+class EmptyCall(ToolCall):
+    """A program's own call that is false, as one with the length of its arguments may be."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def model_dump(self, **_: object) -> dict[str, object]:
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"type": "function", "id": self.id, "function": function}
+
+
+def test_a_call_that_is_false_is_removed_as_any_other() -> None:
+    def render(call: ToolCall, budget: int) -> tuple[int, list[str]]:
+        rendered = Renderer(budget=budget, tokenizer=WordTokenizer(per_call=3)).render(
+            (
+                AssistantMessage(tool_calls=[call], priority=0),
+                ToolMessage(tool_call_id="c", priority=0)["r"],
+                UserMessage(priority=1)["a b c d e f g h i"],
+                UserMessage()["q"],
+            )
+        )
+        return rendered.tokens, [message.text for message in rendered.messages]
+
+    for budget in (1, 5, 10, 14, 20):
+        assert render(EmptyCall(id="c", name="f"), budget) == render(
+            ToolCall(id="c", name="f"), budget
+        )
+
+
 def asked(name: str, priority: float | None = None) -> Child:
     return AssistantMessage(tool_calls=[ToolCall(id=name, name="read_file")], priority=priority)
 

@@ -150,7 +150,7 @@ class Sizer:
             else [message for key, message in zip(keys, messages, strict=True) if key not in known]
         )
         for at in range(0, len(new), TOGETHER):
-            some = new[at : at + TOGETHER]
+            some = [*new[at : at + TOGETHER]]
             self.tokenizer.base.count_ahead(some)
             known.update(zip(map(id, some), count_messages(some, self.tokenizer), strict=True))
             self._counted += some

@@ -330,9 +330,9 @@ def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
     has_tools = False
     for position, unit in enumerate(plan.units):
         priority = low = unit.priority
-        if type(unit) is PlannedMessage and (unit.call or unit.answers) is not None:
+        if type(unit) is PlannedMessage and (unit.call is not None or unit.answers is not None):
             has_tools = True
-            keys.append((priority, HIGHEST_PRIORITY if unit.call else priority, position))
+            keys.append((priority, priority if unit.call is None else HIGHEST_PRIORITY, position))
             continue
         if unit.element is not None and unit.element.priority is None:
             if isinstance(unit, ContainerPlan):
