@@ -155,7 +155,7 @@ async def measure_over_floor(messages: Sequence[Message], work: Awaitable[object
     """Return the processor time of some work over the floor of messages.
 
     The floor is measured before and after it, since the speed of the processor changes meanwhile. All
-    three begin after a garbage collection, which leaves nothing of the conversation in the
+    three begin after a garbage collection, which leaves little of the conversation in the
     processor's caches: what the work begins with would else be part of it, and not of the floor.
     """
     gc.collect()
@@ -185,11 +185,12 @@ class Gaps:
                 await asyncio.sleep(PAUSE)
                 self.longest = max(self.longest, time.perf_counter() - start - PAUSE)
 
+        earlier = self.longest
         gc.collect()
         gc.disable()  # a full pass holds the loop for as long as the heap of the program is large
         task = asyncio.create_task(measure())
         await asyncio.sleep(2 * PAUSE)
-        self.longest = 0.0
+        self.longest = earlier  # without what the start of the task took
         try:
             yield
         finally:
@@ -201,7 +202,7 @@ class Gaps:
 def run_rounds(
     run: Callable[[], Coroutine[object, object, Mapping[str, float]]],
 ) -> dict[str, float]:
-    """Return the median of each ratio over several rounds, and the least of each wait: other programs only make a wait longer."""
+    """Return the median of each ratio over several rounds, and the least of each longest wait, which is that of the best round: mostly other programs make it longer."""
     found: list[Mapping[str, float]] = []
     end = time.monotonic() + SECONDS
     while len(found) < ROUNDS or time.monotonic() < end:
@@ -283,7 +284,7 @@ def measure_growing() -> dict[str, float]:
 
 
 def measure_first_request() -> dict[int, float]:
-    """Measure the first request of a window that shows everything, over the floor."""
+    """Measure the first request of a window that shows everything, over the floor: without its arguments for the SDK."""
     figures: dict[int, float] = {}
     for messages in FIRST_REQUESTS:
 
@@ -304,7 +305,7 @@ def measure_many() -> dict[str, float]:
     """
 
     async def measure(sessions: int) -> tuple[float, float]:
-        """Return the longest wait, and the time of a later request, in seconds."""
+        """Return the longest wait, and the time of a later turn, which has two requests and a call, in seconds."""
         gaps = Gaps()
         opened = [_session(converse(SESSION_MESSAGES), UNLIMITED) for _ in range(sessions)]
         async with gaps.measuring():
@@ -327,7 +328,10 @@ def measure_many() -> dict[str, float]:
 
 
 def measure_request() -> dict[int, float]:
-    """Measure a request after a new turn, with the arguments of the SDK's call, over the floor of the whole conversation."""
+    """Measure a request after a new turn, with the arguments of the SDK's call, over the floor of the whole conversation.
+
+    To add the messages of the turn to the transcript is no part of it.
+    """
     figures: dict[int, float] = {}
     for messages in REQUESTS:
 

@@ -238,16 +238,18 @@ class WindowRequest:
 
 def recount(request: WindowRequest, tokenizer: Tokenizer) -> WindowRequest:
     """Return a request whose messages or tools were changed with its size, in tokens."""
-    system = _find_system(request.messages)
-    tokens = tokenizer.count_overhead(request.tools, system=system).tokens + sum(
+    tokens = _count_overhead(request.messages, request.tools, tokenizer) + sum(
         map(Sizer(tokenizer).count_message, request.messages)
     )
     return attrs.evolve(request, tokens=tokens)
 
 
-def _find_system(messages: Iterable[Message]) -> str | bool:
-    """Return the text of the first system message, or False without one."""
-    return next((message.text for message in messages if message.role == "system"), False)
+def _count_overhead(
+    messages: Iterable[Message], tools: Sequence[ToolDefinition], tokenizer: Tokenizer
+) -> int:
+    """Count the tokens of a request with these messages and tools apart from the messages."""
+    system = next((message.text for message in messages if message.role == "system"), False)
+    return tokenizer.count_overhead(tools, system=system).tokens
 
 
 @attrs.frozen(kw_only=True)
@@ -304,7 +306,7 @@ class RequestBuilder:
         self._settings = settings
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._fixed: tuple[object, UsageByPart] | None = None
+        self._tool_tokens: tuple[object, int] | None = None
         self._earlier: tuple[Message, ...] = ()
         self._shown: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
         """The messages of the last conversation that was shown whole, as they are and as a prompt shows them."""
@@ -469,24 +471,23 @@ class RequestBuilder:
         return (fixed + await run_beside(view.items, count)).total
 
     def count_fixed(self, messages: Sequence[Message], target: RequestTarget) -> UsageByPart:
-        """Count by part what a request that shows `messages` has besides them.
+        """Count by part what a request that shows `messages` has besides them."""
+        tokenizer, fixed, system = target.tokenizer, target.fixed_tokens, self._system
+        if system is not None:
+            fixed = _count_overhead(chain(system, messages), self.tools, tokenizer)
+            fixed += sum(map(target.sizer.count_message, system))
+        tools = min(fixed, self._count_tools(tokenizer))
+        return UsageByPart(system=fixed - tools, tools=tools)
 
-        Tools, of which an agent has many, are written out and counted once.
-        """
-        tokenizer, system = target.tokenizer, self._system
-        text = None if system is None else _find_system(chain(system, messages))
-        key = tokenizer, self.tools, target.fixed_tokens if text is None else text
-        if self._fixed is None or self._fixed[0] != key:
-            with_tools, without = (
+    def _count_tools(self, tokenizer: Tokenizer) -> int:
+        """Count the tokens of the tool definitions, each tokenizer once."""
+        key = tokenizer, self.tools
+        if self._tool_tokens is None or self._tool_tokens[0] != key:
+            counts = [
                 tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())
-            )
-            tokens = target.fixed_tokens
-            if text is not None:
-                tokens = tokenizer.count_overhead(self.tools, system=text).tokens
-                tokens += sum(map(target.sizer.count_message, system or ()))
-            tools = min(tokens, with_tools - without)
-            self._fixed = key, UsageByPart(system=tokens - tools, tools=tools)
-        return self._fixed[1]
+            ]
+            self._tool_tokens = key, counts[0] - counts[1]
+        return self._tool_tokens[1]
 
     def _adapt_to(self, target: RequestTarget, checkpoint: str | None) -> RequestAdaptation:
         """Return the adaptation to a model.

@@ -471,11 +471,7 @@ class CappedView:
             [*filter(None, [self._result_tokens]), *self._limits.by_tool.values()],
             default=math.inf,
         )
-        sizes = (
-            len(message.text)
-            for entry in entries
-            if (message := entry.message) and message.role != "assistant"
-        )
+        sizes = (len(message.text) for entry in entries if (message := entry.message))
         # a character has at most four bytes, and no token is shorter than a byte
         return sum(size for size in sizes if 4 * size > least) > MUCH_TEXT
 

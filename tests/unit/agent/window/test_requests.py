@@ -24,18 +24,12 @@ from promptkit import (
     Renderer,
     Sizing,
     SystemMessage,
-    ToolDefinition,
     UserMessage,
     component,
 )
 from promptkit.agent.settings import WindowSettings
 from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
-from promptkit.agent.window.requests import (
-    RequestBuilder,
-    RequestTarget,
-    find_adaptation,
-    recount,
-)
+from promptkit.agent.window.requests import RequestBuilder, RequestTarget, find_adaptation
 from promptkit.compaction.summarizers.model_summarizers import InlineSummarizer
 from promptkit.compaction.summarizers.quirks import REMINDER, adapt_messages
 from promptkit.elements.builtin import element_from_message
@@ -43,7 +37,7 @@ from promptkit.errors import BudgetExceededError
 from promptkit.rendering.expand import expansion as expand
 from promptkit.rendering.expand.build import show_message
 from promptkit.testing import ScriptedModel, WordTokenizer
-from promptkit.tokens import OpenAITokenizer, tokenizer_for
+from promptkit.tokens import tokenizer_for
 from promptkit.transcript.log.entries import Checkpoint
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import build_summary_message
@@ -53,11 +47,8 @@ from tests.examples import examples
 from tests.unit.agent.holding import READ, calls, held
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from promptkit.agent.window.prompt import Prompt
     from promptkit.testing.scripted_model import Step
-    from promptkit.tokens.tokenizer import Count
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=7)
 WIDE = ContextBudget(window=100_000, reserved_output_tokens=0)
@@ -415,51 +406,3 @@ def test_a_first_request_keeps_one_object_for_each_message_that_the_garbage_coll
         assert len(gc.get_objects()) - before < 1.5 * number
     finally:
         gc.enable()
-
-
-class CountingTokenizer(OpenAITokenizer):
-    """Notes the names of the tools whose definitions it counts."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.counted: list[list[str]] = []
-
-    def count_overhead(
-        self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
-    ) -> Count:
-        self.counted += [[tool.name for tool in tools]] if tools else []
-        return super().count_overhead(tools, system=system)
-
-
-@pytest.mark.parametrize("instructions", ["Be brief.", None])
-def test_definitions_are_counted_once_for_requests_with_the_same_tools(
-    instructions: str | None,
-) -> None:
-    read, write = (ToolDefinition(name=name, description=words(20, name)) for name in ("r", "w"))
-    tokenizer = CountingTokenizer()
-
-    async def talk() -> None:
-        async with ContextWindow(
-            model="gpt-4.1",
-            instructions=instructions,
-            tools=[read],
-            budget=WIDE,
-            tokenizer=tokenizer,
-        ) as window:
-
-            async def check() -> list[str]:
-                window.add(Message(role="user", content="Go on."))
-                request = await window.request()
-                window.add_reply(Message(role="assistant", content="Done."))
-                counted = list(tokenizer.counted)
-                assert request.tokens == recount(request, CountingTokenizer()).tokens
-                tokenizer.counted.clear()
-                return [name for names in counted for name in names]
-
-            assert "r" in await check()
-            assert await check() == []
-            window.set_tools([read, write])
-            assert "w" in await check()
-            assert await check() == []
-
-    asyncio.run(talk())
