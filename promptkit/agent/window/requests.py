@@ -28,7 +28,7 @@ from promptkit.compaction.summarizers.quirks import (
 from promptkit.elements import SystemMessage
 from promptkit.elements.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
-from promptkit.messages import Json, Message, OpaquePart, ToolDefinition
+from promptkit.messages import Json, Message, OpaquePart, ToolDefinition, copy_json
 from promptkit.pairing import pair_tool_calls
 from promptkit.providers.anthropic.api import beta_headers, build_body
 from promptkit.providers.model import CacheTtl, ModelOptions
@@ -238,18 +238,16 @@ class WindowRequest:
 
 def recount(request: WindowRequest, tokenizer: Tokenizer) -> WindowRequest:
     """Return a request whose messages or tools were changed with its size, in tokens."""
-    tokens = _count_overhead(request.messages, request.tools, tokenizer) + sum(
+    system = _find_system_text(request.messages)
+    tokens = tokenizer.count_overhead(request.tools, system=system).tokens + sum(
         map(Sizer(tokenizer).count_message, request.messages)
     )
     return attrs.evolve(request, tokens=tokens)
 
 
-def _count_overhead(
-    messages: Iterable[Message], tools: Sequence[ToolDefinition], tokenizer: Tokenizer
-) -> int:
-    """Count the tokens of a request with these messages and tools apart from the messages."""
-    system = next((message.text for message in messages if message.role == "system"), False)
-    return tokenizer.count_overhead(tools, system=system).tokens
+def _find_system_text(messages: Iterable[Message]) -> str | bool:
+    """Return the text of the first system message. False: there is none."""
+    return next((message.text for message in messages if message.role == "system"), False)
 
 
 @attrs.frozen(kw_only=True)
@@ -306,7 +304,8 @@ class RequestBuilder:
         self._settings = settings
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._tool_tokens: tuple[object, int] | None = None
+        self._overheads: tuple[object, dict[str | bool, int]] = None, {}
+        """The tokens that requests have besides messages, by the text of their system message."""
         self._earlier: tuple[Message, ...] = ()
         self._shown: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
         """The messages of the last conversation that was shown whole, as they are and as a prompt shows them."""
@@ -353,7 +352,7 @@ class RequestBuilder:
             ),
         ).messages
         by = self._processor.changed_by
-        renderer = self._renderer_for(target, limit)
+        find_renderer = partial(self._renderer_for, target, limit, self.tools)
         prompt = self._prompt(
             ConversationView(
                 messages=messages,
@@ -363,19 +362,19 @@ class RequestBuilder:
                 measure=self._measure,
             )
         )
-        render: Callable[[], Rendered] = partial(renderer.render, prompt)
+        rendered: Rendered | None = None
         whole = None if pruned else self._show_whole(view, messages, target)
         if whole is not None and (limit is None or whole[1] <= limit):
             sent, tokens = whole
         else:
             try:
-                rendered = await renderer.render_request(
+                rendered = await find_renderer().render_request(
                     prompt, RequestRuns() if runs is None else runs, sizer
                 )
             except BudgetExceededError as error:
                 error.required += adaptation.tokens
                 raise
-            sent, tokens, render = rendered.messages, rendered.tokens, lambda: rendered
+            sent, tokens = rendered.messages, rendered.tokens
         earlier, self._earlier = self._earlier, sent
         shown = messages
         if pruned and isinstance(self._prompt, ConversationPrompt):
@@ -391,7 +390,9 @@ class RequestBuilder:
             messages=adapt_messages(sent, adaptation.quirks, thinking=adaptation.thinking),
             tools=self.tools,
             tokens=tokens + adaptation.tokens,
-            render=lambda: attrs.evolve(render(), earlier=earlier),
+            render=lambda: attrs.evolve(
+                rendered or find_renderer().render(prompt), earlier=earlier
+            ),
             omitted=omitted,
             pruned=pruned,
             items=view.items,
@@ -474,20 +475,23 @@ class RequestBuilder:
         """Count by part what a request that shows `messages` has besides them."""
         tokenizer, fixed, system = target.tokenizer, target.fixed_tokens, self._system
         if system is not None:
-            fixed = _count_overhead(chain(system, messages), self.tools, tokenizer)
+            text = _find_system_text(chain(system, messages))
+            fixed = self._count_overhead(tokenizer, system=text)
             fixed += sum(map(target.sizer.count_message, system))
-        tools = min(fixed, self._count_tools(tokenizer))
+        tools = self._count_overhead(tokenizer, system=True)
+        tools = min(fixed, tools - tokenizer.count_overhead((), system=True).tokens)
         return UsageByPart(system=fixed - tools, tools=tools)
 
-    def _count_tools(self, tokenizer: Tokenizer) -> int:
-        """Count the tokens of the tool definitions, each tokenizer once."""
-        key = tokenizer, self.tools
-        if self._tool_tokens is None or self._tool_tokens[0] != key:
-            counts = [
-                tokenizer.count_overhead(tools, system=True).tokens for tools in (self.tools, ())
-            ]
-            self._tool_tokens = key, counts[0] - counts[1]
-        return self._tool_tokens[1]
+    def _count_overhead(self, tokenizer: Tokenizer, *, system: str | bool) -> int:
+        """Count what requests have besides messages, once as long as no definition changes: a program may change a schema in place."""
+        tools = self.tools
+        if self._overheads[0] != (tokenizer, tools, [each.parameters for each in tools]):
+            copies = [copy_json(each.parameters) for each in tools]
+            self._overheads = (tokenizer, tools, copies), {}
+        known = self._overheads[1]
+        if system not in known:
+            known[system] = tokenizer.count_overhead(tools, system=system).tokens
+        return known[system]
 
     def _adapt_to(self, target: RequestTarget, checkpoint: str | None) -> RequestAdaptation:
         """Return the adaptation to a model.
@@ -525,9 +529,11 @@ class RequestBuilder:
             )
         return omitted
 
-    def _renderer_for(self, target: RequestTarget, limit: int | None) -> Renderer:
+    def _renderer_for(
+        self, target: RequestTarget, limit: int | None, tools: tuple[ToolDefinition, ...]
+    ) -> Renderer:
         budget = UNLIMITED if limit is None else limit
-        key = target.model, budget, target.tokenizer, self.tools
+        key = target.model, budget, target.tokenizer, tools
         if self._renderer is None or self._renderer[0] != key:
             self._renderer = (
                 key,
@@ -535,7 +541,7 @@ class RequestBuilder:
                     budget=budget,
                     model=target.model,
                     tokenizer=target.tokenizer,
-                    tools=self.tools,
+                    tools=tools,
                     defaults=self._settings.defaults,
                 ),
             )

@@ -36,7 +36,14 @@ from promptkit.tokens import Tokenizer
 from promptkit.tokens.tokenizer import count_part
 from promptkit.tokens.truncation import truncate_text
 from promptkit.tools import Supersedes, is_error_result
-from promptkit.transcript import Checkpoint, Edit, Entry, TranscriptView, ViewItem
+from promptkit.transcript import (
+    Checkpoint,
+    Edit,
+    Entry,
+    MessageEntry,
+    TranscriptView,
+    ViewItem,
+)
 from promptkit.transcript.log.entries import PRUNED_REASON, REASONING_REASON, SUPERSEDED_REASON
 from promptkit.transcript.log.view import ViewBuilder
 from promptkit.wire.parts import name_media, remove_reasoning
@@ -471,9 +478,13 @@ class CappedView:
             [*filter(None, [self._result_tokens]), *self._limits.by_tool.values()],
             default=math.inf,
         )
-        sizes = (len(message.text) for entry in entries if (message := entry.message))
+        sizes = [
+            len(payload.message.text)
+            for entry in entries
+            if isinstance(payload := entry.payload, MessageEntry)
+        ]
         # a character has at most four bytes, and no token is shorter than a byte
-        return sum(size for size in sizes if 4 * size > least) > MUCH_TEXT
+        return sum([size for size in sizes if 4 * size > least]) > MUCH_TEXT
 
     @property
     def limits(self) -> tuple[Tokenizer, int | None]:

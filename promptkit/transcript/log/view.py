@@ -94,9 +94,10 @@ def compile_tags(tags: tuple[str, ...], end: str) -> re.Pattern[str]:
     return re.compile(rf"<(?={_SPACE}/?{_SPACE}{spell_tags(tags)}{end})", re.IGNORECASE)
 
 
-@attrs.frozen
+# it would be frozen, but that takes two thirds of the time to make one, and views are long
+@attrs.define(unsafe_hash=True)
 class ViewItem:
-    """A message of a view and the entry that it comes from."""
+    """A message of a view and the entry that it comes from. It must not be changed."""
 
     message: Message
     """The message as the model is shown it."""
