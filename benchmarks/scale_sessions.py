@@ -53,7 +53,7 @@ GROWING_MESSAGES: Final = 400
 PAUSE: Final = 0.001
 """Seconds that the task sleeps whose waits are measured."""
 
-ROUNDS: Final = 9
+ROUNDS: Final = 15
 SECONDS: Final = 20.0
 """Each figure is measured in so many rounds at least, and for so long: a processor shared with others
 runs at half its speed for seconds."""

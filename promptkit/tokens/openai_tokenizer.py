@@ -62,7 +62,7 @@ _LONG = 4_096  # characters; a longer text is counted in pieces
 # with one. So a text has the same pieces as its head, its tail and any text that contains it, and
 # their counts are found in the cache. A piece has some 1,000 characters.
 _MARKS = "".join(filter(str.isprintable, map(chr, range(ord("v"), 0x10000, 64))))
-_END_BEFORE_WORD = re.compile(rf" (?=[{_MARKS}])(?<=\S )")
+_END_BEFORE_WORD = re.compile(rf" [{_MARKS}](?<=\S .)")
 _END_AFTER_LINE = re.compile(rf"\n(?<=[{_MARKS}]\n)(?=[^\s/])")
 _MAX_PIECE = 2_048  # characters; a longer piece is cut at the next safe cut
 
