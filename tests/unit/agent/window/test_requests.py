@@ -24,8 +24,10 @@ from promptkit import (
     Renderer,
     Sizing,
     SystemMessage,
+    ToolDefinition,
     UserMessage,
     component,
+    count_request,
 )
 from promptkit.agent.settings import WindowSettings
 from promptkit.agent.window.prompt import ConversationPrompt, ConversationView
@@ -37,7 +39,7 @@ from promptkit.errors import BudgetExceededError
 from promptkit.rendering.expand import expansion as expand
 from promptkit.rendering.expand.build import show_message
 from promptkit.testing import ScriptedModel, WordTokenizer
-from promptkit.tokens import tokenizer_for
+from promptkit.tokens import Count, OpenAITokenizer, tokenizer_for
 from promptkit.transcript.log.entries import Checkpoint
 from promptkit.transcript.log.transcript import Transcript
 from promptkit.transcript.log.view import build_summary_message
@@ -47,7 +49,10 @@ from tests.examples import examples
 from tests.unit.agent.holding import READ, calls, held
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit.agent.window.prompt import Prompt
+    from promptkit.messages import Json
     from promptkit.testing.scripted_model import Step
 
 THOUGHT = OpaquePart(value={"type": "thinking", "thinking": "hm", "signature": "s"}, tokens=7)
@@ -384,6 +389,53 @@ def test_a_conversation_that_is_shown_whole_is_rendered_when_its_receipt_is_read
     assert request.rendered.messages == request.messages
     assert request.rendered.tokens == request.tokens
     assert len(rendered) == 1
+
+
+def test_tool_definitions_are_counted_once_until_a_schema_is_changed_in_place() -> None:
+    counted: list[Sequence[ToolDefinition]] = []
+
+    class Counting(OpenAITokenizer):
+        def count_overhead(
+            self, tools: Sequence[ToolDefinition] = (), *, system: bool | str = False
+        ) -> Count:
+            counted.append(tools)
+            return super().count_overhead(tools, system=system)
+
+    names: dict[str, Json] = {"path": {"type": "string"}}
+    parameters: dict[str, Json] = {"type": "object", "properties": names}
+    tool = ToolDefinition(name="read", description="Read a file.", parameters=parameters)
+    each = ContextWindow(
+        model="m", tokenizer=Counting(), budget="8k", instructions="Be brief.", tools=[tool]
+    )
+
+    def ask() -> int:
+        each.add(Message(role="user", content=("Is it?",)))
+        request = asyncio.run(each.request())
+        each.add_reply(Message(role="assistant", content=("It is.",)))
+        assert request.tokens == count_request(request.chat_arguments(), model="gpt-4o").tokens
+        return request.tokens
+
+    first = ask()
+    counted.clear()
+    more = ask() - first
+    assert not any(counted)
+    names["encoding"] = {"type": "string", "description": "How the bytes of the file are read."}
+    assert ask() > first + 2 * more
+
+
+def test_a_receipt_that_is_read_late_is_of_the_tools_and_the_limit_of_its_request() -> None:
+    each = ContextWindow(
+        model="gpt-4o", budget=1_000, instructions="Be brief.", tools=[READ], freeze_tools=False
+    )
+    each.add(Message(role="user", content=("Is it?",)))
+    request = asyncio.run(each.request())
+    each.add_reply(Message(role="assistant", content=("It is.",)))
+    each.set_tools([])
+    each.set_model("gpt-4.1", budget=900)
+    each.add(Message(role="user", content=("Really?",)))
+    assert not asyncio.run(each.request()).tools
+    assert (request.rendered.tokens, request.rendered.budget) == (request.tokens, 1_000)
+    assert request.rendered.messages == request.messages
 
 
 def test_a_first_request_keeps_one_object_for_each_message_that_the_garbage_collector_looks_through() -> (
