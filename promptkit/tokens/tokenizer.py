@@ -40,6 +40,8 @@ class Count(NamedTuple):
 class Tokenizer(Protocol):
     """Counts tokens for one model family.
 
+    Counts are kept, so each must depend on its arguments alone.
+
     >>> class WordTokenizer(Tokenizer):
     ...     def count(self, text: str) -> int:
     ...         return len(text.split())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import chain
@@ -28,7 +29,7 @@ from promptkit.compaction.summarizers.quirks import (
 from promptkit.elements import SystemMessage
 from promptkit.elements.element import Child, flatten
 from promptkit.errors import BudgetExceededError, InvalidArgumentError
-from promptkit.messages import Json, Message, OpaquePart, ToolDefinition, copy_json
+from promptkit.messages import Json, Message, OpaquePart, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.providers.anthropic.api import beta_headers, build_body
 from promptkit.providers.model import CacheTtl, ModelOptions
@@ -304,8 +305,7 @@ class RequestBuilder:
         self._settings = settings
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
-        self._overheads: tuple[object, dict[str | bool, int]] = None, {}
-        """The tokens that requests have besides messages, by the text of their system message."""
+        self._overhead: tuple[object, tuple[int, int]] = None, (0, 0)
         self._earlier: tuple[Message, ...] = ()
         self._shown: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
         """The messages of the last conversation that was shown whole, as they are and as a prompt shows them."""
@@ -352,7 +352,7 @@ class RequestBuilder:
             ),
         ).messages
         by = self._processor.changed_by
-        find_renderer = partial(self._renderer_for, target, limit, self.tools)
+        renderer = self._renderer_for(target, limit)
         prompt = self._prompt(
             ConversationView(
                 messages=messages,
@@ -362,19 +362,19 @@ class RequestBuilder:
                 measure=self._measure,
             )
         )
-        rendered: Rendered | None = None
+        render: Callable[[], Rendered] = partial(renderer.render, prompt)
         whole = None if pruned else self._show_whole(view, messages, target)
         if whole is not None and (limit is None or whole[1] <= limit):
             sent, tokens = whole
         else:
             try:
-                rendered = await find_renderer().render_request(
+                rendered = await renderer.render_request(
                     prompt, RequestRuns() if runs is None else runs, sizer
                 )
             except BudgetExceededError as error:
                 error.required += adaptation.tokens
                 raise
-            sent, tokens = rendered.messages, rendered.tokens
+            sent, tokens, render = rendered.messages, rendered.tokens, lambda: rendered
         earlier, self._earlier = self._earlier, sent
         shown = messages
         if pruned and isinstance(self._prompt, ConversationPrompt):
@@ -390,9 +390,7 @@ class RequestBuilder:
             messages=adapt_messages(sent, adaptation.quirks, thinking=adaptation.thinking),
             tools=self.tools,
             tokens=tokens + adaptation.tokens,
-            render=lambda: attrs.evolve(
-                rendered or find_renderer().render(prompt), earlier=earlier
-            ),
+            render=lambda: attrs.evolve(render(), earlier=earlier),
             omitted=omitted,
             pruned=pruned,
             items=view.items,
@@ -473,25 +471,27 @@ class RequestBuilder:
 
     def count_fixed(self, messages: Sequence[Message], target: RequestTarget) -> UsageByPart:
         """Count by part what a request that shows `messages` has besides them."""
-        tokenizer, fixed, system = target.tokenizer, target.fixed_tokens, self._system
+        fixed, system = target.fixed_tokens, self._system
+        text = True if system is None else _find_system_text(chain(system, messages))
+        overhead, tools = self._count_overhead(target.tokenizer, system=text)
         if system is not None:
-            text = _find_system_text(chain(system, messages))
-            fixed = self._count_overhead(tokenizer, system=text)
-            fixed += sum(map(target.sizer.count_message, system))
-        tools = self._count_overhead(tokenizer, system=True)
-        tools = min(fixed, tools - tokenizer.count_overhead((), system=True).tokens)
+            fixed = overhead + sum(map(target.sizer.count_message, system))
+        tools = min(fixed, tools)
         return UsageByPart(system=fixed - tools, tools=tools)
 
-    def _count_overhead(self, tokenizer: Tokenizer, *, system: str | bool) -> int:
-        """Count what requests have besides messages, once as long as no definition changes: a program may change a schema in place."""
+    def _count_overhead(self, tokenizer: Tokenizer, *, system: str | bool) -> tuple[int, int]:
+        """Count what requests with this system text have besides messages, and the tool definitions alone: once while they stay the same."""
         tools = self.tools
-        if self._overheads[0] != (tokenizer, tools, [each.parameters for each in tools]):
-            copies = [copy_json(each.parameters) for each in tools]
-            self._overheads = (tokenizer, tools, copies), {}
-        known = self._overheads[1]
-        if system not in known:
-            known[system] = tokenizer.count_overhead(tools, system=system).tokens
-        return known[system]
+        try:  # a program may change a schema in place, if only from 1 to 1.0
+            schemas = marshal.dumps([each.parameters for each in tools], 2)
+        except ValueError:  # it holds values of other types than JSON's
+            schemas = None
+        key = tokenizer, tools, system, schemas
+        if schemas is None or self._overhead[0] != key:
+            given = (tools, system), (tools, True), ((), True)
+            counts = [tokenizer.count_overhead(each, system=text).tokens for each, text in given]
+            self._overhead = key, (counts[0], counts[1] - counts[2])
+        return self._overhead[1]
 
     def _adapt_to(self, target: RequestTarget, checkpoint: str | None) -> RequestAdaptation:
         """Return the adaptation to a model.
@@ -529,11 +529,9 @@ class RequestBuilder:
             )
         return omitted
 
-    def _renderer_for(
-        self, target: RequestTarget, limit: int | None, tools: tuple[ToolDefinition, ...]
-    ) -> Renderer:
+    def _renderer_for(self, target: RequestTarget, limit: int | None) -> Renderer:
         budget = UNLIMITED if limit is None else limit
-        key = target.model, budget, target.tokenizer, tools
+        key = target.model, budget, target.tokenizer, self.tools
         if self._renderer is None or self._renderer[0] != key:
             self._renderer = (
                 key,
@@ -541,7 +539,7 @@ class RequestBuilder:
                     budget=budget,
                     model=target.model,
                     tokenizer=target.tokenizer,
-                    tools=tools,
+                    tools=self.tools,
                     defaults=self._settings.defaults,
                 ),
             )

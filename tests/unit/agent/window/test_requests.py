@@ -401,7 +401,8 @@ def test_tool_definitions_are_counted_once_until_a_schema_is_changed_in_place() 
             counted.append(tools)
             return super().count_overhead(tools, system=system)
 
-    names: dict[str, Json] = {"path": {"type": "string"}}
+    line: dict[str, Json] = {"type": "number", "minimum": 1}
+    names: dict[str, Json] = {"path": {"type": "string"}, "line": line}
     parameters: dict[str, Json] = {"type": "object", "properties": names}
     tool = ToolDefinition(name="read", description="Read a file.", parameters=parameters)
     each = ContextWindow(
@@ -420,7 +421,10 @@ def test_tool_definitions_are_counted_once_until_a_schema_is_changed_in_place() 
     more = ask() - first
     assert not any(counted)
     names["encoding"] = {"type": "string", "description": "How the bytes of the file are read."}
-    assert ask() > first + 2 * more
+    third = ask()
+    assert third > first + 2 * more
+    line["minimum"] = 1.0  # equal, but longer
+    assert ask() > third + more
 
 
 def test_a_receipt_that_is_read_late_is_of_the_tools_and_the_limit_of_its_request() -> None:
