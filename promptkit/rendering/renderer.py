@@ -5,7 +5,6 @@ The stages are expand, materialize, prune and assemble. Each is a module of this
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Generator, Sequence
 from typing import Literal, get_args
 
@@ -198,10 +197,13 @@ class Renderer:
         elif "system" in plan.roles and (self._tools or overhead != self._overhead.with_system):
             return None  # the overhead depends on what is removed
 
-        @functools.cache
+        trees: list[tuple[Pruner, PrunedTree]] = []  # once it was read
+
         def prune_tree() -> tuple[Pruner, PrunedTree]:
             """Expand and prune the tree, for what a plan does not tell: what was removed, and where texts come from."""
-            return drive(self._prune_tree(children, RenderCache(), RequestRuns(), None))
+            if not trees:
+                trees.append(drive(self._prune_tree(children, RenderCache(), RequestRuns(), None)))
+            return trees[0]
 
         def prune_tree_at(budget: int) -> PrunedTree:
             pruner, pruned = prune_tree()

@@ -253,6 +253,12 @@ LEANING: dict[str, tuple[Child, ...]] = {
         told("c1", 3),
         USER,
     ),
+    "one id around itself": (
+        asked("c1", 5),
+        Group(priority=2)[asked("c1", 1), told("c1", 1)],
+        told("c1", 3),
+        USER,
+    ),
     "one id twice": (asked("c1", 1), asked("c1", 2), told("c1", 3), told("c1", 4), USER),
     "fixed in a group": (
         Group(priority=1)[UserMessage(required=True)["stays"], UserMessage(priority=2)["goes"]],
@@ -264,6 +270,12 @@ LEANING: dict[str, tuple[Child, ...]] = {
         UserMessage(priority=1)["a b"],
         AssistantMessage(priority=1)["c"],
         USER,
+    ),
+    "a call and its result around a tie with both": (
+        asked("c1"),
+        AssistantMessage()["a b"],
+        told("c1"),
+        UserMessage()["the task"],
     ),
     "system": (SystemMessage(priority=1)["be brief"], AssistantMessage(priority=2)["a b c"], USER),
     "unsafe lines": (
@@ -408,6 +420,37 @@ def test_a_renderer_shows_a_prompt_as_a_new_one_does_however_much_it_has_shown_b
     )
     for prompt in prompts:
         assert renderer.render(prompt) == Renderer(budget=60, tokenizer=tokenizer).render(prompt)
+
+
+@settings(max_examples=examples(100))
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 9),
+            st.lists(st.tuples(TEXTS, st.integers(0, 4)), min_size=1, max_size=3),
+        ),
+        min_size=2,
+        max_size=6,
+    ),
+    tokenizers(),
+    st.integers(1, 30),
+)
+def test_a_message_of_lines_shows_the_same_whatever_has_grown_from_it(
+    steps: list[tuple[int, list[tuple[str, int]]]], tokenizer: Tokenizer, budget: int
+) -> None:
+    renderer = Renderer(budget=budget, tokenizer=tokenizer)
+    # each one has grown from one of those before it
+    grown = [UserMessage(priority=1)[TextChunk(priority=1)["first"]]]
+    for base, new in steps:
+        chunks = [TextChunk(priority=priority)[text] for text, priority in new]
+        grown.append(UserMessage(priority=1)[grown[base % len(grown)].children, chunks])
+    prompts = [(message, UserMessage()["q"]) for message in grown]
+    rendered = [outcome(renderer, prompt) for prompt in (*prompts, *reversed(prompts))]
+    for prompt, result in zip((*prompts, *reversed(prompts)), rendered, strict=True):
+        alone = outcome(Renderer(budget=budget, tokenizer=tokenizer), prompt)
+        assert result == alone
+        if isinstance(result, Rendered) and isinstance(alone, Rendered):
+            assert at_budget(result, 2 * budget) == at_budget(alone, 2 * budget)
 
 
 def test_no_line_without_a_priority_leaves_the_last_user_message() -> None:

@@ -40,7 +40,7 @@ from promptkit.rendering.tree import HIGHEST_PRIORITY, MessageItem, Node
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from promptkit.elements.element import Children, PromptElement
     from promptkit.messages import Role, ToolCall
@@ -78,18 +78,9 @@ class LinesMessage:
     element: MessageElement
     role: Role
     lines: list[Line]
+    ranked: Sequence[int]
+    """The positions of its lines, the first to be removed first."""
     priority: float
-
-    @cached_property
-    def ranked(self) -> Sequence[int]:
-        """The positions of the lines, the first to be removed first."""
-        priorities = [line.priority for line in self.lines]
-        places = range(len(priorities))
-        return (
-            places
-            if priorities == sorted(priorities)
-            else sorted(places, key=priorities.__getitem__)
-        )
 
     @cached_property
     def message(self) -> Message:
@@ -244,21 +235,30 @@ class PlanCache:
         self, element: MessageElement, role: Role, priority: float
     ) -> LinesMessage | None:
         """Plan a message whose children are lines, or return None if it has others."""
-        children = element.children
-        last = self._last_lines
+        children, last = element.children, self._last_lines
         lines: list[Line] = []
+        is_in_order = True
         if (
             last is not None
             and len(last.lines) <= len(children)
             and all(map(is_, last.element.children, children))
         ):
-            lines += last.lines  # the message has grown
-        for child in children[len(lines) :]:
+            # the message has grown
+            lines, is_in_order = last.lines.copy(), isinstance(last.ranked, range)
+        start = len(lines)
+        for child in children[start:]:
             line = self._lines.get(id(child)) or self._plan_line(child)
             if line is None:
                 return None
             lines.append(line)
-        self._last_lines = LinesMessage(element, role, lines, priority)
+        places = range(len(lines))
+        priorities = [line.priority for line in lines[max(start - 1, 0) :]]
+        ranked = (
+            places
+            if is_in_order and priorities == sorted(priorities)
+            else sorted(places, key=lambda at: lines[at].priority)
+        )
+        self._last_lines = LinesMessage(element, role, lines, ranked, priority)
         return self._last_lines
 
     def _plan_line(self, child: str | PromptElement | None) -> Line | None:
@@ -295,45 +295,62 @@ def _open_container(element: PromptElement) -> ContainerPlan | None:
 
 def _settle(plan: ContainerPlan, *, is_root: bool) -> bool:
     """Rank the units of a container. Return False if only its pruned tree tells their order."""
-    units = plan.units
-    keys = sorted(_list_keys(plan))
-    if plan.fixed and not is_root:
+    keys = _list_keys(plan)
+    if keys is None or (plan.fixed and not is_root):
         return False
+    keys.sort()
     if plan.is_changing and any(
         low == _CHANGING and priority == other
-        for (priority, low, _), (other, _, _) in pairwise(keys)
+        for (priority, low, *_), (other, *_) in pairwise(keys)
     ):
         return False
-    pairs = _pair_calls(units) if "tool" in plan.roles else _NO_PAIRS
-    if pairs is None:
-        return False
-    ranked, ranks = plan.ranked, [FIXED] * len(units)
-    for _, _, position in keys:
-        pair = pairs.get(position)
-        if pair is None:
-            ranks[position] = len(ranked)
-            ranked.append(units[position])
-        elif ranks[position] == FIXED:
-            call, result, entry = pair
-            ranks[call] = ranks[result] = len(ranked)
-            ranked.append(entry)
+    ranked, ranks = plan.ranked, [FIXED] * len(plan.units)
+    for _, _, position, other, entry in keys:
+        ranks[position] = ranks[other] = len(ranked)
+        ranked.append(entry)
     plan.ranks = ranks
     return True
 
 
-def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
-    """List what the units of a container are ranked by: priority, lowest priority of a direct child, position.
+_Key: TypeAlias = "tuple[float, float, int, int, Unit | Pair]"
+"""What is removed at once: its priority, the lowest priority of a direct child, its position, that
+of the other message of a pair (else the same), and itself. No two have the same position."""
 
-    Notes what they have.
+
+def _list_keys(  # noqa: C901, PLR0912  # one pass over units, of which a prompt can have very many
+    plan: ContainerPlan,
+) -> list[_Key] | None:
+    """List what the units of a container are ranked by, and note what they have.
+
+    A tool call and its result have the key of the one that is removed first.
+
+    None if a call or a result has no partner in this container, or one beyond an inner container
+    with calls.
     """
-    keys: list[tuple[float, float, int]] = []
+    keys: list[_Key] = []
+    calls: dict[str, tuple[float, int, PlannedMessage]] = {}  # without a result yet
     has_tools = False
     for position, unit in enumerate(plan.units):
         priority = low = unit.priority
-        if type(unit) is PlannedMessage and (unit.call is not None or unit.answers is not None):
-            has_tools = True
-            keys.append((priority, priority if unit.call is None else HIGHEST_PRIORITY, position))
-            continue
+        if type(unit) is PlannedMessage:
+            if unit.call is not None:
+                if unit.call.id in calls:
+                    return None
+                has_tools = True
+                calls[unit.call.id] = priority, position, unit
+                continue
+            if unit.answers is not None:
+                found = calls.pop(unit.answers, None)
+                if found is None:
+                    return None
+                earlier, at, call = found
+                is_call_first = earlier < priority or earlier == priority >= HIGHEST_PRIORITY
+                keys.append(
+                    (earlier, HIGHEST_PRIORITY, at, position, (call, unit))
+                    if is_call_first
+                    else (priority, priority, position, at, (call, unit))
+                )
+                continue
         if unit.element is not None and unit.element.priority is None:
             if isinstance(unit, ContainerPlan):
                 plan.last_user = unit.last_user or plan.last_user
@@ -346,44 +363,21 @@ def _list_keys(plan: ContainerPlan) -> list[tuple[float, float, int]]:
             plan.roles.add(unit.role)
         else:
             low, plan.is_changing = _CHANGING, True
-            plan.roles |= unit.roles if isinstance(unit, ContainerPlan) else {unit.role}
-        keys.append((priority, low, position))
+            if isinstance(unit, LinesMessage):
+                plan.roles.add(unit.role)
+            elif calls and "tool" in unit.roles:
+                return None
+            else:
+                plan.roles |= unit.roles
+        keys.append((priority, low, position, position, unit))
     if has_tools:
         plan.roles.add("tool")
-    return keys
+    return None if calls else keys
 
 
 _CHANGING: Final = float("-inf")
 """Replaces the lowest priority of a direct child where that changes while children are removed. It
 sorts before all others."""
-
-_NO_PAIRS: Final[Mapping[int, tuple[int, int, Pair]]] = {}
-
-
-def _pair_calls(units: Sequence[Unit]) -> Mapping[int, tuple[int, int, Pair]] | None:
-    """Pair the calls of a container with their results: position of each → positions and units of both.
-
-    None if a call or a result has no partner in this container, or one beyond an inner container
-    with calls.
-    """
-    pairs: dict[int, tuple[int, int, Pair]] = {}
-    waiting: dict[str, tuple[int, PlannedMessage]] = {}
-    for position, unit in enumerate(units):
-        if type(unit) is PlannedMessage:
-            if unit.call is not None:
-                if unit.call.id in waiting:
-                    return None
-                waiting[unit.call.id] = position, unit
-            elif unit.answers is not None:
-                found = waiting.pop(unit.answers, None)
-                if found is None:
-                    return None
-                at, call = found
-                pairs[at] = pairs[position] = at, position, (call, unit)
-        elif waiting and type(unit) is ContainerPlan and "tool" in unit.roles:
-            return None
-    return None if waiting else pairs
-
 
 _NONE: Final = -1
 """The rank of a unit that is kept in part, where there is none."""
@@ -428,7 +422,8 @@ def _build_messages(
                     break
                 if lines is not None:
                     message, start = lines
-                    add(message.join(sorted(message.ranked[start:])))
+                    kept = message.ranked[start:]
+                    add(message.join(kept if isinstance(kept, range) else sorted(kept)))
         else:
             stack.pop()
     return tuple(messages)
@@ -544,33 +539,31 @@ class _Counts:
         A line is counted with its line break, which the last one has not. So an earlier state may
         have less tokens, but never less than the end of its last line.
         """
-        count, scale = self._base.count, self._scale
+        base, scale = self._base, self._scale
         frame = self._sizer.count_frame(message.role, message.element.name)
         room -= frame
         lines, ranked = message.lines, message.ranked
-        index = best = len(ranked)
-        best_tokens = content = line_break = loose = 0
+        kept = kept_tokens = content = line_break = loose = 0
         last = -1
-        for position in reversed(ranked):
+        for number, position in enumerate(reversed(ranked), 1):
             line = lines[position]
             tokens = line.tokens
             if tokens < 0:
                 if self._find_excess(line.text):
                     break
-                tokens = line.tokens = count(line.ended)
-            content += tokens
-            index -= 1
+                tokens = line.tokens = base.count(line.ended)
             if position > last:
                 last = position
-                line_break, loose = count_line_break(line.text, self._base)
-            tokens = content - line_break
-            if scale is not None:
-                tokens = scale(tokens)
+                content += line_break
+                line_break, loose = count_line_break(line.text, base)
+                content -= line_break
+            content += tokens
+            tokens = content if scale is None else scale(content)
             if tokens <= room:
-                best, best_tokens = index, tokens
+                kept, kept_tokens = number, tokens
             elif tokens - (loose if scale is None else scale(loose)) > room:
                 break
-        return best, frame + best_tokens if best < len(ranked) else 0
+        return len(ranked) - kept, frame + kept_tokens
 
     def _find_excess(self, text: str) -> int:
         """Return the fewest tokens that a long text can have if they exceed the budget, else 0."""
