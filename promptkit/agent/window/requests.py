@@ -306,7 +306,7 @@ class RequestBuilder:
         self._adaptation: tuple[object, RequestAdaptation] = None, RequestAdaptation(Quirks())
         self._renderer: tuple[object, Renderer] | None = None
         self._overhead: tuple[object, tuple[int, int]] = None, (0, 0)
-        """What `_count_overhead` returned last, behind what that depends on."""
+        """The values that the last result of `_count_overhead` depends on, and that result."""
         self._earlier: tuple[Message, ...] = ()
         self._shown: tuple[tuple[Message, ...], tuple[Message, ...]] = (), ()
         """The messages of the last conversation that was shown whole, as they are and as a prompt shows them."""

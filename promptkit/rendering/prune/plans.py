@@ -313,8 +313,9 @@ def _settle(plan: ContainerPlan, *, is_root: bool) -> bool:
 
 
 _Key: TypeAlias = "tuple[float, float, int, int, Unit | Pair]"
-"""What is removed at once: its priority, the lowest priority of a direct child, its position, that
-of the other message of a pair (else the same), and itself. No two have the same position."""
+"""A unit or a pair, with the numbers that it is ranked by: priority, lowest priority of a direct
+child, position, position of the other message of a pair (of a unit: its own again), unit or pair.
+No two keys have the same position, so units are never compared."""
 
 
 def _list_keys(  # noqa: C901, PLR0912  # one pass over units, of which a prompt can have very many

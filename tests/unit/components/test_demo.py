@@ -36,7 +36,7 @@ def test_every_edit_and_run_was_a_real_one() -> None:
         r"/home/",
         r"/t[m]p/",
         r"/root",
-        r"/work/",
+        r"/w[o]rk/",
         r"/usr/",
         r"site-packages",
         r"\.venv",
