@@ -443,7 +443,7 @@ class TestHttp:
     def test_a_client_that_goes_before_its_answer_is_whole_is_no_news(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        long = Message(role="assistant", content=("x" * 20_000_000,))
+        long = Message(role="assistant", content=("x" * 2_000_000,))
         with serve(
             script=[Reply(message=long, usage=Usage(input_tokens=1), finish="stop")]
         ) as server:
