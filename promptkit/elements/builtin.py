@@ -509,6 +509,10 @@ class Rounds(PromptElement):
     """The tokens that shortened messages leave. They are not for these rounds: with a larger budget
     the messages would take them, and a round that had used them would leave again."""
 
+    shown: bool = False
+    """True: the messages are as a prompt shows them. False: those that are blank are left out, and
+    cache breakpoints, and what else a recording may have and a prompt may not."""
+
 
 def iter_rounds(rounds: Sequence[Message | Sequence[Message]]) -> Iterator[tuple[Message, ...]]:
     """Iterate over rounds, each as a tuple of messages."""

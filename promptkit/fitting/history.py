@@ -295,6 +295,7 @@ class RecordedMessages(PromptElement):
             marker=self.marker,
             dropped=dropped,
             unspent=unspent,
+            shown=not changed,
             pass_priority=True,
         )
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeAlias
 import attrs
 
 from promptkit.elements import builtin
-from promptkit.elements.element import Children, PromptElement
+from promptkit.elements.element import Child, Children, PromptElement
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.expand.build import add_text, build_part, clear_node, wrap_in_group
 from promptkit.rendering.expand.sizing import Sizer, surely_fits_by_itself
@@ -378,10 +378,13 @@ def _close_truncate(sizer: Sizer, node: Node, element: builtin.Truncate) -> Chil
     if not cut:
         return None
     node.alternatives = []
-    shown: builtin.Group | None = None
+    shown: Child = None
     for each in reversed([] if element.required or cut.isspace() else shorter):
-        shown = builtin.Group(fallback=shown)[each]
-    return (builtin.Group(priority=element.priority, fallback=shown)[cut],)
+        shown = each if shown is None else _GROUP.replace(fallback=shown, children=(each,))
+    return (_GROUP.replace(priority=element.priority, fallback=shown, children=(cut,)),)
+
+
+_GROUP = builtin.Group()
 
 
 def _has_literal_text_beside(node: Node) -> bool:

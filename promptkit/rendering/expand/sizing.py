@@ -128,7 +128,7 @@ class Sizer:
         if tokens is None:
             tokens = self._earlier[0].get(key)
             if tokens is None:
-                tokens = count_message(message, self.tokenizer)
+                tokens = count_messages((message,), self.tokenizer)[0]
             self._counts[key] = tokens
             self._counted.append(message)
         return tokens
