@@ -185,7 +185,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="items of a workload, with commas between (default 100,1000,5000; history: 200,1000,4000)",
     )
     parser.add_argument(
-        "--rounds", type=int, help="counted runs of each peer on each workload (default 7)"
+        "--rounds",
+        type=int,
+        help="counted runs of each peer on each workload (default 7); more, where they are short",
     )
     parser.add_argument(
         "--limit",

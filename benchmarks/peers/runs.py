@@ -18,7 +18,7 @@ from benchmarks.peers.work import ShapeName, Work, make_workload
 if TYPE_CHECKING:
     from benchmarks.peers.peer import Peer
 
-__all__ = ["SHARES", "RunningPeer", "run_case", "run_probe"]
+__all__ = ["MOST", "SHARES", "RunningPeer", "run_case", "run_probe"]
 
 SHARES: Final = tuple(0.4 + 0.2 * step / 99 for step in range(100))
 """The budgets of a probe as shares of all tokens. They are many, because a fault may show at few
@@ -26,6 +26,11 @@ budgets only."""
 LONG: Final = 10
 """A run that takes longer than the limit divided by this counts from the first round, because few
 of them fit into the limit."""
+SHORT: Final = 0.5
+"""Seconds of processor time that the runs of a peer take together at least: the median of few short
+runs depends on what else the machine does."""
+MOST: Final = 100
+"""The rounds of a peer with short runs at most."""
 
 
 @attrs.define(eq=False)
@@ -111,24 +116,27 @@ def run_case(  # noqa: PLR0913  # what a case is made of
     """Run one workload.
 
     Each round runs every peer once, every other round backwards; `limit` is in seconds of processor
-    time.
+    time. After `rounds` those peers go on whose runs have taken less than SHORT, for MOST rounds in
+    all.
 
     The first round is a warm-up and is not counted, except for runs that take more than a tenth of
     the limit: these count from the first, and only as many of them run as start within the limit.
     """
     file = _written(work, folder)
     lanes = {entry.peer.name: RunRecord() for entry in running if not entry.ended(work.shape)}
-    for number in range(rounds + 1):
+    for number in range(max(rounds + 1, MOST)):
+        most = limit if number <= rounds else min(limit, SHORT)
         for entry in reversed(running) if number % 2 else running:
             lane = lanes.get(entry.peer.name)
-            if lane is None or entry.ended(work.shape) or lane.spent > limit:
+            if lane is None or entry.ended(work.shape) or lane.spent > most:
                 continue
             answer = entry.ask(work, file, limit)
             if answer is not None:
                 lane.spent += answer.seconds
                 if number or answer.seconds > limit / LONG:
                     lane.answers.append(answer)
-        report_progress(f"{work.shape} {work.size:,} at {work.at}: round {number} of {rounds}")
+        if number <= rounds:
+            report_progress(f"{work.shape} {work.size:,} at {work.at}: round {number} of {rounds}")
     outcomes = {
         entry.peer.name: _outcome(entry, lanes.get(entry.peer.name), work) for entry in running
     }
