@@ -42,6 +42,7 @@ def test_every_room_imports_only_the_rooms_below_it() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_no_modules_import_each_other_in_a_circle() -> None:
     # Errors carry messages, entries and traces, and every room raises errors: `errors` imports their
     # types for type checkers alone, which the contract of the rooms makes sure of.
@@ -219,6 +220,7 @@ def test_importing_promptkit_loads_these_modules_of_it() -> None:
     ) == sorted(LOADED)
 
 
+@pytest.mark.long
 def test_importing_promptkit_takes_at_most_twice_what_attrs_takes() -> None:
     # Both are measured in this run and in turns, so that a slow or busy machine slows both down.
     pairs = [(load("promptkit").seconds, load("attrs").seconds) for _ in range(7)]

@@ -127,6 +127,7 @@ def test_nothing_that_the_model_thought_is_left_out_while_nothing_is_compacted()
     )
 
 
+@pytest.mark.long
 def test_a_loop_of_one_s_own_over_the_sdk_goes_on_after_a_compaction() -> None:
     async def ask(url: str) -> None:
         window = ContextWindow(

@@ -121,6 +121,7 @@ def common_tokens(requests: Sequence[Exchange]) -> float:
     return total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("api", APIS)
 def test_a_session_reaches_nine_tenths_of_what_its_requests_have_in_common(api: str) -> None:
     """Through long rounds of tool calls, and through compactions."""

@@ -370,6 +370,7 @@ def _names(request: object) -> list[str]:
     return [each.name for each in tools]
 
 
+@pytest.mark.long
 def test_tools_that_change_between_turns_break_no_prefix_unless_they_are_offered_at_once() -> None:
     assert asyncio.run(prefix_breaks()) == 0
     assert asyncio.run(prefix_breaks(freeze_tools=False)) > 20

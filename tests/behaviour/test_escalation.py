@@ -94,6 +94,7 @@ def test_without_the_background_the_foreground_does_it_all(tmp_path: Path) -> No
     assert sum(held.compactions.values()) >= 2
 
 
+@pytest.mark.long
 def test_the_summary_request_is_the_last_one_with_a_question_behind_it() -> None:
     told = Recorder()
 
@@ -147,6 +148,7 @@ def test_between_two_checkpoints_what_was_sent_stays_what_it_was() -> None:
     assert moved == committed >= 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "fault", keep_first(2, server_error(), "no summary tags at all", api_error(400, "no"), "")
 )
@@ -242,6 +244,7 @@ def test_a_streamed_turn_says_the_same_as_it_comes() -> None:
     assert len(heard) > 1
 
 
+@pytest.mark.long
 def test_a_conversation_goes_on_in_another_process_as_if_nothing_had_been(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     told = Recorder()

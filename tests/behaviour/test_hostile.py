@@ -209,6 +209,7 @@ ASKS_WHETHER_IT_IS_EMPTY: dict[str, Callable[[Child], Child]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "wrap", keep_first(2, *ASKS_WHETHER_IT_IS_EMPTY.values()), ids=ASKS_WHETHER_IT_IS_EMPTY.keys()
 )
@@ -333,6 +334,7 @@ class TestWidth:
             f"turn {index}" for index in range(count - 500, count)
         ]
 
+    @pytest.mark.long
     @pytest.mark.parametrize("count", WIDE)
     def test_very_many_texts_of_one_message(self, count: int) -> None:
         made = render(
@@ -346,6 +348,7 @@ class TestWidth:
         )
 
 
+@pytest.mark.long
 def test_an_endless_generator_is_no_reason_to_recurse() -> None:
     def lines() -> object:
         yield from (f"{index} " for index in range(20_000))

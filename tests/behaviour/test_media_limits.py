@@ -157,6 +157,7 @@ def test_what_the_model_has_not_seen_stays_whatever_it_takes() -> None:
     assert len(shown(model.requests[1])) == 5
 
 
+@pytest.mark.long
 def test_screenshots_of_one_long_turn_stay_within_what_the_provider_takes() -> None:
     """The user's request is the only one, so that no turn of it is old."""
 

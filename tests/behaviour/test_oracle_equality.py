@@ -368,6 +368,7 @@ SIBLINGS: dict[str, Callable[[int], Child]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("other", "most"),
     [("child", 6), ("required child", 5), *((other, 4) for other in [*SIBLINGS][3:])],

@@ -310,6 +310,7 @@ WALKS: dict[str, tuple[Callable[[], Preset], ContextBudget, Callable[[Walk], Awa
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WALKS)
 def test_a_walk_through_everything_that_happens_to_a_preset(
     name: str, snapshot: SnapshotAssertion

@@ -112,6 +112,7 @@ def test_a_413_costs_one_turn_and_neither_the_window_nor_the_history(at: int) ->
     assert talked.requests == 10
 
 
+@pytest.mark.long
 def test_one_413_in_twelve_requests_fails_no_other_turn() -> None:
     faults = {number: api_error(413, TOO_LARGE) for number in range(10, 100, 12)}
     talked = talk(ask(60), faults=dict(faults))
@@ -192,6 +193,7 @@ def test_a_figure_in_a_refusal_is_believed_and_reported(status: int) -> None:
     )
 
 
+@pytest.mark.long
 def test_an_overflow_without_a_figure_makes_a_buffer_that_lapses() -> None:
     refusal = api_error(400, "Too long.", code="context_length_exceeded")
     budget = ContextBudget(window=4_000, reserved_output_tokens=500)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", keep_first(2, *range(10)))
 def test_a_session_stands_a_storm(seed: int, tmp_path: Path) -> None:
     asyncio.run(Storm(seed, tmp_path).rage(25))

@@ -171,6 +171,7 @@ def weathered(seed: int, folder: Path, turns: int) -> None:
     assert list(find_problems(TranscriptReader(file))) == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", keep_first(1, *range(3)))
 def test_a_session_stands_a_storm_on_the_line(seed: int, tmp_path: Path) -> None:
     weathered(seed, tmp_path, 5)

@@ -159,6 +159,7 @@ LOWER_LINE = UserMessage()[
 ]
 
 
+@pytest.mark.long
 @settings(max_examples=examples(300))
 @example((LOWER_LINE,), WordTokenizer(), 80, ())
 @example(

@@ -95,6 +95,7 @@ def test_a_render_that_could_not_be_heeded_is_refused() -> None:
         render(UserMessage()[Odd()["x"]], budget=9, tokenizer=WordTokenizer())
 
 
+@pytest.mark.long
 def test_a_component_that_renders_itself_is_an_error_and_no_endless_loop() -> None:
     runs: list[int] = []
     with pytest.raises(

@@ -210,6 +210,7 @@ def test_a_provider_that_is_busy_is_asked_once_for_a_summary(preset: str) -> Non
     assert told.ends == ["failed"]
 
 
+@pytest.mark.long
 def test_a_server_that_hangs_costs_a_compaction_on_demand_the_time_limit_once() -> None:
     told = Recorder()
 

@@ -102,6 +102,7 @@ def count_needles(request: Exchange) -> int:
     return len(set(re.findall(r"NEEDLE\d{3}", str(request.body))))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "preset", ["vscode", "copilot_cli", "codex", "pi", "opencode", "claude_code", "gsv"]
 )
@@ -122,6 +123,7 @@ def test_the_model_that_holds_the_conversation_summarizes_it_and_sees_all_of_it(
     assert done.session.window.model.name == "small"  # type: ignore[union-attr]  # a model object
 
 
+@pytest.mark.long
 def test_where_it_cannot_be_asked_the_new_one_reads_all_of_it_in_chunks() -> None:
     done = switch(go_on, down="gpt-4.1")
     (committed,) = done.committed
@@ -131,6 +133,7 @@ def test_where_it_cannot_be_asked_the_new_one_reads_all_of_it_in_chunks() -> Non
     assert sum(map(count_needles, chunks)) >= TURNS - 1
 
 
+@pytest.mark.long
 def test_later_summaries_are_the_new_models_own() -> None:
     async def work(session: AgentSession, _: OpenAIModel, small: OpenAIModel) -> None:
         session.set_model(small, budget=SMALL)
@@ -156,6 +159,7 @@ def test_a_conversation_that_fits_is_not_summarized() -> None:
     assert done.requests[-1].body["model"] == "gpt-4.1"
 
 
+@pytest.mark.long
 def test_a_compaction_on_request_before_the_next_message_is_the_holders_too() -> None:
     async def work(session: AgentSession, _: OpenAIModel, small: OpenAIModel) -> None:
         session.set_model(small, budget=SMALL)
@@ -166,6 +170,7 @@ def test_a_compaction_on_request_before_the_next_message_is_the_holders_too() ->
     assert [(event.model, event.mode) for event in done.committed] == [("gpt-4.1", "live")]
 
 
+@pytest.mark.long
 def test_a_summary_of_less_is_partial_and_says_of_how_much() -> None:
     async def work(session: AgentSession, _: OpenAIModel, small: OpenAIModel) -> None:
         session.set_model(small, budget=SMALL)

@@ -150,6 +150,7 @@ def build(path: Path, steps: list[Step]) -> Transcript:
     return transcript
 
 
+@pytest.mark.long
 @given(steps(), st.integers(0, 30))
 def test_a_transcript_that_is_opened_by_its_index_answers_the_same(
     steps: list[Step], opened_at: int
@@ -198,6 +199,7 @@ def test_a_file_without_entries_has_no_index_and_says_nothing() -> None:
         assert not index_path(path).exists()
 
 
+@pytest.mark.long
 @given(steps(), st.data())
 def test_whatever_damages_the_file_is_found(steps: list[Step], data: st.DataObject) -> None:
     with new_file() as path:
@@ -456,6 +458,7 @@ def test_an_index_that_has_a_number_twice_is_thrown_away(tmp_path: Path) -> None
     assert tuple(entries) == tuple(whole)
 
 
+@pytest.mark.long
 def test_a_forged_index_takes_no_memory_by_a_number_in_it(tmp_path: Path) -> None:
     path = tmp_path / "talk.jsonl"
     write_long(path, 900)

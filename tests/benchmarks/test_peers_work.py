@@ -21,6 +21,7 @@ def message_of(items: Sequence[Any]) -> list[Any]:
     return [{"role": "user", "content": "\n".join(item["content"] for item in items)}]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_workload_is_the_same_every_time_and_half_of_it_may_stay(shape: ShapeName) -> None:
     work = make_workload(shape, 40)
@@ -117,6 +118,7 @@ class TestHistory:
 
     WORK = attrs.evolve(make_workload("history", 40), budget=100_000)
 
+    @pytest.mark.long
     def test_is_that_of_the_renderers_benchmark_at_three_budgets(self) -> None:
         recorded = record(40)
         assert [item["content"] or None for item in self.WORK.items] == [

@@ -68,6 +68,7 @@ class TestRecorded:
         ]
         assert not pair_tool_calls(SMALL.turns).repairs
 
+    @pytest.mark.long
     def test_is_the_same_every_time_and_goes_on_where_it_ended(self) -> None:
         assert record(40) == SMALL
         assert record(80).turns[:40] == SMALL.turns
@@ -192,6 +193,7 @@ def test_a_shortened_text_and_a_marker_are_not_foreign() -> None:
     assert find_foreign([Message(role="assistant", tool_calls=[call])], known) == ["call_0"]
 
 
+@pytest.mark.long
 def test_the_history_is_measured_at_every_budget() -> None:
     seconds: dict[str, float] = {}
     figures = measure_history(200, 1, seconds)
@@ -240,6 +242,7 @@ class TestLargePrompt:
         with pytest.raises(RuntimeError, match=rf"{2 * COMPONENTS} components were rendered"):
             check_agent(parts, whole, 8_000)
 
+    @pytest.mark.long
     def test_the_time_of_its_own_components_is_subtracted(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:

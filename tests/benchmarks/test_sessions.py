@@ -98,6 +98,7 @@ def test_a_request_that_tells_the_model_nothing_of_what_it_leaves_out_is_counted
     assert untold.silent_omissions > 0
 
 
+@pytest.mark.long
 def test_a_preset_that_does_not_compact_reports_its_overflows(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.long
 def test_two_processes_make_one_line(tmp_path: Path) -> None:
     def place(conversation: str) -> partial[JsonlStore]:
         return partial(JsonlStore, tmp_path / f"{conversation}.jsonl")

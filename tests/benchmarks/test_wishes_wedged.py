@@ -18,6 +18,7 @@ def test_there_are_twenty_kinds() -> None:
     assert len(KINDS) == 20
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["parallel_results", "smaller", "killed"])
 def test_a_session_goes_on_after_an_oversized_turn(name: str) -> None:
     assert asyncio.run(hold(name, "anthropic")) == "fine"

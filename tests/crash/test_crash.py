@@ -50,6 +50,7 @@ def crash(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_killed_writers_lose_nothing() -> None:
     done = crash("--rounds", "20", "--seed", "3")
     assert (done.stdout, done.stderr, done.returncode) == ("20 rounds, 0 lost, 0 corrupt\n", "", 0)
@@ -73,6 +74,7 @@ def test_some_of_the_kills_fall_into_the_middle_of_a_batch() -> None:
     assert int(found[2]) > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("manner", keep_first(1, "careless", "careful"))
 def test_writers_at_the_same_time_do_not_corrupt(tmp_path: Path, manner: str) -> None:
     path = tmp_path / "talk.jsonl"

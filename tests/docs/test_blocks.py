@@ -90,6 +90,7 @@ def mark_slow(page: Path) -> tuple[pytest.MarkDecorator, ...]:
     return (pytest.mark.slow,) if any(block.framework for block in blocks(page)) else ()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "page", [pytest.param(page, id=page.name, marks=mark_slow(page)) for page in PAGES]
 )

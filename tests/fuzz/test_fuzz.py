@@ -46,6 +46,7 @@ BROKEN = Target(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="each target runs in a fork")
 class TestEngine:
+    @pytest.mark.long
     def test_a_way_to_fail_is_found_once_and_made_small(self) -> None:
         outcome = fuzz(BROKEN, seconds=2, seed=1, engine="hypothesis")
         assert outcome.inputs > 10

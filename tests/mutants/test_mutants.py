@@ -81,6 +81,7 @@ def test_an_expression_of_many_lines_is_shown_with_the_lines_that_change() -> No
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", list(ROOMS))
 def test_every_mutant_of_a_room_is_python(name: str) -> None:
     for file, mutant in choose_mutants(ROOT, ROOMS[name], limit=100):
@@ -101,6 +102,7 @@ def test_the_files_and_tests_of_a_room_exist(name: str) -> None:
     assert any(True for pattern in room.files for _ in ROOT.glob(pattern))
 
 
+@pytest.mark.long
 def test_each_accepted_survivor_is_still_a_mutant_and_has_a_reason() -> None:
     accepted = load_accepted(ACCEPTED)
     there = {
@@ -230,6 +232,7 @@ class TestRun:
             root.joinpath(name).parent.mkdir(exist_ok=True)
             root.joinpath(name).write_text(text)
 
+    @pytest.mark.long
     def test_survivors_kills_and_endless_loops_of_a_weak_test_are_told_apart(
         self, tmp_path: Path
     ) -> None:
@@ -255,6 +258,7 @@ class TestRun:
         }
         assert tmp_path.joinpath("planted/grade.py").read_text() == PLANTED
 
+    @pytest.mark.long
     def test_tests_that_fail_without_a_mutant_are_refused(self, tmp_path: Path) -> None:
         self._plant(tmp_path, WEAK.replace("(4) == 4", "(4) == 5"))
         done = self._run(tmp_path)

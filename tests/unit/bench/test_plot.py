@@ -93,6 +93,7 @@ def drawn(name: str, form: str) -> bytes:
     return draw_run(RUNS[name], form)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", keep_first(1, *RUNS))
 def test_every_run_can_be_drawn(name: str) -> None:
     page = drawn(name, ".html").decode("ascii")
@@ -145,6 +146,7 @@ class _Tags(HTMLParser):
         self.text.append(data)
 
 
+@pytest.mark.long
 def test_the_page_is_complete_in_itself_and_holds_every_name_as_text() -> None:
     tags = _Tags()
     tags.feed(drawn("hostile", ".html").decode())
@@ -158,6 +160,7 @@ def test_the_page_is_complete_in_itself_and_holds_every_name_as_text() -> None:
     assert {name for name in HOSTILE if name != "\ud800"} <= set(tags.text)
 
 
+@pytest.mark.long
 def test_the_page_says_every_figure_in_a_table() -> None:
     tags = _Tags()
     tags.feed(drawn("two models", ".html").decode())
@@ -296,6 +299,7 @@ def test_every_colour_of_a_drawing_is_read_on_a_dark_page_too() -> None:
         assert "svg { fill: #e4e6ea }" in rules
 
 
+@pytest.mark.long
 def test_a_text_on_a_cell_keeps_its_colour_on_a_dark_page() -> None:
     drawing = drawn("one", ".svg").decode().partition("</style>")[2]
     written = set(re.findall(r'<g style="fill: (#\w{6})"', drawing))

@@ -43,6 +43,7 @@ def test_the_page_prints_the_script_of_every_shell(capsys: pytest.CaptureFixture
         assert start in capsys.readouterr().out
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("line", "offered"),
     [

@@ -183,6 +183,7 @@ class TestDemo:
         assert all(0 < each["tokens"] <= each["budget"] for each in renders)
         assert renders[0]["messages"] < renders[1]["messages"]
 
+    @pytest.mark.long
     def test_fits_80_columns_and_needs_no_colour(self) -> None:
         environment = os.environ | {"COLUMNS": "80", "PYTHONUTF8": "1"}
         done = subprocess.run(
@@ -222,6 +223,7 @@ def test_a_closed_pipe_is_no_failure() -> None:
     assert done.stdout.count("\n") == 1
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", [["--version"], ["demo"], ["chat", "--demo", "-m", "hello"]])
 def test_an_output_for_which_there_is_no_room_is_one_line(arguments: list[str]) -> None:

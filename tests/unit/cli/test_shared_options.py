@@ -80,6 +80,7 @@ def test_color_leaves_the_environment_as_it_was(
     assert "FORCE_COLOR" not in os.environ
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", [".svg", ".png", ".html"])
 def test_a_picture_of_promptkit_is_replaced_and_another_file_only_with_force(
     folder: Path, suffix: str, capsys: pytest.CaptureFixture[str]
@@ -108,6 +109,7 @@ def test_a_page_of_promptkit_is_replaced_and_another_file_only_with_force(folder
     assert main(["trace", "prompt.py", "--force"]) == 0
 
 
+@pytest.mark.long
 def test_files_are_written_although_nobody_reads_the_table(folder: Path) -> None:
     code = "import sys; from promptkit.cli.main import main; sys.exit(main())"
     arguments = ["bench", "prompt.py", "--budgets", "1k", "--repeat", "0", "-o", "run.json"]

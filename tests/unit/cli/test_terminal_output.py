@@ -158,6 +158,7 @@ class TestANarrowTerminal:
 
 
 class TestColours:
+    @pytest.mark.long
     @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
     @pytest.mark.parametrize(
         "arguments",
@@ -186,6 +187,7 @@ class TestColours:
 class TestHostileText:
     HOSTILE = "red \x1b[31m, title \x1b]0;x\x07, \x9b2J, \u202egnp.exe, \x7f"
 
+    @pytest.mark.long
     @pytest.mark.skipif(not hasattr(os, "openpty"), reason="this system has no pseudo-terminals")
     @pytest.mark.parametrize(
         "arguments",

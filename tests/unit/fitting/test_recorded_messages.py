@@ -274,6 +274,7 @@ class TestLaws:
             assert renderer.render(prompt) == first
             assert first.removals or end < 6
 
+    @pytest.mark.long
     def test_renders_in_several_threads_show_each_conversation_as_it_is(self) -> None:
         talk = [user_message(f"Request {at}.") for at in range(200)]
         renderer = Renderer(budget=100_000, tokenizer=COUNTED)
@@ -302,6 +303,7 @@ class TestLaws:
         assert shown(renderer.render(recorded(talk[:2], keep=keep))) == talk[:2]
         assert shown(renderer.render(recorded(talk))) == talk
 
+    @pytest.mark.long
     def test_many_results_of_one_reply_are_shortened_in_linear_time(self) -> None:
         ids = list(map(str, range(40_000)))
         talk = [user_message("Go."), call_message(*ids)]

@@ -127,6 +127,7 @@ def test_a_message_is_counted_as_it_is_sent_whichever_of_its_texts_leave(
     check(UserMessage(priority=1)[pieces], TOKENIZERS[name])
 
 
+@pytest.mark.long
 @settings(max_examples=examples(300))
 @given(
     lines=st.lists(st.tuples(st.text("ab", min_size=1, max_size=4), PRIORITIES), max_size=7),

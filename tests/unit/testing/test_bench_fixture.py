@@ -66,6 +66,7 @@ def test_a_missing_baseline_fails_and_says_how_to_write_it(suite: pytest.Pyteste
     assert not baseline(suite).exists()
 
 
+@pytest.mark.long
 def test_the_option_writes_it_and_then_the_prompt_is_held_against_it(
     suite: pytest.Pytester,
 ) -> None:

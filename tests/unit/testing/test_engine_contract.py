@@ -35,6 +35,7 @@ class Changed:
         return self.decode(tokens)
 
 
+@pytest.mark.long
 def test_tiktoken_meets_the_contract() -> None:
     check_encoding_engine(Changed(), recordings=[TALK])
 

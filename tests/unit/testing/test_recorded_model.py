@@ -252,6 +252,7 @@ async def watch_logs(request: Request) -> str | ToolCall:
     return ToolCall(id=f"call_{day}abcdefgh", name="read_log", arguments={"day": int(day)})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("background", [False, True])
 async def test_a_session_that_compacts_replays_each_time_with_its_transcript_elsewhere(
     tmp_path: Path, background: bool

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(BUNDLED))
 def test_a_bundled_encoding_is_tiktokens_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     hashes: list[str | None] = []

@@ -14,6 +14,7 @@ from benchmarks.maintenance.build_vocabularies import (
 from promptkit.tokens.encodings import load_vocabulary, unpack_vocabulary
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", sorted(SHA256))
 def test_a_bundled_vocabulary_is_the_official_file_byte_for_byte(name: str) -> None:
     file = format_official(load_vocabulary(name))

@@ -224,6 +224,7 @@ def test_plain_functions_that_hang_keep_no_other_from_starting_and_nothing_waits
     assert took < 4
 
 
+@pytest.mark.long
 def test_a_plain_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
     program = """
 import asyncio, time

@@ -378,6 +378,7 @@ class TestWhatIsSaid:
             role="user", content=("one \ufffd byte",)
         )
 
+    @pytest.mark.long
     @pytest.mark.parametrize("errors", keep_first(1, "strict", "surrogateescape"))
     def test_a_stray_byte_in_a_pipe_ends_nothing(self, folder: Path, errors: str) -> None:
         done = subprocess.run(
@@ -401,6 +402,7 @@ class TestWhatIsSaid:
             "another line",
         ]
 
+    @pytest.mark.long
     def test_where_stdin_is_closed_nothing_is_said(self, folder: Path) -> None:
         code = "import sys; sys.stdin = None; from promptkit.cli.main import main; sys.exit(main(['chat', 'talk.jsonl', '--demo']))"
         done = subprocess.run(

@@ -53,6 +53,7 @@ def until(found: Callable[[], bool]) -> None:
 
 
 class TestModel:
+    @pytest.mark.long
     def test_a_handoff_is_a_new_conversation_that_goes_on_with_a_goal(self, folder: Path) -> None:
         document = summary_answer("Begin with the lexer.", sections=HANDOFF_SECTIONS)
         options = ("--model", "local", "--window", "16k")
@@ -222,6 +223,7 @@ class TestFailures:
             for entry in Transcript(JsonlStore(folder / "talk.jsonl")).entries
         )
 
+    @pytest.mark.long
     def test_a_window_that_is_smaller_than_was_thought_is_recovered_from(
         self, folder: Path
     ) -> None:

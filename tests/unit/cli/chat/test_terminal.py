@@ -122,6 +122,7 @@ def lines(shown: str) -> list[str]:
 
 
 class TestPrompt:
+    @pytest.mark.long
     def test_a_person_talks_sees_the_meter_and_leaves(self, folder: Path) -> None:
         with Terminal(folder, "--folder", "docs") as terminal:
             place = terminal.until(r"Ctrl-D leaves\.(.*\n)+> ")
@@ -165,6 +166,7 @@ class TestPrompt:
 
 
 class TestTurn:
+    @pytest.mark.long
     def test_ctrl_c_ends_the_turn_and_not_the_program(self, folder: Path) -> None:
         with (
             serve(script=[Hang(), "I am here."]) as server,

@@ -121,6 +121,7 @@ def test_fits_eighty_columns(capsys: pytest.CaptureFixture[str], budgets: str, m
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", keep_first(1, 10, 40))
 def test_a_narrow_terminal_cuts_no_figure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int

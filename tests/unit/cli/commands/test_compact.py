@@ -412,6 +412,7 @@ class TestMistakes:
         )
 
 
+@pytest.mark.long
 def test_the_program_needs_no_openai_to_compact_without_a_model(file: Path) -> None:
     code = (
         "import sys; sys.modules['openai'] = None; from promptkit.cli.main import main; "

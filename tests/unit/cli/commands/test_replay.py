@@ -290,6 +290,7 @@ def test_the_optimum_and_look_ups_have_columns_and_figures(
         assert row["price_with_lookups"] >= row["price"]
 
 
+@pytest.mark.long
 def test_advice_on_a_short_recording_says_that_it_is_too_little(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,6 +78,7 @@ def test_writes_to_the_folder_at_hand_without_being_told_where(
     assert (shown["model"], "Hello Ada!" in shown["items"]["text"]) == ("gpt-4o", True)
 
 
+@pytest.mark.long
 def test_a_dash_writes_the_page_and_nothing_else_to_stdout(folder: Path) -> None:
     done = subprocess.run(
         [str(SCRIPT), *TRACE, "--budget", "60", "-o", "-"], capture_output=True, check=False

@@ -160,6 +160,7 @@ def test_an_end_without_a_start_is_let_pass() -> None:
     assert [span.name for span in spans(COMMITTED)] == ["turn"]
 
 
+@pytest.mark.long
 def test_without_opentelemetry_everything_else_can_be_imported() -> None:
     code = "import sys; sys.modules['opentelemetry'] = None; import promptkit.compaction.run.otel, promptkit.agent.session.session"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -532,6 +532,7 @@ class TestOverHttp:
         assert reports.reasons == [("FullSummarizer", "RateLimitedError")]
         assert summary.mode == "extractive"
 
+    @pytest.mark.long
     def test_a_server_that_hangs_costs_the_time_limit_once(self) -> None:
         requests, summary, reports = self.asked(Hang(), seconds=0.4)
 

@@ -199,6 +199,7 @@ def test_other_text_stays_byte_for_byte(text: str) -> None:
     assert neutralize_tags(text) == text
 
 
+@pytest.mark.long
 def test_hostile_text_costs_linear_time() -> None:
     for piece in (
         "<",

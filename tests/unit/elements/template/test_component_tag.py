@@ -154,6 +154,7 @@ def at_every_budget(prompt: Child) -> list[tuple[Message, ...] | str]:
     return found
 
 
+@pytest.mark.long
 @given(WORDS, st.lists(WORDS, min_size=1, max_size=4), WORDS)
 def test_a_class_a_function_and_a_template_give_the_same_messages_at_every_budget(
     rules: str, files: list[str], question: str

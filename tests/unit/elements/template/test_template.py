@@ -515,6 +515,7 @@ HOSTILE = st.one_of(
 
 
 class TestValues:
+    @pytest.mark.long
     @given(HOSTILE)
     def test_survive_verbatim_in_a_message(self, value: str) -> None:
         (message,) = children_of(

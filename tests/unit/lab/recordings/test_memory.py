@@ -69,6 +69,7 @@ def peak(path: Path, name: str, megabytes: int) -> int:
     return kib
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform == "win32", reason="no figure for the memory of a process")
 @pytest.mark.parametrize("name", keep_first(1, *FORMATS))
 def test_ten_times_the_file_takes_no_more_memory(name: str, tmp_path: Path) -> None:

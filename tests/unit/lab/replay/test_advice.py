@@ -6,6 +6,7 @@ import random
 from itertools import count
 
 import attrs
+import pytest
 
 from promptkit.lab.replay.advice import CANDIDATES, DEFAULT, MIN_COMPACTED, advise
 from promptkit.lab.replay.policies import find_policy
@@ -114,6 +115,7 @@ def test_a_saving_that_one_conversation_makes_alone_is_not_certain() -> None:
     assert not advise([*usual, conversation(tokens=2_000_000)], OPTIONS).is_certain
 
 
+@pytest.mark.long
 def test_a_preset_that_shows_fewer_quoted_lines_overflows_or_waits_more_is_not_recommended() -> (
     None
 ):
@@ -136,6 +138,7 @@ def test_too_few_recordings_say_how_many_are_needed() -> None:
     assert advice.to_json()["needed"] == advice.needed
 
 
+@pytest.mark.long
 def test_the_interval_holds_the_saving_of_other_sessions_as_often_as_it_says() -> None:
     draw = random.Random(5)
 

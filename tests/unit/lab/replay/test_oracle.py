@@ -138,6 +138,7 @@ def test_requests_are_measured_without_any_compaction() -> None:
     assert first.user_tokens == 0  # the reply ends the turn
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("window", keep_first(1, 4_000, 16_000))
 def test_no_policy_costs_less_than_the_lower_bound(window: int) -> None:
     simulation = Simulation(

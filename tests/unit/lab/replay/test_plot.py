@@ -109,6 +109,7 @@ def test_the_page_the_table_and_the_json_have_the_same_figures_of_what_is_shown(
         assert f" {share:.0%} " in table
 
 
+@pytest.mark.long
 def test_a_file_without_requests_is_drawn() -> None:
     empty = attrs.evolve(file("vscode"), policies=(policy("vscode", requests=0),))
     assert draw_timeline([empty], ".png").startswith(b"\x89PNG")

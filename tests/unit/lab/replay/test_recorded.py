@@ -142,6 +142,7 @@ def test_statistics_page_and_replay_agree_on_every_figure(
     assert read_figures(billed, capsys) == 700
 
 
+@pytest.mark.long
 @needs_shared("transcripts")
 def test_all_figures_of_a_real_recording_agree(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

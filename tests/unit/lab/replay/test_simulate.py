@@ -166,6 +166,7 @@ def test_requests_are_those_of_a_session(
     assert any("<conversation-summary>" in request[0].text for request in requests)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     keep_first(
@@ -192,6 +193,7 @@ def test_presets_send_what_providers_take_and_keep_within_the_window(name: str) 
     assert tally.longest_request <= 6_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", keep_first(1, "amp", "off"))
 def test_presets_that_rather_fail_overflow_and_send_nothing_ill_formed(name: str) -> None:
     tally = (

@@ -338,6 +338,7 @@ class TestRetries:
                     heard(server.url, max_retries=retries)
                 assert server.stats.requests == retries + 1
 
+    @pytest.mark.long
     def test_what_passes_is_not_noticed(self) -> None:
         with serve(script=["there"], faults={1: attempt, 2: ConnectionReset()}) as server:
             assert heard(server.url, max_retries=2).reply.message.text == "there"

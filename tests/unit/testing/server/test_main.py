@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 COMMAND = [sys.executable, "-m", "promptkit.testing.server"]
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", keep_first(1, signal.SIGINT, signal.SIGTERM))
 def test_prints_its_url_and_runs_until_it_is_interrupted(

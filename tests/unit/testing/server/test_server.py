@@ -440,6 +440,7 @@ class TestHttp:
             until(lambda: not connection_threads())
             assert (said(chat(server).body), server.stats.requests) == ("ok", 1)
 
+    @pytest.mark.long
     def test_a_client_that_goes_before_its_answer_is_whole_is_no_news(
         self, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -466,6 +467,7 @@ class TestHttp:
             until(lambda: not connection_threads())
             assert said(chat(server).body) == "ok"
 
+    @pytest.mark.long
     def test_many_clients_at_once_are_all_answered(self) -> None:
         with (
             serve(after=lambda exchange: Delay(seconds=0.02, answer=exchange.text)) as server,

@@ -27,6 +27,7 @@ def project(tmp_path: Path) -> Project:
     return Project(folder)
 
 
+@pytest.mark.long
 def test_three_lines_of_test_give_a_snapshot(project: Project) -> None:
     project.write(THREE_LINES)
     missing = project.run()

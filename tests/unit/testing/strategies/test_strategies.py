@@ -296,6 +296,7 @@ class TestPrompts:
             "ttl",
         } <= props
 
+    @pytest.mark.long
     @pytest.mark.parametrize("feature", keep_first(4, *strategies.FEATURES))
     def test_have_a_feature_only_where_it_is_asked_for(self, feature: strategies.Feature) -> None:
         @settings(MANY, max_examples=30)
@@ -464,6 +465,7 @@ def test_a_failing_example_is_shown_with_its_children(pytester: pytest.Pytester)
     assert "prompt=(UserMessage()['w1'],)" in done.stdout.str()
 
 
+@pytest.mark.long
 def test_prompts_are_values() -> None:
     one, two = (
         smallest(

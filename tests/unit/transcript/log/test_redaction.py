@@ -117,6 +117,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
     assert redact_secrets(text) == text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "unit",
     keep_first(
