@@ -27,7 +27,6 @@ from promptkit.rendering.tree import HIGHEST_PRIORITY, FlexGroup, Layout, Leaf, 
 from promptkit.tokens.tokenizer import (
     Tokenizer,
     count_frame,
-    count_message,
     count_messages,
     count_part,
 )
