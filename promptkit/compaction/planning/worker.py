@@ -33,7 +33,7 @@ MUCH = 100_000
 MESSAGE = 500
 """Characters that a message counts for besides its own."""
 
-FEW = 64
+FEW = 48
 """The most messages that are read between two looks at the clock."""
 
 LONG = 25_000
@@ -138,21 +138,15 @@ async def run_in_turns(
             function(few)
 
 
-def _divide(messages: Sequence[Message]) -> Iterator[tuple[list[Message], int]]:
+def _divide(messages: Sequence[Message]) -> Iterator[tuple[Sequence[Message], int]]:
     """Yield the messages a few at a time, and their characters: no more than `LONG` but for a longer message, which is alone."""
-    few: list[Message] = []
-    size = 0
-    for message in messages:
-        own = 0
-        for part in message.content:
-            if isinstance(part, str):
-                own += len(part)
-        for call in message.tool_calls:
-            own += len(call.arguments)
-        if few and (size + own > LONG or len(few) == FEW):
+    rest = [messages[at : at + FEW] for at in range(0, len(messages), FEW)][::-1]
+    while rest:
+        few = rest.pop()
+        size = sum([len(part) for each in few for part in each.content if isinstance(part, str)])
+        size += sum([len(call.arguments) for each in few for call in each.tool_calls])
+        if size > LONG and len(few) > 1:
+            half = len(few) // 2
+            rest += few[half:], few[:half]
+        else:
             yield few, size
-            few, size = [], 0
-        few.append(message)
-        size += own
-    if few:
-        yield few, size
