@@ -7,6 +7,7 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -131,6 +132,9 @@ class AdapterProcess:
                     encoding="utf-8",
                     start_new_session=True,
                 )
+            if sys.platform == "linux":
+                # all on the same processor: others may be slower, by what else runs beside them
+                os.sched_setaffinity(self._process.pid, {max(os.sched_getaffinity(0))})
             threading.Thread(target=_read, args=(self._process, self._lines), daemon=True).start()
         return self._process
 

@@ -115,9 +115,9 @@ def run_case(  # noqa: PLR0913  # what a case is made of
 ) -> Case:
     """Run one workload.
 
-    Each round runs every peer once, every other round backwards; `limit` is in seconds of processor
-    time. After `rounds` those peers go on whose runs have taken less than SHORT, for MOST rounds in
-    all.
+    Each round runs every peer once, in the same order: a peer that ran twice in a row would find its
+    data in the processor's caches. After `rounds` those peers go on whose runs have taken less than
+    SHORT, for MOST rounds in all. `limit` is in seconds of processor time.
 
     The first round is a warm-up and is not counted, except for runs that take more than a tenth of
     the limit: these count from the first, and only as many of them run as start within the limit.
@@ -126,7 +126,7 @@ def run_case(  # noqa: PLR0913  # what a case is made of
     lanes = {entry.peer.name: RunRecord() for entry in running if not entry.ended(work.shape)}
     for number in range(max(rounds + 1, MOST)):
         most = limit if number <= rounds else min(limit, SHORT)
-        for entry in reversed(running) if number % 2 else running:
+        for entry in running:
             lane = lanes.get(entry.peer.name)
             if lane is None or entry.ended(work.shape) or lane.spent > most:
                 continue
