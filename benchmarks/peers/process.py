@@ -133,7 +133,7 @@ class AdapterProcess:
                     start_new_session=True,
                 )
             if sys.platform == "linux":
-                # all on the same processor: others may be slower, by what else runs beside them
+                # the same processor for all: another one may be busier
                 os.sched_setaffinity(self._process.pid, {max(os.sched_getaffinity(0))})
             threading.Thread(target=_read, args=(self._process, self._lines), daemon=True).start()
         return self._process

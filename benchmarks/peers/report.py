@@ -129,7 +129,7 @@ def _terminal(shape: str, rows: Sequence[Sequence[str]]) -> str:
 
 def _about(comparison: Comparison) -> str:
     return (
-        f"Medians of {comparison.rounds} runs in turns or more, processor time; a run that takes over {comparison.limit:g} s is ended. "
+        f"Medians of at least {comparison.rounds} runs in turns, processor time; a run that takes over {comparison.limit:g} s is ended. "
         f"`fits` and `sound`: at how many of {len(SHARES)} budgets, 40 to 60 % of {comparison.probe_size:,} items. "
         f"Python {comparison.python}, Node {comparison.node}, {comparison.machine}."
     )

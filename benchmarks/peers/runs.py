@@ -26,11 +26,11 @@ budgets only."""
 LONG: Final = 10
 """A run that takes longer than the limit divided by this counts from the first round, because few
 of them fit into the limit."""
-SHORT: Final = 0.5
-"""Seconds of processor time that the runs of a peer take together at least: the median of few short
-runs depends on what else the machine does."""
-MOST: Final = 100
-"""The rounds of a peer with short runs at most."""
+SHORT: Final = 0.05
+"""Seconds of processor time. Peers whose runs take less are run more often, since the median of few
+short runs depends on what else the machine does."""
+MOST: Final = 60
+"""The rounds of these peers, with the warm-up."""
 
 
 @attrs.define(eq=False)
@@ -116,8 +116,9 @@ def run_case(  # noqa: PLR0913  # what a case is made of
     """Run one workload.
 
     Each round runs every peer once, in the same order: a peer that ran twice in a row would find its
-    data in the processor's caches. After `rounds` those peers go on whose runs have taken less than
-    SHORT, for MOST rounds in all. `limit` is in seconds of processor time.
+    data in the processor's caches. After `rounds` the peers go on whose runs take less than SHORT on
+    average, if they are at least two, for MOST rounds in all. `limit` is in seconds of processor
+    time.
 
     The first round is a warm-up and is not counted, except for runs that take more than a tenth of
     the limit: these count from the first, and only as many of them run as start within the limit.
@@ -125,11 +126,17 @@ def run_case(  # noqa: PLR0913  # what a case is made of
     file = _written(work, folder)
     lanes = {entry.peer.name: RunRecord() for entry in running if not entry.ended(work.shape)}
     for number in range(max(rounds + 1, MOST)):
-        most = limit if number <= rounds else min(limit, SHORT)
-        for entry in running:
-            lane = lanes.get(entry.peer.name)
-            if lane is None or entry.ended(work.shape) or lane.spent > most:
-                continue
+        most = limit if number <= rounds else min(limit, SHORT * number)
+        due = [
+            (entry, lane)
+            for entry in running
+            if (lane := lanes.get(entry.peer.name))
+            and lane.spent <= most
+            and not entry.ended(work.shape)
+        ]
+        if number > rounds and len(due) == 1:
+            break
+        for entry, lane in due:
             answer = entry.ask(work, file, limit)
             if answer is not None:
                 lane.spent += answer.seconds

@@ -510,8 +510,8 @@ class Rounds(PromptElement):
     the messages would take them, and a round that had used them would leave again."""
 
     shown: bool = False
-    """True: the messages are as a prompt shows them. False: those that are blank are left out, and
-    cache breakpoints, and what else a recording may have and a prompt may not."""
+    """True: nothing is left out of the messages, so they must have no cache breakpoints and no blank
+    message. False: these are left out."""
 
 
 def iter_rounds(rounds: Sequence[Message | Sequence[Message]]) -> Iterator[tuple[Message, ...]]:

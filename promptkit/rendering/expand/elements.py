@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TypeAlias
 import attrs
 
 from promptkit.elements import builtin
-from promptkit.elements.element import Child, Children, PromptElement
+from promptkit.elements.element import Children, PromptElement
 from promptkit.errors import BadChildError, BadPropError, TreeError
 from promptkit.rendering.expand.build import add_text, build_part, clear_node, wrap_in_group
 from promptkit.rendering.expand.sizing import Sizer, surely_fits_by_itself
@@ -378,9 +378,9 @@ def _close_truncate(sizer: Sizer, node: Node, element: builtin.Truncate) -> Chil
     if not cut:
         return None
     node.alternatives = []
-    shown: Child = None
+    shown: builtin.Group | None = None
     for each in reversed([] if element.required or cut.isspace() else shorter):
-        shown = each if shown is None else _GROUP.replace(fallback=shown, children=(each,))
+        shown = _GROUP.replace(fallback=shown, children=(each,))
     return (_GROUP.replace(priority=element.priority, fallback=shown, children=(cut,)),)
 
 
