@@ -134,7 +134,7 @@ def run_case(  # noqa: PLR0913  # what a case is made of
             and lane.spent <= most
             and not entry.ended(work.shape)
         ]
-        if number > rounds and len(due) == 1:
+        if number > rounds and len(due) < 2:
             break
         for entry, lane in due:
             answer = entry.ask(work, file, limit)

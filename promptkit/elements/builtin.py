@@ -509,10 +509,6 @@ class Rounds(PromptElement):
     """The tokens that shortened messages leave. They are not for these rounds: with a larger budget
     the messages would take them, and a round that had used them would leave again."""
 
-    shown: bool = False
-    """True: nothing is left out of the messages, so they must have no cache breakpoints and no blank
-    message. False: these are left out."""
-
 
 def iter_rounds(rounds: Sequence[Message | Sequence[Message]]) -> Iterator[tuple[Message, ...]]:
     """Iterate over rounds, each as a tuple of messages."""

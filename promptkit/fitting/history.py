@@ -295,7 +295,6 @@ class RecordedMessages(PromptElement):
             marker=self.marker,
             dropped=dropped,
             unspent=unspent,
-            shown=not changed,
             pass_priority=True,
         )
 

@@ -12,10 +12,10 @@ import pytest
 
 from benchmarks.peers.environments import SERVE
 from benchmarks.peers.peer import OWN, Peer, peers
-from benchmarks.peers.process import AdapterError, AdapterProcess, AdapterTimeoutError
+from benchmarks.peers.process import AdapterError, AdapterProcess, AdapterTimeoutError, Answer
 from benchmarks.peers.runs import MOST, SHARES, RunningPeer, run_case, run_probe
 from benchmarks.peers.verdict import CUT, judge
-from benchmarks.peers.work import SHAPES, ShapeName, make_workload
+from benchmarks.peers.work import SHAPES, ShapeName, Work, make_workload
 from tests.examples import keep_first
 
 if TYPE_CHECKING:
@@ -282,3 +282,26 @@ def test_a_case_says_at_which_budget_it_was(speak: Speak, tmp_path: Path) -> Non
         report_progress=len,
     )
     assert (case.at, case.budget, case.name) == ("30k", 30_000, "8 at 30k")
+
+
+@pytest.mark.parametrize(("names", "asked"), [("ab", "ab" * MOST), ("a", "aa")], ids=["two", "one"])
+def test_peers_with_short_runs_go_on_in_turns_and_one_alone_does_not(
+    names: str, asked: str, speak: Speak, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    ask = RunningPeer.ask
+
+    def ask_and_note(self: RunningPeer, work: Work, file: Path, limit: float) -> Answer | None:
+        seen.append(self.peer.name)
+        return ask(self, work, file, limit)
+
+    monkeypatch.setattr(RunningPeer, "ask", ask_and_note)
+    run_case(
+        [entry(name, speak(KEEPS_TWO)) for name in names],
+        make_workload("messages", 10),
+        rounds=1,
+        folder=tmp_path,
+        limit=LIMIT,
+        report_progress=len,
+    )
+    assert "".join(seen) == asked

@@ -380,11 +380,8 @@ def _close_truncate(sizer: Sizer, node: Node, element: builtin.Truncate) -> Chil
     node.alternatives = []
     shown: builtin.Group | None = None
     for each in reversed([] if element.required or cut.isspace() else shorter):
-        shown = _GROUP.replace(fallback=shown, children=(each,))
-    return (_GROUP.replace(priority=element.priority, fallback=shown, children=(cut,)),)
-
-
-_GROUP = builtin.Group()
+        shown = builtin.Group(fallback=shown)[each]
+    return (builtin.Group(priority=element.priority, fallback=shown)[cut],)
 
 
 def _has_literal_text_beside(node: Node) -> bool:

@@ -27,6 +27,7 @@ from promptkit.rendering.tree import HIGHEST_PRIORITY, FlexGroup, Layout, Leaf, 
 from promptkit.tokens.tokenizer import (
     Tokenizer,
     count_frame,
+    count_message,
     count_messages,
     count_part,
 )
@@ -127,7 +128,7 @@ class Sizer:
         if tokens is None:
             tokens = self._earlier[0].get(key)
             if tokens is None:
-                tokens = count_messages((message,), self.tokenizer)[0]
+                tokens = count_message(message, self.tokenizer)
             self._counts[key] = tokens
             self._counted.append(message)
         return tokens
