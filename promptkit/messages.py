@@ -17,6 +17,7 @@ import attrs
 from promptkit.errors import InvalidArgumentError
 
 __all__ = [
+    "DEVELOPER",
     "CacheBreakpointPart",
     "DocumentPart",
     "ImagePart",
@@ -33,6 +34,7 @@ __all__ = [
     "as_mapping",
     "as_sequence",
     "as_wire_object",
+    "build_message",
     "copy_json",
     "is_instance",
     "read_cache_breakpoints",
@@ -330,7 +332,8 @@ class ToolCall:
     becomes JSON text."""
 
 
-_DEVELOPER = OpaquePart(value={"role": "developer"}, tokens=0, provider="openai.message")
+DEVELOPER = OpaquePart(value={"role": "developer"}, tokens=0, provider="openai.message")
+"""The first part of a system message that OpenAI's formats send as `developer`."""
 _ROLES: Mapping[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -404,7 +407,7 @@ class Message:
         parts = content if _are_all(content, _PART_CLASSES) else _read_content(content)
         calls = tool_calls if _are_all(tool_calls, _CALL_CLASSES) else _read_tool_calls(tool_calls)
         if role == "developer":
-            parts = (_DEVELOPER, *parts)
+            parts = (DEVELOPER, *parts)
         if not (name is None or type(name) is str or is_instance(name, str)):
             _refuse_field(self, "name", "a string or None", name)
         if not (
@@ -435,6 +438,23 @@ def _find_setters(cls: type) -> Iterator[Callable[[object, object], None]]:
 
 
 _set_role, _set_content, _set_name, _set_tool_calls, _set_tool_call_id = _find_setters(Message)
+
+
+def build_message(
+    role: Role,
+    content: tuple[Part, ...],
+    name: str | None,
+    tool_calls: tuple[ToolCall, ...],
+    tool_call_id: str | None,
+) -> Message:
+    """Build a message of values that its reader has checked. To check them again takes as long as to read them."""
+    message: Message = object.__new__(Message)
+    _set_role(message, role)
+    _set_content(message, content)
+    _set_name(message, name)
+    _set_tool_calls(message, tool_calls)
+    _set_tool_call_id(message, tool_call_id)
+    return message
 
 
 @attrs.frozen(kw_only=True)

@@ -487,7 +487,8 @@ class Rounds(PromptElement):
     """
 
     rounds: Sequence[Message | Sequence[Message]]
-    """The rounds, oldest first. A round of one message may be that message itself."""
+    """The rounds, oldest first, of messages as a prompt shows them (`show_message`). A round of one
+    message may be that message itself."""
 
     order: Sequence[int] = ()
     """The indices of the rounds that may be pruned, the first to be pruned first. The others are

@@ -76,13 +76,12 @@ class MessageItem:
     name: str | None = None
     tokens: int = -1  # not counted yet
     messages: tuple[Message, ...] | None = None  # not built yet
-    sources: tuple[Message, ...] = ()
-    """The recorded messages of a round, whether they are shown or blank."""
+    is_round: bool = False
     is_loose: bool = False  # in a fallback, which leaves again when what it replaces comes back
 
     def list_texts(self) -> list[str]:
         """List the texts of the messages."""
-        if not self.sources:
+        if not self.is_round:
             return [self.text]
         return [
             part
@@ -393,7 +392,9 @@ class Run:
     @cached_property
     def _counts(self) -> list[int]:
         """The number of recorded messages that are removed with the first entries of the order."""
-        sizes = [len(item.sources) for item in self.node.items if isinstance(item, MessageItem)]
+        sizes = [
+            len(item.messages or ()) for item in self.node.items if isinstance(item, MessageItem)
+        ]
         sizes.append(0)  # of the marker, whose place in the order is the last position
         return list(accumulate(map(sizes.__getitem__, self.order), initial=0))
 
@@ -464,8 +465,7 @@ class Run:
 
     def count_item(self, entry: int, sign: int) -> None:
         """Count the item of an entry as content of its node again, or (sign -1) no longer."""
-        item = self.find_item(entry)
-        if item is not None and item.messages != ():
+        if self.find_item(entry) is not None:
             self.node.live_items += sign
 
     def take_back(self, entry: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, Self
 
 from promptkit.messages import (
@@ -173,32 +173,22 @@ class Tokenizer(Protocol):
 
 def count_message(message: Message, tokenizer: Tokenizer) -> int:
     """Count the tokens of a message, framing included."""
-    return count_messages((message,), tokenizer)[0]
-
-
-def count_messages(messages: Iterable[Message], tokenizer: Tokenizer) -> list[int]:
-    """Count the tokens of each message, framing included."""
     base = tokenizer.base
-    tokens: list[int] = []
-    for message in messages:
-        texts, others, has_text = 0, 0, False
-        for part in message.content:
-            if isinstance(part, str):
-                has_text = True
-                texts += base.count(part)
-            else:
-                others += count_part(part, tokenizer)
-        framing = tokenizer.count_framing(
-            message.role,
-            name=message.name,
-            tool_calls=message.tool_calls,
-            tool_call_id=message.tool_call_id,
-            text=has_text,
-        )
-        tokens.append(
-            framing.tokens + (texts if base is tokenizer else tokenizer.scale(texts)) + others
-        )
-    return tokens
+    texts, others, has_text = 0, 0, False
+    for part in message.content:
+        if isinstance(part, str):
+            has_text = True
+            texts += base.count(part)
+        else:
+            others += count_part(part, tokenizer)
+    framing = tokenizer.count_framing(
+        message.role,
+        name=message.name,
+        tool_calls=message.tool_calls,
+        tool_call_id=message.tool_call_id,
+        text=has_text,
+    )
+    return framing.tokens + (texts if base is tokenizer else tokenizer.scale(texts)) + others
 
 
 def count_frame(message: Message, tokenizer: Tokenizer) -> Count:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import Literal
 
 from promptkit.errors import InvalidArgumentError
 from promptkit.messages import (
+    DEVELOPER,
     CacheBreakpointPart,
     DocumentPart,
     ImagePart,
@@ -20,6 +20,7 @@ from promptkit.messages import (
     ToolCall,
     ToolDefinition,
     as_wire_object,
+    build_message,
     copy_json,
 )
 from promptkit.wire.parts import (
@@ -223,9 +224,9 @@ def _read_input(arguments: str) -> str:
     return text if isinstance(text, str) else arguments
 
 
-_ROLES: Mapping[Json, Role | Literal["developer"]] = {
+_ROLES: Mapping[Json, Role] = {
     "system": "system",
-    "developer": "developer",
+    "developer": "system",
     "user": "user",
     "assistant": "assistant",
     "tool": "tool",
@@ -262,28 +263,30 @@ def _read_message(index: int, record: WireRecord) -> Message:
     if type(text) is str:  # as most messages have
         parts = (text,) if text else ()
     else:
-        parts = tuple(
-            read_content(
-                content,
-                "chat",
-                f"messages[{index}]",
-                attachments=role == "user",
-                breakpoints=role != "assistant",
-            )
+        where = f"messages[{index}]"
+        attachments, breakpoints = role == "user", role != "assistant"
+        read = read_content(
+            content, "chat", where, attachments=attachments, breakpoints=breakpoints
         )
+        # a message has no texts of a class of its own
+        parts = tuple([str.__str__(part) if isinstance(part, str) else part for part in read])
     calls: tuple[ToolCall, ...] = ()
-    if role == "assistant" and (record.get("tool_calls") or record.get("function_call")):
-        read = _read_calls(f"messages[{index}]", record)
-        calls = tuple(read.calls)
-        parts = (*parts, *read.parts)
+    if role == "assistant":
+        listed, older = record.get("tool_calls"), record.get("function_call")
+        if listed or older:
+            answer = _read_calls(f"messages[{index}]", listed, older)
+            calls = tuple(answer.calls)
+            parts = (*parts, *answer.parts)
     if fields:
         parts = (*fields_part(fields, "chat.message"), *parts)
-    return Message(role=role, content=parts, name=name, tool_calls=calls, tool_call_id=call_id)
+    if written == "developer":
+        parts = (DEVELOPER, *parts)
+    return build_message(role, parts, name, calls, call_id)
 
 
-def _read_calls(where: str, record: WireRecord) -> AssistantContent:
+def _read_calls(where: str, listed: Json, older: Json) -> AssistantContent:
+    """Read tool calls, and the older form of one call."""
     calls = AssistantContent("chat")
-    listed = record.get("tool_calls")
     for item in listed if isinstance(listed, (list, tuple)) else ():
         fields = as_wire_object(item) or {}
         function = as_wire_object(fields.get("function")) or {}
@@ -293,8 +296,10 @@ def _read_calls(where: str, record: WireRecord) -> AssistantContent:
             extra = omit_fields(function, *_FUNCTION_FIELDS)
             more |= {"function": extra} if extra else {}
         calls.add_call(read_call(fields, where), more)
-    function = as_wire_object(record.get("function_call")) or {}
-    name, arguments = function.get("name"), function.get("arguments")
-    if isinstance(name, str) and isinstance(arguments, str):
-        calls.add_call(ToolCall(id=name, name=name, arguments=arguments), {"type": "function_call"})
+    if call := as_wire_object(older):
+        name, arguments = call.get("name"), call.get("arguments")
+        if isinstance(name, str) and isinstance(arguments, str):
+            calls.add_call(
+                ToolCall(id=name, name=name, arguments=arguments), {"type": "function_call"}
+            )
     return calls

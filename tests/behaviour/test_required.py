@@ -24,6 +24,7 @@ from promptkit import (
 )
 from promptkit.elements import LegacyPrioritization
 from promptkit.elements.builtin import Rounds
+from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 
 
@@ -112,7 +113,9 @@ class TestWhatStays:
     def test_a_blank_request_that_a_conversation_must_keep_does_not_stand_for_the_last_user_message(
         self,
     ) -> None:
-        conversation = Rounds(rounds=[Message(role="user", content=("",))])
+        conversation = RecordedMessages(
+            messages=[Message(role="user", content=("",))], keep_request=True
+        )
         prompt = (
             UserMessage()["an earlier one"],
             conversation,

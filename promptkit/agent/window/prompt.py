@@ -15,6 +15,7 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.fitting import RecordedMessages, describe_omitted
 from promptkit.messages import Message, Usage
 from promptkit.pairing import pair_tool_calls
+from promptkit.rendering.expand.build import show_message
 from promptkit.reprs import describe, describe_fields
 
 
@@ -202,7 +203,8 @@ class Conversation(PromptElement):
                 cut_marker=lambda message: self.view.cut_markers.get(message.tool_call_id or ""),
             )
         paired = pair_tool_calls(messages)
-        return (Metadata(value=repair) for repair in paired.repairs), Rounds(rounds=paired.messages)
+        shown = list(filter(None, map(show_message, paired.messages)))
+        return (Metadata(value=repair) for repair in paired.repairs), Rounds(rounds=shown)
 
 
 @component

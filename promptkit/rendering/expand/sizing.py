@@ -28,7 +28,6 @@ from promptkit.tokens.tokenizer import (
     Tokenizer,
     count_frame,
     count_message,
-    count_messages,
     count_part,
 )
 from promptkit.tokens.truncation import truncate_text
@@ -113,7 +112,7 @@ class Sizer:
         if tokens < 0:
             tokens = item.tokens = (
                 sum(map(self.count_message, item.messages or ()))
-                if item.sources
+                if item.is_round
                 else self.count_frame(item.role, item.name) + self.tokenizer.count(item.text)
             )
         return tokens
@@ -152,7 +151,7 @@ class Sizer:
         for at in range(0, len(new), TOGETHER):
             some = [*new[at : at + TOGETHER]]
             self.tokenizer.base.count_ahead(some)
-            known.update(zip(map(id, some), count_messages(some, self.tokenizer), strict=True))
+            known.update({id(each): count_message(each, self.tokenizer) for each in some})
             self._counted += some
         return list(map(known.__getitem__, keys))
 
@@ -192,7 +191,7 @@ class Sizer:
         """Return an upper bound of the tokens of a message item, without counting its text."""
         if item.tokens >= 0:
             return item.tokens
-        if item.sources:
+        if item.is_round:
             return sum(map(self._bound_message, item.messages or ()))
         bound = self.tokenizer.upper_bound(item.text)
         return UNBOUNDED if bound is None else bound + self.count_frame(item.role, item.name)

@@ -371,9 +371,7 @@ class RemovalOrder:
                 break
             if position != MARKER:
                 removed_at[position] = step
-                item = items[position]
-                if type(item) is MessageItem and item.messages != ():
-                    live -= 1
+                live -= type(items[position]) is MessageItem
             step += 1
         self._step, node.live_items = step, live
         taken = range(first, step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import pytest
@@ -37,7 +37,7 @@ from promptkit.compaction.summarizers.quirks import REMINDER, adapt_messages
 from promptkit.elements.builtin import element_from_message
 from promptkit.errors import BudgetExceededError
 from promptkit.rendering.expand import expansion as expand
-from promptkit.rendering.expand.build import show_message
+from promptkit.rendering.tree import MessageItem
 from promptkit.testing import ScriptedModel, WordTokenizer
 from promptkit.tokens import Count, OpenAITokenizer, tokenizer_for
 from promptkit.transcript.log.entries import Checkpoint
@@ -343,13 +343,13 @@ def test_a_prompt_class_with_a_message_of_its_own_is_rendered() -> None:
 def test_of_a_long_conversation_that_is_pruned_only_what_is_new_is_built(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    built: list[Message] = []
+    built: list[MessageItem] = []
 
-    def build(message: Message) -> Message | None:
-        built.append(message)
-        return show_message(message)
+    def build(*fields: Any) -> MessageItem:  # Any: as MessageItem takes them
+        built.append(MessageItem(*fields))
+        return built[-1]
 
-    monkeypatch.setattr(expand, "show_message", build)
+    monkeypatch.setattr(expand, "MessageItem", build)
     each = ContextWindow(model="m", tokenizer=WordTokenizer(), budget=200, preset="truncate_only")
     for number in range(800):
         each.add(
