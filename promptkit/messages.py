@@ -588,8 +588,12 @@ def _read_tool_calls(calls: object) -> tuple[ToolCall, ...]:
     return tuple(call if type(call) is ToolCall else read_tool_call(call) for call in calls)
 
 
-def read_tool_call(call: object) -> ToolCall:
+def read_tool_call(call: object, where: str = "") -> ToolCall:
     """Convert a provider's tool call: a function call of either of OpenAI's formats or a `tool_use` block, as a dict or an SDK object.
+
+    Args:
+        call: The call.
+        where: The place of its message, for errors.
 
     Raises:
         InvalidArgumentError: It is none of these.
@@ -612,7 +616,7 @@ def read_tool_call(call: object) -> ToolCall:
     if isinstance(call_id, str) and isinstance(name, str) and isinstance(arguments, (str, Mapping)):
         return ToolCall(id=call_id, name=name, arguments=arguments)
     raise InvalidArgumentError(
-        f"a tool call must be a ToolCall(id=…, name=…, arguments=…), or a provider's function call, not {call!r:.80}."
+        f"{where and where + ': '}a tool call must be a ToolCall(id=…, name=…, arguments=…), or a provider's function call, not {call!r:.80}."
     )
 
 

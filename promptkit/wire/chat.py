@@ -22,6 +22,7 @@ from promptkit.messages import (
     as_wire_object,
     build_message,
     copy_json,
+    read_tool_call,
 )
 from promptkit.wire.parts import (
     AssistantContent,
@@ -40,7 +41,6 @@ from promptkit.wire.parts import (
     omit_fields,
     parse_arguments,
     place_parts,
-    read_call,
     read_call_fields,
     read_content,
     read_records,
@@ -295,7 +295,7 @@ def _read_calls(where: str, listed: Json, older: Json) -> AssistantContent:
         if not _FUNCTION_FIELDS.issuperset(function):
             extra = omit_fields(function, *_FUNCTION_FIELDS)
             more |= {"function": extra} if extra else {}
-        calls.add_call(read_call(fields, where), more)
+        calls.add_call(read_tool_call(fields, where), more)
     if call := as_wire_object(older):
         name, arguments = call.get("name"), call.get("arguments")
         if isinstance(name, str) and isinstance(arguments, str):
