@@ -487,8 +487,7 @@ class Rounds(PromptElement):
     """
 
     rounds: Sequence[Message | Sequence[Message]]
-    """The rounds, oldest first, of messages as a prompt shows them (`show_message`). A round of one
-    message may be that message itself."""
+    """The rounds, oldest first. A round of one message may be that message itself."""
 
     order: Sequence[int] = ()
     """The indices of the rounds that may be pruned, the first to be pruned first. The others are
@@ -509,6 +508,9 @@ class Rounds(PromptElement):
     unspent: int = 0
     """The tokens that shortened messages leave. They are not for these rounds: with a larger budget
     the messages would take them, and a round that had used them would leave again."""
+
+    is_shown: bool = False
+    """Whether the messages are as `show_message` returns them. False: the render calls it."""
 
 
 def iter_rounds(rounds: Sequence[Message | Sequence[Message]]) -> Iterator[tuple[Message, ...]]:

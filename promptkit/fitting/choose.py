@@ -62,7 +62,7 @@ NEWEST_EIGHTHS = 4
 """The eighths of the budget that the newest round may have at first."""
 
 CHARACTERS = 3
-"""The characters of a token, fewer than in most texts."""
+"""Characters per token, fewer than in most texts."""
 
 
 @attrs.frozen(kw_only=True)
@@ -125,20 +125,18 @@ def fit_history(  # noqa: PLR0913  # keywords
             provider's prompt cache needs. All messages are counted.
     """
     roles: list[Role] = [message.role for message in messages]
-    count = count or (lambda message: count_message(message, tokenizer))
-    counted = [-1] * len(messages) if tokens is None else tokens
-    if max(counted, default=0) < 0 and _fit_probably(messages, budget):
-        # one straight after the other: that takes less time than between the decisions
-        tokenizer.base.count_ahead(messages)
-        counted[:] = map(count, messages)
     sizes = _Sizes(
         messages=messages,
         tokenizer=tokenizer,
-        count=count,
-        counted=counted,
+        count=count or (lambda message: count_message(message, tokenizer)),
+        counted=[-1] * len(messages) if tokens is None else tokens,
         most=max(budget, LONG),
         shorten=shorten,
     )
+    if max(sizes.counted, default=0) < 0 and _fit_probably(messages, budget):
+        # straight after each other, which takes less time than between decisions
+        tokenizer.base.count_ahead(messages)
+        sizes.whole = sizes.counted[:] = list(map(sizes.count, messages))
     fixed_at = set(whole)
     if "system" in roles:
         fixed_at.update(at for at, role in enumerate(roles) if role == "system")
@@ -189,7 +187,7 @@ class _Choice:
 class _Sizes:
     """The tokens of messages, whole and shortened as far as possible.
 
-    Each is counted when it is first needed.
+    Each is counted when it is first needed, if it was not before.
     """
 
     messages: Sequence[Message]
@@ -261,16 +259,19 @@ class _Sizes:
 
 
 def _fit_probably(messages: Sequence[Message], budget: int) -> bool:
-    """Return whether messages, of text and tool calls alone, have so few characters that they probably fit a budget."""
-    room = CHARACTERS * budget
+    """Return whether messages, of text and tool calls alone, have so few characters that they probably fit a budget.
+
+    A text that is not ASCII may have a token for each character.
+    """
+    room = CHARACTERS * (budget - 4 * len(messages))  # with the tokens around each
     for message in messages:
         for part in message.content:
-            room -= len(part) if isinstance(part, str) else room
+            if room < 0 or not isinstance(part, str):
+                return False
+            room -= len(part) if part.isascii() else CHARACTERS * len(part)
         for call in message.tool_calls:
             room -= len(call.arguments)
-        if room <= 0:
-            return False
-    return True
+    return room >= 0
 
 
 def _find_request(roles: Sequence[Role], fixed: Collection[int]) -> tuple[list[int], list[int]]:

@@ -295,6 +295,7 @@ class RecordedMessages(PromptElement):
             marker=self.marker,
             dropped=dropped,
             unspent=unspent,
+            is_shown=True,
             pass_priority=True,
         )
 

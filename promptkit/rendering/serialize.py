@@ -73,7 +73,7 @@ _NAMES = {kind: name for name, kind in _TYPES.items()}
 _MEDIA = (builtin.Image, builtin.Document, builtin.Opaque)
 
 # Props that are not written: the rendered children already reflect them.
-_APPLIED_PROPS = {"children", "fallback", "break_on", "break_on_whitespace", "shown"}
+_APPLIED_PROPS = {"children", "fallback", "break_on", "break_on_whitespace", "is_shown"}
 
 _PARTS: Mapping[str, type[ImagePart | DocumentPart | OpaquePart]] = {
     "image": ImagePart,

@@ -255,7 +255,7 @@ def map_sources(root: Node, state: int) -> tuple[SourceSpan, ...]:
             continue
         path = (
             format_path(parent, position)
-            if item.element is not None or item.is_round
+            if item.element is not None or item.sources
             else f"{format_path(parent)}{PATH_SEPARATOR}marker"
         )
         for message in build_messages(item, state):

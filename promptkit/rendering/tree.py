@@ -76,12 +76,13 @@ class MessageItem:
     name: str | None = None
     tokens: int = -1  # not counted yet
     messages: tuple[Message, ...] | None = None  # not built yet
-    is_round: bool = False
+    sources: tuple[Message, ...] = ()
+    """The recorded messages of a round, whether they are shown or blank."""
     is_loose: bool = False  # in a fallback, which leaves again when what it replaces comes back
 
     def list_texts(self) -> list[str]:
         """List the texts of the messages."""
-        if not self.is_round:
+        if not self.sources:
             return [self.text]
         return [
             part
@@ -392,9 +393,7 @@ class Run:
     @cached_property
     def _counts(self) -> list[int]:
         """The number of recorded messages that are removed with the first entries of the order."""
-        sizes = [
-            len(item.messages or ()) for item in self.node.items if isinstance(item, MessageItem)
-        ]
+        sizes = [len(item.sources) for item in self.node.items if isinstance(item, MessageItem)]
         sizes.append(0)  # of the marker, whose place in the order is the last position
         return list(accumulate(map(sizes.__getitem__, self.order), initial=0))
 
@@ -465,7 +464,8 @@ class Run:
 
     def count_item(self, entry: int, sign: int) -> None:
         """Count the item of an entry as content of its node again, or (sign -1) no longer."""
-        if self.find_item(entry) is not None:
+        item = self.find_item(entry)
+        if item is not None and item.messages != ():
             self.node.live_items += sign
 
     def take_back(self, entry: int) -> None:

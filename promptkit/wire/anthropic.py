@@ -30,7 +30,6 @@ from promptkit.messages import (
     copy_json,
     is_instance,
     read_cache_breakpoints,
-    read_tool_call,
 )
 from promptkit.wire.parts import (
     AssistantContent,
@@ -45,6 +44,7 @@ from promptkit.wire.parts import (
     omit_fields,
     parse_arguments,
     parse_data_url,
+    read_call,
     read_call_fields,
     read_content,
     read_records,
@@ -443,7 +443,7 @@ def _read_answer(where: str, content: Json) -> list[Message]:
         if is_call:
             for record in map(as_wire_object, run):
                 answer.add_call(
-                    read_tool_call(record, where),
+                    read_call(record, where),
                     omit_fields(record or {}, "type", "id", "name", "input"),
                 )
         else:

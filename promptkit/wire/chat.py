@@ -22,7 +22,6 @@ from promptkit.messages import (
     as_wire_object,
     build_message,
     copy_json,
-    read_tool_call,
 )
 from promptkit.wire.parts import (
     AssistantContent,
@@ -41,6 +40,7 @@ from promptkit.wire.parts import (
     omit_fields,
     parse_arguments,
     place_parts,
+    read_call,
     read_call_fields,
     read_content,
     read_records,
@@ -263,20 +263,20 @@ def _read_message(index: int, record: WireRecord) -> Message:
     if type(text) is str:  # as most messages have
         parts = (text,) if text else ()
     else:
-        where = f"messages[{index}]"
-        attachments, breakpoints = role == "user", role != "assistant"
         read = read_content(
-            content, "chat", where, attachments=attachments, breakpoints=breakpoints
+            content,
+            "chat",
+            f"messages[{index}]",
+            attachments=role == "user",
+            breakpoints=role != "assistant",
         )
-        # a message has no texts of a class of its own
+        # no text is of a class of its own
         parts = tuple([str.__str__(part) if isinstance(part, str) else part for part in read])
     calls: tuple[ToolCall, ...] = ()
-    if role == "assistant":
-        listed, older = record.get("tool_calls"), record.get("function_call")
-        if listed or older:
-            answer = _read_calls(f"messages[{index}]", listed, older)
-            calls = tuple(answer.calls)
-            parts = (*parts, *answer.parts)
+    if role == "assistant" and (record.get("tool_calls") or record.get("function_call")):
+        answer = _read_calls(f"messages[{index}]", record)
+        calls = tuple(answer.calls)
+        parts = (*parts, *answer.parts)
     if fields:
         parts = (*fields_part(fields, "chat.message"), *parts)
     if written == "developer":
@@ -284,9 +284,9 @@ def _read_message(index: int, record: WireRecord) -> Message:
     return build_message(role, parts, name, calls, call_id)
 
 
-def _read_calls(where: str, listed: Json, older: Json) -> AssistantContent:
-    """Read tool calls, and the older form of one call."""
+def _read_calls(where: str, record: WireRecord) -> AssistantContent:
     calls = AssistantContent("chat")
+    listed = record.get("tool_calls")
     for item in listed if isinstance(listed, (list, tuple)) else ():
         fields = as_wire_object(item) or {}
         function = as_wire_object(fields.get("function")) or {}
@@ -295,9 +295,9 @@ def _read_calls(where: str, listed: Json, older: Json) -> AssistantContent:
         if not _FUNCTION_FIELDS.issuperset(function):
             extra = omit_fields(function, *_FUNCTION_FIELDS)
             more |= {"function": extra} if extra else {}
-        calls.add_call(read_tool_call(fields, where), more)
-    if call := as_wire_object(older):
-        name, arguments = call.get("name"), call.get("arguments")
+        calls.add_call(read_call(fields, where), more)
+    if older := as_wire_object(record.get("function_call")):
+        name, arguments = older.get("name"), older.get("arguments")
         if isinstance(name, str) and isinstance(arguments, str):
             calls.add_call(
                 ToolCall(id=name, name=name, arguments=arguments), {"type": "function_call"}

@@ -26,6 +26,7 @@ from promptkit.messages import (
     copy_json,
     is_instance,
     read_part,
+    read_tool_call,
 )
 from promptkit.reprs import clip
 from promptkit.tokens.encodings import replace_surrogates
@@ -529,6 +530,14 @@ def _read_block(
         if any(isinstance(part, refused) for part in parts)
         else parts
     )
+
+
+def read_call(call: Json, where: str) -> ToolCall:
+    """Read a tool call. Raises InvalidArgumentError with its place for what is none."""
+    try:
+        return read_tool_call(call)
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{where}: {error}") from error
 
 
 def omit_fields(record: WireRecord, *names: str) -> dict[str, Json]:

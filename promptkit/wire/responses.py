@@ -18,7 +18,6 @@ from promptkit.messages import (
     ToolDefinition,
     as_mapping,
     copy_json,
-    read_tool_call,
 )
 from promptkit.wire.parts import (
     PLACED_FIELDS,
@@ -34,6 +33,7 @@ from promptkit.wire.parts import (
     merge_system_messages,
     omit_fields,
     place_parts,
+    read_call,
     read_call_fields,
     read_content,
     read_records,
@@ -281,7 +281,7 @@ class _ItemReader:
                 return
             case "function_call":
                 fields = omit_fields(item, "type", "call_id", "name", "arguments")
-                self.answer.add_call(read_tool_call(item, where), fields)
+                self.answer.add_call(read_call(item, where), fields)
             case "function_call_output" if isinstance(call_id := item.get("call_id"), str):
                 self.close()
                 fields = omit_fields(item, "type", "call_id", "output")

@@ -24,7 +24,6 @@ from promptkit import (
 )
 from promptkit.elements import LegacyPrioritization
 from promptkit.elements.builtin import Rounds
-from promptkit.fitting import RecordedMessages
 from promptkit.testing import WordTokenizer
 
 
@@ -113,9 +112,7 @@ class TestWhatStays:
     def test_a_blank_request_that_a_conversation_must_keep_does_not_stand_for_the_last_user_message(
         self,
     ) -> None:
-        conversation = RecordedMessages(
-            messages=[Message(role="user", content=("",))], keep_request=True
-        )
+        conversation = Rounds(rounds=[Message(role="user", content=("",))])
         prompt = (
             UserMessage()["an earlier one"],
             conversation,

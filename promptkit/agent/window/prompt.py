@@ -15,7 +15,6 @@ from promptkit.elements.element import Child, PromptElement, Sizing
 from promptkit.fitting import RecordedMessages, describe_omitted
 from promptkit.messages import Message, Usage
 from promptkit.pairing import pair_tool_calls
-from promptkit.rendering.expand.build import show_message
 from promptkit.reprs import describe, describe_fields
 
 
@@ -203,8 +202,7 @@ class Conversation(PromptElement):
                 cut_marker=lambda message: self.view.cut_markers.get(message.tool_call_id or ""),
             )
         paired = pair_tool_calls(messages)
-        shown = list(filter(None, map(show_message, paired.messages)))
-        return (Metadata(value=repair) for repair in paired.repairs), Rounds(rounds=shown)
+        return (Metadata(value=repair) for repair in paired.repairs), Rounds(rounds=paired.messages)
 
 
 @component

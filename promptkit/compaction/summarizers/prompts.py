@@ -41,7 +41,6 @@ from promptkit.fitting.choose import split_blocks
 from promptkit.messages import DocumentPart, ImagePart, Message, Part, ToolDefinition
 from promptkit.pairing import pair_tool_calls
 from promptkit.rendering import Rendered, render, render_async
-from promptkit.rendering.expand.build import show_message
 from promptkit.rendering.expand.elements import escape_attribute
 from promptkit.rendering.prune.text_joins import count_line_break, is_safe_line_start
 from promptkit.tokens import Tokenizer
@@ -227,7 +226,7 @@ class SummaryOfMessages(_SummaryRequest):
             if self.quirks.strip_orphans
             else pair_tool_calls(visible).messages
         )
-        messages = list(filter(None, map(show_message, filter(_is_written, paired))))
+        messages = list(filter(_is_written, paired))
         blocks = [messages[start:end] for start, end in split_blocks(messages)]
 
         @cache

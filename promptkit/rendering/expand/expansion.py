@@ -50,6 +50,7 @@ from promptkit.rendering.expand.build import (
     build_message_item,
     build_node,
     read_fallback,
+    show_message,
 )
 from promptkit.rendering.expand.elements import (
     ATTACHED,
@@ -232,26 +233,33 @@ class Expansion:
         """
         cached = {} if node.in_fallback else self.cache.message_items
         items = [
-            cached.get(id(each)) or self._add_round(each, cached, node) for each in element.rounds
+            cached.get(id(each)) or self._add_round(each, cached, node, is_shown=element.is_shown)
+            for each in element.rounds
         ]
         node.items += items
         if not node.in_fallback:
             self.message_items += items
 
     def _add_round(
-        self, messages: Message | Sequence[Message], cached: dict[int, MessageItem], node: Node
+        self,
+        messages: Message | Sequence[Message],
+        cached: dict[int, MessageItem],
+        node: Node,
+        *,
+        is_shown: bool,
     ) -> MessageItem:
         """Build the item of a round, and cache it by what it holds: the message that the round is, or a tuple of messages."""
-        shown = (messages,) if isinstance(messages, Message) else tuple(messages)
-        item = cached[id(messages if messages is shown[0] else shown)] = MessageItem(
+        sources = (messages,) if isinstance(messages, Message) else tuple(messages)
+        shown = sources if is_shown else tuple(filter(None, map(show_message, sources)))
+        item = cached[id(messages if messages is sources[0] else sources)] = MessageItem(
             None,
-            shown[0].role,
+            sources[0].role,
             "",
             HIGHEST_PRIORITY,
             None,
             self.sizer.find_tokens(shown),
             shown,
-            True,  # noqa: FBT003  # by keywords it takes three times as long
+            sources,
             node.in_fallback,
         )
         return item

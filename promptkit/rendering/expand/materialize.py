@@ -156,7 +156,7 @@ def _settle(node: Node) -> None:
     node.last_index = node.nodes[-1].last_index if node.nodes else node.index
     live = sum(
         [
-            type(item) is MessageItem or is_content(item)
+            item.messages != () if type(item) is MessageItem else is_content(item)
             for item, removed_at in zip(node.items, node.removed_at, strict=True)
             if removed_at == NEVER_REMOVED and type(item) is not Node
         ]
@@ -466,7 +466,7 @@ def _chain(tree: RenderTree, message: Node, leaf: Leaf, before: Leaf | None) -> 
 def is_content(item: Item) -> bool:
     """Return whether a living item counts as content of its parent."""
     if isinstance(item, MessageItem):
-        return True
+        return item.messages != ()
     if isinstance(item, Node):
         return item.is_counted
     return not item.is_frame and (

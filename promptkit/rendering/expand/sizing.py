@@ -112,7 +112,7 @@ class Sizer:
         if tokens < 0:
             tokens = item.tokens = (
                 sum(map(self.count_message, item.messages or ()))
-                if item.is_round
+                if item.sources
                 else self.count_frame(item.role, item.name) + self.tokenizer.count(item.text)
             )
         return tokens
@@ -191,7 +191,7 @@ class Sizer:
         """Return an upper bound of the tokens of a message item, without counting its text."""
         if item.tokens >= 0:
             return item.tokens
-        if item.is_round:
+        if item.sources:
             return sum(map(self._bound_message, item.messages or ()))
         bound = self.tokenizer.upper_bound(item.text)
         return UNBOUNDED if bound is None else bound + self.count_frame(item.role, item.name)

@@ -212,7 +212,7 @@ class BackwardScan:
             run, entry = step
             node, position = run.node, run.order[entry]
             item = node.items[position]
-            if type(item) is MessageItem and position != MARKER:
+            if type(item) is MessageItem and position != MARKER and item.messages != ():  # blank
                 tokens = item.tokens
                 if tokens < 0:
                     if self._is_too_long(item, budget):
@@ -286,7 +286,7 @@ class BackwardScan:
             if type(item) is not MessageItem:
                 if type(item) is Node and item.is_counted:
                     self._add_message(item)
-            else:
+            elif item.messages != ():  # blank
                 tokens = item.tokens
                 if tokens < 0:
                     tokens = self.sizer.count_item(item)
@@ -315,6 +315,8 @@ class BackwardScan:
             tokens = self.sizer.count_item(item)
             self._content -= tokens
             self._slack -= tokens
+            if item.messages == ():
+                return
         elif type(item) is Node:
             entry = self._entries.get(item)
             if entry is None or not entry.is_present:

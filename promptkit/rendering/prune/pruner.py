@@ -399,7 +399,7 @@ def find_last_message(root: Node, state: int, steps: Sequence[Step]) -> LastMess
 def _is_message(item: Item, role: Role | None) -> bool:
     """Return whether an item is a message of a role (None: of any) that is neither blank nor in a fallback."""
     if type(item) is MessageItem:
-        return not item.is_loose and role in (None, item.role)
+        return item.messages != () and not item.is_loose and role in (None, item.role)
     return (
         type(item) is Node
         and item.role is not None
@@ -510,7 +510,7 @@ def _build_key(parent: Node, position: int) -> RemovalKey:
     while type(item) is Node and item.items:
         item = item.items[0]
     text = "" if isinstance(item, Node) else item.text
-    if type(item) is MessageItem and item.is_round and item.messages:
+    if type(item) is MessageItem and item.sources and item.messages:
         text = item.messages[0].text
     return _POSITION.sub("", format_path(parent, position)), text
 

@@ -371,7 +371,9 @@ class RemovalOrder:
                 break
             if position != MARKER:
                 removed_at[position] = step
-                live -= type(items[position]) is MessageItem
+                item = items[position]
+                if type(item) is MessageItem and item.messages != ():
+                    live -= 1
             step += 1
         self._step, node.live_items = step, live
         taken = range(first, step)

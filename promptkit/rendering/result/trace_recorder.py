@@ -253,7 +253,7 @@ class _ItemBuilder:
                         for at, marker, since, until in item.run.list_markers()
                     }
                 stack.extend((item, at, built, None) for at in range(len(item.items) - 1, -1, -1))
-            elif isinstance(item, MessageItem) and item.is_round:
+            elif isinstance(item, MessageItem) and item.sources:
                 if (node, position) in markers:
                     stack.append((node, position, parent, markers[node, position]))
                 messages = item.messages or ()
@@ -403,7 +403,7 @@ class _ItemBuilder:
         )
 
     def _describe_message_item(self, built: TraceItem, item: MessageItem) -> TraceItem:
-        if not item.is_round:
+        if not item.sources:
             return evolve(
                 built,
                 kind="message",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from promptkit import Message
+from promptkit import ImagePart, Message
 from promptkit.fitting.choose import FittedHistory, fit_history, order_newest, split_blocks
 from promptkit.fitting.shorten import CUT_MARKER
 from promptkit.testing import WordTokenizer
@@ -19,6 +19,8 @@ from tests.conversations import assistant_message, call_message, result_message,
 from tests.examples import examples
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from promptkit.fitting.choose import Shortened
     from promptkit.messages import Role
 
@@ -223,6 +225,43 @@ class Bounded(WordTokenizer):
 
     def lower_bound(self, text: str) -> int:
         return len(text) // 4
+
+
+LITTLE = [user_message("Why?"), call_message("a"), result_message("a", "b"), user_message("c")]
+
+
+@pytest.mark.parametrize(
+    ("messages", "known", "is_counted"),
+    [
+        pytest.param(LITTLE, -1, True, id="little text"),
+        pytest.param([user_message("d" * 300), *LITTLE], -1, False, id="a long text"),
+        pytest.param(
+            [call_message("e", arguments="f" * 300), *LITTLE],
+            -1,
+            False,
+            id="a long call",
+        ),
+        pytest.param(
+            [Message(role="user", content=(ImagePart(url="data:"),)), *LITTLE],
+            -1,
+            False,
+            id="a picture",
+        ),
+        pytest.param(LITTLE, 4, False, id="one that was counted before"),
+    ],
+)
+def test_messages_that_probably_fit_are_counted_straight_after_each_other(
+    messages: list[Message], known: int, *, is_counted: bool
+) -> None:
+    ahead: list[Message] = []
+
+    class Engine(WordTokenizer):
+        def count_ahead(self, messages: Sequence[Message]) -> None:
+            ahead.extend(messages)
+
+    tokens = [*[-1] * (len(messages) - 1), known]
+    fit_history(messages, 100, tokenizer=Engine(), tokens=tokens)
+    assert ahead == (messages if is_counted else [])
 
 
 def test_a_long_message_that_fits_stays_and_has_its_exact_tokens() -> None:
