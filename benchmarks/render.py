@@ -50,6 +50,10 @@ on."""
 
 BARRED_MESSAGES: Final = 1_000
 
+SHAPE_ROUNDS: Final = 15
+"""The least rounds of a shape: its next render takes less than a millisecond, and the median of a few
+varies by a third."""
+
 
 @attrs.frozen(kw_only=True)
 class Figures:
@@ -210,7 +214,7 @@ def over_floor(
     history = History(texts(count, shape.words), shape, in_component=in_component)
     history.check(HALF)
     cases = {"floor": history.floor, "cold": history.cold(HALF), "incremental": history.incremental}
-    timed = medians(cases, rounds)
+    timed = medians(cases, rounds if in_component else max(rounds, SHAPE_ROUNDS))
     prefix = f"{shape.name}_in_component" if in_component else shape.name
     seconds |= {f"{prefix}_{name}": spent for name, spent in timed.items()}
     return timed["cold"] / timed["floor"], timed["incremental"] / timed["floor"]
