@@ -510,7 +510,8 @@ class Rounds(PromptElement):
     the messages would take them, and a round that had used them would leave again."""
 
     is_shown: bool = False
-    """Whether the messages are as `show_message` returns them. False: the render calls it."""
+    """True: the messages are already as a prompt shows them. False: the render leaves out blank
+    messages and cache breakpoints, and joins neighbouring texts."""
 
 
 def iter_rounds(rounds: Sequence[Message | Sequence[Message]]) -> Iterator[tuple[Message, ...]]:

@@ -20,8 +20,11 @@ from promptkit import (
     UserMessage,
     render,
 )
+from promptkit.fitting import history
 from promptkit.messages import CacheBreakpointPart, Repair
 from promptkit.pairing import MISSING_TOOL_RESULT
+from promptkit.rendering.expand import expansion
+from promptkit.rendering.expand.build import show_message
 from tests.examples import examples, keep_first
 
 MARKER = re.compile(r"\[([\d,]+) messages? omitted\]")
@@ -334,6 +337,21 @@ class TestLaws:
         for turns in (4, 5, 6):
             tree = (SystemMessage(required=True)["Be brief."], History(turns=chat(turns)))
             assert renderer.render(tree).messages == render(tree, budget=120).messages
+
+    def test_a_first_render_looks_at_each_message_once(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen: list[Message] = []
+
+        def look(message: Message) -> Message | None:
+            seen.append(message)
+            return show_message(message)
+
+        monkeypatch.setattr(history, "show_message", look)
+        monkeypatch.setattr(expansion, "show_message", look)
+        turns = chat(3)
+        render(History(turns=turns), budget=1_000)
+        assert list(map(id, seen)) == list(map(id, turns))
 
 
 def test_the_example_in_the_docstring_prints_what_it_says() -> None:
